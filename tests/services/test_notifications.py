@@ -74,10 +74,10 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Accept every message; return the keys of those that were sent."""
     keys: list[str] = []
 
-    def accept(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as _send
+    def accept(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as send_one
         keys.append(row.idempotence_key)
 
-    monkeypatch.setattr(sending, "_send", accept)
+    monkeypatch.setattr(sending, "send_one", accept)
     return keys
 
 
@@ -180,10 +180,10 @@ def test_what_is_wrong_in_placements_is_reported_with_few_queries(
 def test_a_message_is_tried_again_with_a_growing_pause_and_then_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as _send
+    def refuse(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as send_one
         raise NotDeliveredError("the webhook responded with status 500")
 
-    monkeypatch.setattr(sending, "_send", refuse)
+    monkeypatch.setattr(sending, "send_one", refuse)
     rule()
     broken("a")
     evaluate(now=NOW)
@@ -206,12 +206,12 @@ def test_a_message_is_tried_again_with_a_growing_pause_and_then_given_up(
 def test_a_killed_worker_delays_a_message_and_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
 
-    def die(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as _send
+    def die(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as send_one
         keys.append(row.idempotence_key)
         if len(keys) == 1:
             raise SystemExit
 
-    monkeypatch.setattr(sending, "_send", die)
+    monkeypatch.setattr(sending, "send_one", die)
     rule()
     broken("a")
     evaluate(now=NOW)
@@ -263,7 +263,7 @@ def test_a_webhook_is_signed_and_its_redirects_are_not_followed(
 ) -> None:
     settings.MEMBER_LOOPBACK = True
     context = ssl.create_default_context(cadata=authority().pem)
-    monkeypatch.setattr(sending, "_tls", lambda: context)
+    monkeypatch.setattr(sending, "system_tls", lambda: context)
     answers = [b"200 OK", b"302 Found\r\nLocation: https://169.254.169.254/"]
 
     def behave(link: socket.socket, _request: Request, _server: LocalServer) -> None:
@@ -309,8 +309,8 @@ def test_apprise_gets_title_and_body(monkeypatch: pytest.MonkeyPatch) -> None:
             return len(calls) < 3
 
     monkeypatch.setattr(sending, "import_module", lambda _name: SimpleNamespace(Apprise=Sender))
-    sending._send_with_apprise(Address("slack://A/B/C"), "title", "body")
+    sending.send_with_apprise(Address("slack://A/B/C"), "title", "body")
     with pytest.raises(NotDeliveredError):
-        sending._send_with_apprise(Address("slack://A/B/C"), "title", "body")
+        sending.send_with_apprise(Address("slack://A/B/C"), "title", "body")
 
     assert calls[:2] == ["slack://A/B/C", "title: body"]

@@ -41,11 +41,11 @@ def evaluate(*, now: datetime) -> int:
     for pk, name in hubs:
         with in_hub(pk):
             found = problems_of_hub(now=now)
-        _record(pk, f"/hubs/{name}" if name else "", found, now=now)
-    return _make_messages(now=now)
+        record_problems(pk, f"/hubs/{name}" if name else "", found, now=now)
+    return make_messages(now=now)
 
 
-def _record(hub: int, prefix: str, found: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
+def record_problems(hub: int, prefix: str, found: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
     """Save which problems of a hub began, changed and ended; three statements when nothing changed."""
     known = {one.key: one for one in NotificationProblem.objects.filter(hub=hub, ended_at=None)}
     seen = {one.key: one for problems in found.values() for one in problems}
@@ -99,7 +99,7 @@ def quiet_until(rule: NotificationRule, now: datetime) -> datetime | None:
     return None
 
 
-def _make_messages(*, now: datetime) -> int:
+def make_messages(*, now: datetime) -> int:
     rules = list(NotificationRule.objects.filter(is_enabled=True, channel__is_enabled=True).order_by("pk"))
     if not rules:
         return 0

@@ -50,7 +50,7 @@ def _labels(document: Any) -> Labels:
     return dict(found)
 
 
-def _stalled(_now: datetime) -> Iterator[Problem]:
+def stalled_rollout_problems(_now: datetime) -> Iterator[Problem]:
     rows = stalled_rollouts().select_related("placement")
     for row in rows.defer("sync_result", "waves").order_by("pk")[:MOST]:
         path = reverse("web:rollout", args=[row.placement_name, row.number])
@@ -67,7 +67,7 @@ def _stalled(_now: datetime) -> Iterator[Problem]:
         yield Problem(ProblemKind.ROLLOUT_STALLED, f"staged {run.full_name}", message, path, labels=labels)
 
 
-def _approvals(_now: datetime) -> Iterator[Problem]:
+def approval_problems(_now: datetime) -> Iterator[Problem]:
     rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
     for row in rows.select_related("run__placement").order_by("pk")[:MOST]:
         path = reverse("web:staged-run", args=[row.run.full_name])
@@ -77,7 +77,7 @@ def _approvals(_now: datetime) -> Iterator[Problem]:
         yield Problem(ProblemKind.APPROVAL_PENDING, name, message, path, row.requested_at, labels)
 
 
-def _clusters(_now: datetime) -> Iterator[Problem]:
+def cluster_problems(_now: datetime) -> Iterator[Problem]:
     rows = MemberCluster.objects.exclude(verdict="").exclude(membership=Membership.LEAVING)
     columns = ("name", "verdict", "verdict_reason", "verdict_since", "document")
     words = {str(kind): word for kind, word in ELIGIBILITY_WORDS.items()}
@@ -87,7 +87,7 @@ def _clusters(_now: datetime) -> Iterator[Problem]:
         yield Problem(ProblemKind.CLUSTER_NOT_READY, name, message, path, since, _labels(document))
 
 
-def _placements(_now: datetime) -> Iterator[Problem]:
+def placement_problems(_now: datetime) -> Iterator[Problem]:
     rows = Placement.objects.filter(is_fulfilled=False, selection_faults=[], deleting_since=None)
     columns = (
         "full_name",
@@ -105,7 +105,7 @@ def _placements(_now: datetime) -> Iterator[Problem]:
         yield Problem(ProblemKind.PLACEMENT_NOT_FULFILLED, name, message, path, since, _labels(document))
 
 
-def _drifts(_now: datetime) -> Iterator[Problem]:
+def drift_problems(_now: datetime) -> Iterator[Problem]:
     rows = Binding.objects.exclude(drifted_objects=[]).values("placement")
     counts = rows.annotate(count=Count("pk"), first=Min("cluster_name"), name=F("placement__full_name"))
     found = list(counts.order_by("placement")[:MOST])
@@ -120,7 +120,7 @@ def _drifts(_now: datetime) -> Iterator[Problem]:
         yield Problem(ProblemKind.DRIFT, one["name"], message, path, labels=labels)
 
 
-def _decisions(_now: datetime) -> Iterator[Problem]:
+def decision_problems(_now: datetime) -> Iterator[Problem]:
     for record in reachable_records().filter(fault__gt="").only("decision_id", "fault").order_by("pk")[:MOST]:
         path = reverse("web:decision", args=[record.decision_id])
         message = f"Decision {record.decision_id[:10]} gave another result when repeated: {record.fault}"
@@ -133,7 +133,7 @@ def _decisions(_now: datetime) -> Iterator[Problem]:
         )
 
 
-def _credentials(now: datetime) -> Iterator[Problem]:
+def credential_problems(now: datetime) -> Iterator[Problem]:
     rows = ClusterCredential.objects.filter(expires_at__isnull=False).select_related("cluster")
     for row in rows.order_by("expires_at")[:MOST]:
         if notice := expiry_notice(row, now=now):
@@ -155,7 +155,7 @@ def _credentials(now: datetime) -> Iterator[Problem]:
 _FINE = (MirrorState.LIVE, MirrorState.PAUSED, MirrorState.NEW, MirrorState.CONNECTING, MirrorState.SYNCING)
 
 
-def _hub(_now: datetime) -> Iterator[Problem]:
+def hub_problems(_now: datetime) -> Iterator[Problem]:
     if current_hub_id() == LOCAL_HUB:
         return
     hub = Hub.objects.get(pk=current_hub_id())
@@ -167,12 +167,12 @@ def _hub(_now: datetime) -> Iterator[Problem]:
 
 
 _READERS: dict[ProblemKind, Callable[[datetime], Iterator[Problem]]] = {
-    ProblemKind.ROLLOUT_STALLED: _stalled,
-    ProblemKind.APPROVAL_PENDING: _approvals,
-    ProblemKind.CLUSTER_NOT_READY: _clusters,
-    ProblemKind.PLACEMENT_NOT_FULFILLED: _placements,
-    ProblemKind.DRIFT: _drifts,
-    ProblemKind.DECISION_NOT_REPRODUCIBLE: _decisions,
-    ProblemKind.CREDENTIAL_EXPIRES: _credentials,
-    ProblemKind.HUB_NOT_LIVE: _hub,
+    ProblemKind.ROLLOUT_STALLED: stalled_rollout_problems,
+    ProblemKind.APPROVAL_PENDING: approval_problems,
+    ProblemKind.CLUSTER_NOT_READY: cluster_problems,
+    ProblemKind.PLACEMENT_NOT_FULFILLED: placement_problems,
+    ProblemKind.DRIFT: drift_problems,
+    ProblemKind.DECISION_NOT_REPRODUCIBLE: decision_problems,
+    ProblemKind.CREDENTIAL_EXPIRES: credential_problems,
+    ProblemKind.HUB_NOT_LIVE: hub_problems,
 }

@@ -62,7 +62,7 @@ def send_due(*, now: datetime) -> int:
         tried += 1
         held = NotificationDelivery.objects.filter(pk=row.pk, lease_expires_at=now + LEASE)
         try:
-            _send(row, now=now)
+            send_one(row, now=now)
         except (NotDeliveredError, CredentialsUnreadable) as error:
             held.update(**_after_failure(row.attempts + 1, str(error), now=now))
         else:
@@ -77,7 +77,7 @@ def _after_failure(attempts: int, error: str, *, now: datetime) -> dict[str, Any
     return {"lease_expires_at": None, "error": error[:300], **state}
 
 
-def _send(row: NotificationDelivery, *, now: datetime) -> None:
+def send_one(row: NotificationDelivery, *, now: datetime) -> None:
     """Send one message. Raise NotDeliveredError, CredentialsUnreadable."""
     if not row.channel.is_enabled:
         raise NotDeliveredError("the channel is disabled")
@@ -85,7 +85,7 @@ def _send(row: NotificationDelivery, *, now: datetime) -> None:
     if row.channel.kind == ChannelKind.WEBHOOK:
         send_webhook(address, _payload(row), row.idempotence_key, now=now)
     else:
-        _send_with_apprise(address, row.title, row.body)
+        send_with_apprise(address, row.title, row.body)
 
 
 def _payload(row: NotificationDelivery) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def send_webhook(address: Address, payload: dict[str, Any], key: str, *, now: da
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection = Connection(server=address.url)
     link = BoundedConnection(
-        parts.hostname or "", parts.port or 443, connection, _tls(), rules_for_channels(), monotonic
+        parts.hostname or "", parts.port or 443, connection, system_tls(), rules_for_channels(), monotonic
     )
     link.deadline = monotonic() + _SECONDS
     try:
@@ -132,11 +132,11 @@ def send_webhook(address: Address, payload: dict[str, Any], key: str, *, now: da
         raise NotDeliveredError(f"the webhook responded with status {answer.status}")
 
 
-def _tls() -> ssl.SSLContext:
+def system_tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _send_with_apprise(address: Address, title: str, body: str) -> None:
+def send_with_apprise(address: Address, title: str, body: str) -> None:
     """Send by a service of apprise, which is large: only here it is imported. Raise NotDeliveredError."""
     try:
         check_host(address.url)
