@@ -126,7 +126,7 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
     row = _found(named_rule, name) if name else None
     now = datetime.now(UTC)
     faults: Sequence[FieldError] = ()
-    given = _entered(request, name) if request.method == "POST" else _as_entered(row)
+    given = entered_rule(request, name) if request.method == "POST" else shown_rule(row)
     if request.method == "POST":
         try:
             save_rule(given, by=current_user(request), now=now)
@@ -149,7 +149,7 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
     return render(request, "notifications/rule.html", context, status=422 if faults else 200)
 
 
-def _entered(request: HttpRequest, name: str) -> RuleInput:
+def entered_rule(request: HttpRequest, name: str) -> RuleInput:
     given = request.POST
     return RuleInput(
         name or given.get("name", "").strip(),
@@ -165,7 +165,7 @@ def _entered(request: HttpRequest, name: str) -> RuleInput:
     )
 
 
-def _as_entered(row: NotificationRule | None) -> RuleInput:
+def shown_rule(row: NotificationRule | None) -> RuleInput:
     if row is None:
         return RuleInput("", "", tuple(ProblemKind.values))
     return RuleInput(
