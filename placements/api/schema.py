@@ -1,5 +1,6 @@
 """The OpenAPI document: names, inputs and responses of every operation; and the page that shows it."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -77,6 +78,10 @@ class Schema(AutoSchema):
 
     def is_deprecated(self) -> bool:
         return self._former_operation() is not None
+
+    def get_summary(self) -> str:
+        """Return the first clause of the description."""
+        return re.split(r"[.;:,(]", self.get_description(), maxsplit=1)[0].strip()
 
     def get_operation_id(self) -> str:
         view: Any = self.view

@@ -131,7 +131,7 @@ def _world() -> str:
 
 
 def _change(other: Watcher, watchers: list[Watcher], *, until: float) -> tuple[float, dict[str, int]]:
-    """Change clusters; return the slowest other request once all have listed, and what is there at the end."""
+    """Change clusters; return the slowest request once all have listed, and what is there then."""
     from clusters.models import MemberCluster  # noqa: PLC0415 -- only after the folder is set
     from clusters.operations.edit import set_labels  # noqa: PLC0415 -- as above
     from tests.rows import NOW, joined  # noqa: PLC0415 -- as above
