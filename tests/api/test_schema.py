@@ -362,6 +362,24 @@ def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterat
         yield from example_problems(content)
 
 
+def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
+    """A cluster has at most 100 taints, and a hub one stream and one row of permissions for each kind."""
+    schemas = generated_schema()["components"]["schemas"]
+    without = set()
+    for path, operations in generated_schema()["paths"].items():
+        for answer in [operations.get("get", {}).get("responses", {}).get("200", {})]:
+            found = answer.get("content", {}).get("application/json", {}).get("schema", {})
+            found = schemas[found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+            fields = found.get("properties", {})
+            if found.get("type") == "array" or ("items" in fields and "next" not in fields):
+                without.add(path.removeprefix("/api/v1/"))
+
+    assert without == {
+        *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults")),
+        *("hubs/{name}/permissions", "hubs/{name}/streams"),
+    }
+
+
 def test_former_paths_are_deprecated() -> None:
     schema = generated_schema()
     deprecated = {
