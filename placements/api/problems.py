@@ -46,6 +46,7 @@ from placements.services.decisions.records import (
 from placements.services.disruption.budgets import UnknownBudgetError
 from placements.services.hub_writes.operations import HubRefusedError, PreviewRequiredError
 from placements.services.hub_writes.planning import UnknownObjectError, WriteRefusedError
+from placements.services.notifications.operations import UnknownNotificationError
 from placements.services.overrides.operations import UnknownOverrideError
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
 from placements.services.resources.operations import UnknownResourceError
@@ -305,6 +306,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     DriverUnavailable: _as(409, "unavailable"),
     DriverRejected: _as(409, "refused"),
     UnknownRolloutError: _as(404, "unknown-run"),
+    UnknownNotificationError: _as(404, "unknown-notification"),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     BadCursorError: _as(400, "bad-cursor"),
     ValidationError: lambda error: _field_errors(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+from django.contrib.auth.models import Permission
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
 from hypothesis import HealthCheck, given, settings
@@ -49,6 +50,8 @@ from placements.models import ApprovalRequest, Binding, DecisionRecord, Placemen
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
 from placements.services.dry_runs import start_dry_run
+from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -153,6 +156,20 @@ BODIES = {
     },
     "PATCH /api/v1/hubs/{name}": {"title": "Production"},
     "POST /api/v1/hubs/{name}/writes": {"action": "cordon", "name": "east"},
+    "PUT /api/v1/notifications/channels/{name}": {
+        "kind": "webhook",
+        "address": "https://hooks.invalid/fleet",
+        "key": "a long random text",
+    },
+    "PUT /api/v1/notifications/rules/{name}": {
+        "channel": "chat",
+        "events": ["cluster-not-ready", "drift"],
+        "label": "team=payments",
+        "quietFrom": "22:00",
+        "quietUntil": "07:00",
+        "timeZone": "Europe/Berlin",
+        "reminderHours": 4,
+    },
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 
@@ -218,6 +235,8 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/hubs/", {"name": "prod-eu", "group": "-"}),
         ("/staged-strategies", {"name": "careful"}),
         ("/staged-runs", {"name": "one"}),
+        ("/notifications/channels", {"name": "chat"}),
+        ("/notifications/rules", {"name": "payments"}),
         ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
     ):
         if part in operation.path:
@@ -253,14 +272,18 @@ def filled_hub() -> dict[str, str]:
     _allow_every_action()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
     waiting_run()
+    address = Address("https://hooks.invalid/fleet", "a long random text")
+    save_channel("chat", "webhook", address, by=None, now=NOW)
+    save_rule(RuleInput("payments", "chat", ("drift",)), by=None, now=NOW)
+    ann = person("ann", "operator", "approver", "cluster-administrator")
+    ann.user_permissions.add(Permission.objects.get(codename="change_notificationchannel"))
+    send_test("chat", by=ann, now=NOW)
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     dry_run = start_dry_run(placement="web", by=None, now=NOW)
     return {
         "dry_run": str(dry_run.pk),
         "scenario": str(scenario.pk),
-        "token": Token.objects.create(
-            user=person("ann", "operator", "approver", "cluster-administrator")
-        ).key,
+        "token": Token.objects.create(user=ann).key,
         "name": "a",
         "cluster": "a",
         "number": "0",
@@ -334,7 +357,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 126
+    assert len(operations) == 134
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 
