@@ -69,6 +69,11 @@ def roles_of(user: User) -> frozenset[str]:
     return known[hub]
 
 
+def may_manage_notifications(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
+    return isinstance(user, User) and user.has_perm("clusters.change_notificationchannel")
+
+
 View = Callable[..., HttpResponseBase]
 
 
@@ -114,3 +119,17 @@ def for_approvers(action: str) -> Callable[[View], View]:
 
 def for_cluster_administrators(action: str) -> Callable[[View], View]:
     return for_roles(Role.CLUSTER_ADMINISTRATOR, action=action)
+
+
+def for_notification_managers(view: View) -> View:
+    """Require the permission to manage notifications, which superusers have."""
+
+    @for_readers
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not may_manage_notifications(request.user):
+            context = {"action": "manage notifications", "role": "superuser"}
+            return render(request, "not_allowed.html", context, status=403)
+        return view(request, *args, **kwargs)
+
+    return checked

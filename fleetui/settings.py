@@ -22,6 +22,7 @@ from fleetui.env import (
     read_folder,
     read_header,
     read_hosts,
+    read_integer,
     read_ldap_server,
     read_minutes,
     read_networks,
@@ -31,6 +32,7 @@ from fleetui.env import (
     read_proxies,
     read_secret,
     read_text,
+    read_url,
 )
 from fleetui.middleware import https_origins
 from fleetui.role_names import ROLE_NAMES
@@ -198,6 +200,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 5.0},
     },
+    "notify": {"task": "placements.tasks.notify", "schedule": 15.0, "options": {"expires": 15.0}},
     "resolve-hub-writes": {
         "task": "clusters.tasks.resolve_hub_writes",
         "schedule": 15.0,
@@ -214,6 +217,10 @@ KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
 KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
+KEEP_NOTIFICATIONS = read_period(os.environ, "FLEETUI_KEEP_NOTIFICATIONS", default=timedelta(days=30))
+# Where people open the console: links in notifications start with it.
+PUBLIC_URL = read_url(os.environ, "FLEETUI_PUBLIC_URL", default="http://127.0.0.1:8000")
+WATCH_HOLDERS = read_integer(os.environ, "FLEETUI_WATCH_HOLDERS", default=2, low=1, high=1000)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go
@@ -405,5 +412,5 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "ENUM_NAME_OVERRIDES": {"PlacementVersion": "fleetui.apimachinery.kinds.PLACEMENT_VERSIONS"},
+    "POSTPROCESSING_HOOKS": ["placements.api.manifest_schema.complete_schema"],
 }

@@ -25,6 +25,8 @@ from placements.services.hubs.projection.operations import (
     project_changes,
     rejudge,
 )
+from placements.services.notifications.evaluation import evaluate
+from placements.services.notifications.sending import send_due
 from placements.services.rollouts import controller, orphans, worker
 from placements.services.waiting_work import count_waiting
 from placements.services.what_if.operations import evaluate_due, is_due
@@ -155,6 +157,13 @@ def refresh_hubs(**_newer: Any) -> None:
 def advance_hub_drains(**_newer: Any) -> None:
     """Take the drains of live hubs a step further; a hub that does not answer delays no other task."""
     hub_drains.advance_hub_drains(now=datetime.now(UTC))
+
+
+@shared_task(acks_late=True)
+def notify(**_newer: Any) -> None:
+    """Compare the problems with those known, and send messages; what is not sent now is at the next time."""
+    evaluate(now=datetime.now(UTC))
+    _repeat(send_due)
 
 
 @shared_task(acks_late=True)

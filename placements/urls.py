@@ -24,6 +24,7 @@ from placements.web import (
     hubs,
     layout,
     metrics,
+    notifications,
     placements,
     resources,
     review,
@@ -147,6 +148,30 @@ urlpatterns = [
     path("drafts/<int:number>/dry-run/", review.dry_run_draft, name="draft-dry-run"),
     path("drafts/<int:number>/hub-write/", hub_writes.write_draft, name="draft-hub-write"),
     path("dry-runs/<int:number>/", dry_runs.dry_run, name="dry-run"),
+    # /notifications/
+    path("notifications/", notifications.notifications, name="notifications"),
+    path("notifications/channels/new/", notifications.channel, name="notification-channel-new"),
+    path("notifications/channels/<slug:name>/edit/", notifications.channel, name="notification-channel"),
+    path(
+        "notifications/channels/<slug:name>/test/",
+        notifications.test_channel,
+        name="notification-channel-test",
+    ),
+    path(
+        "notifications/channels/<slug:name>/switch/",
+        notifications.switch_channel,
+        name="notification-channel-switch",
+    ),
+    path(
+        "notifications/channels/<slug:name>/delete/",
+        notifications.remove_channel,
+        name="notification-channel-delete",
+    ),
+    path("notifications/rules/new/", notifications.rule, name="notification-rule-new"),
+    path("notifications/rules/<slug:name>/edit/", notifications.rule, name="notification-rule"),
+    path(
+        "notifications/rules/<slug:name>/delete/", notifications.remove_rule, name="notification-rule-delete"
+    ),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
     path("rollouts/<full_name:name>/", rollouts.newest, name="rollout-latest"),

@@ -102,7 +102,18 @@ HUB_PAGES = {
     "hub-remove": "/hubs/{hub}/about/remove/",
 }
 """Pages about live hubs, which need one; `tests/browser/test_hub_pages.py` opens them."""
+NOTIFICATION_PAGES = {
+    "notifications": "/notifications/",
+    "notification-channel-new": "/notifications/channels/new/",
+    "notification-channel": "/notifications/channels/chat/edit/",
+    "notification-channel-delete": "/notifications/channels/chat/delete/",
+    "notification-rule-new": "/notifications/rules/new/",
+    "notification-rule": "/notifications/rules/payments/edit/",
+    "notification-rule-delete": "/notifications/rules/payments/delete/",
+}
+"""Pages for superusers; `tests/browser/test_notification_pages.py` opens them."""
 NO_PAGE = {
+    *("notification-channel-test", "notification-channel-switch"),
     *(
         "demo-load",
         "placement-yaml",

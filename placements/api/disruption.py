@@ -8,10 +8,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.drivers.simulated.configuration import SimulatedFault
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
 from placements.api.base import BaseViewSet, FullNameViewSet, Params, Rows, actor, listed
+from placements.api.manifest_schema import ref
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation
@@ -36,7 +38,7 @@ from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster
 from placements.services.status import manifest_of
 
-INJECTED_FAULTS = {"type": "array", "items": {"type": "object", "additionalProperties": True}}
+INJECTED_FAULTS = {"type": "array", "items": ref(SimulatedFault)}
 
 
 _NUMBERS = {

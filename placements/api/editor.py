@@ -15,9 +15,9 @@ from placements.api.placements import PlacementViewSet
 from placements.api.schema import documented, operation
 from placements.api.serializers import (
     AnyObject,
-    AnyValue,
     CamelCaseSerializer,
     PlacementManifestSerializer,
+    Score,
     WarningSerializer,
     names,
 )
@@ -51,7 +51,7 @@ class PickSerializer(CamelCaseSerializer):
     """A selected cluster with the scores of its round."""
 
     cluster = serializers.CharField()
-    topology_spread_score = AnyValue(allow_null=True)
+    topology_spread_score = Score(allow_null=True)
     affinity_score = serializers.FloatField(allow_null=True)
 
 

@@ -46,6 +46,7 @@ from placements.services.decisions.records import (
 from placements.services.disruption.budgets import UnknownBudgetError
 from placements.services.hub_writes.operations import HubRefusedError, PreviewRequiredError
 from placements.services.hub_writes.planning import UnknownObjectError, WriteRefusedError
+from placements.services.notifications.operations import UnknownNotificationError
 from placements.services.overrides.operations import UnknownOverrideError
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
 from placements.services.resources.operations import UnknownResourceError
@@ -56,6 +57,7 @@ from placements.services.rollouts.read_objects import NotReadableError
 from placements.services.rollouts.staged_operations import UnknownRunError
 from placements.services.rollouts.staged_strategies import UnknownStrategyError
 from placements.services.simulate.request import BadInputError
+from placements.services.watches.journal import WatchExpiredError
 from placements.services.what_if.queries import UnknownScenarioError
 
 PROBLEM_TYPE = "application/problem+json"
@@ -266,6 +268,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     AmbiguousDecisionError: lambda error: _problem(
         409, str(error), "ambiguous-id", decisions=list(error.ids)
     ),
+    WatchExpiredError: _as(410, "watch-expired"),
     UnreadableRecordError: _as(410, "unreadable-record"),
     UnschedulesEverything: lambda error: _problem(
         409,
@@ -303,6 +306,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     DriverUnavailable: _as(409, "unavailable"),
     DriverRejected: _as(409, "refused"),
     UnknownRolloutError: _as(404, "unknown-run"),
+    UnknownNotificationError: _as(404, "unknown-notification"),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     BadCursorError: _as(400, "bad-cursor"),
     ValidationError: lambda error: _field_errors(

@@ -17,11 +17,11 @@ from placements.api.base import (
     query_params,
 )
 from placements.api.filters import ApplyQuery, ResourceQuery
+from placements.api.manifest_schema import apply_body
 from placements.api.parsers import documents_of
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put
 from placements.api.serializers import (
-    ANY_OBJECT,
     AppliedSerializer,
     DeletedSerializer,
     ResourceManifestSerializer,
@@ -96,7 +96,7 @@ class ApplyViewSet(BaseViewSet):
 
     dry_run_action = "create"
 
-    @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ApplyQuery, problems=(409,))
+    @documented("apply", AppliedSerializer, body=apply_body(), query=ApplyQuery, problems=(409,))
     def create(self, request: Request) -> Response:
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 

@@ -15,6 +15,7 @@ from placements.api import (
     history,
     hub_writes,
     hubs,
+    notifications,
     overrides,
     placements,
     resources,
@@ -50,6 +51,10 @@ router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
 router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
 router.register("hubs", hubs.HubViewSet, "hub")
+
+router.register("notifications/channels", notifications.ChannelViewSet, "notification-channel")
+router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
+router.register("notifications/messages", notifications.MessageViewSet, "notification-message")
 
 cluster_disruption = disruption.ClusterDisruptionViewSet.as_view
 former_paths = [

@@ -13,7 +13,7 @@ from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, liste
 from placements.api.filters import ScenarioPlacementQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import CamelCaseSerializer, RowSerializer, names, number, text
+from placements.api.serializers import CamelCaseSerializer, RowSerializer, Score, names, number, text
 from placements.models import Scenario, ScenarioDecision
 from placements.services.what_if.operations import create_scenario
 from placements.services.what_if.queries import (
@@ -94,7 +94,7 @@ class JoiningSerializer(CamelCaseSerializer):
     """A cluster that would be selected, with the scores of its round."""
 
     cluster = serializers.CharField()
-    topology_spread_score = serializers.JSONField(allow_null=True)
+    topology_spread_score = Score(allow_null=True)
     affinity_score = serializers.FloatField(allow_null=True)
 
 

@@ -33,6 +33,8 @@ from placements.models import (
     FleetRecord,
     FleetVersion,
     HubDecision,
+    NotificationDelivery,
+    NotificationProblem,
     Override,
     OverrideSnapshot,
     Placement,
@@ -130,6 +132,12 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
         later_run = runs.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
         ended = runs.filter(ended_at__lt=before)
         yield name, ended.filter(Q(placement=None) | Exists(later_run)), _SMALL_BATCH
+
+    if is_local:  # problems and messages are of all hubs
+        old = now - settings.KEEP_NOTIFICATIONS
+        deliveries = NotificationDelivery.objects.filter(created_at__lt=old)
+        yield "notifications", deliveries.exclude(problem__ended_at=None, problem__isnull=False), _BATCH
+        yield "problems", NotificationProblem.objects.filter(ended_at__lt=old), _SMALL_BATCH
 
     # One that came as a manifest would be carried out again with the same manifest.
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)

@@ -129,6 +129,11 @@ class PageLayout:
         return self._user is not None and may_operate(self._user)
 
     @cached_property
+    def may_manage_notifications(self) -> bool:
+        # Only a superuser gets the link: the permission of others costs a query on each page.
+        return bool(getattr(self._user, "is_superuser", False))
+
+    @cached_property
     def may_approve(self) -> bool:
         return self._user is not None and may_approve(self._user)
 

@@ -1,9 +1,11 @@
 """Callers of the API, each with a role."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
@@ -38,3 +40,13 @@ def api(caller: Callable[..., APIClient]) -> APIClient:
 def reader(caller: Callable[..., APIClient]) -> APIClient:
     """Return a viewer."""
     return caller("viewer")
+
+
+@pytest.fixture
+def kept_connection() -> Iterator[None]:
+    """Keep the application from closing the connection that holds the test's transaction."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
