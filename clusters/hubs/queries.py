@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from clusters.hub_state import HubState
 from clusters.hubs.kinds import HUB_KINDS
-from clusters.hubs.states import MirrorState
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, HubGrant, HubStream, HubWrite, MirroredObject
 from fleetui.hub_scope import in_hub, scopes_disabled
@@ -18,7 +18,7 @@ from fleetui.hub_scope import in_hub, scopes_disabled
 NOT_RUNNING = timedelta(seconds=30)
 MOST_WRITES = 20
 NO_WATCHER = "the watcher is not running"
-_WATCHED = frozenset({MirrorState.LIVE, MirrorState.SYNCING, MirrorState.CONNECTING, MirrorState.STALE})
+_WATCHED = frozenset({HubState.LIVE, HubState.SYNCING, HubState.CONNECTING, HubState.STALE})
 
 
 class UnknownHubError(LookupError):
@@ -92,7 +92,7 @@ def state_of(hub: Hub, *, now: datetime) -> tuple[str, str, datetime | None]:
     leased = hub.lease_expires_at or hub.created_at
     is_leased = leased + NOT_RUNNING >= now
     if hub.state in _WATCHED and not is_leased and (hub.state_since or leased) + NOT_RUNNING < now:
-        return MirrorState.STALE.value, NO_WATCHER, hub.lease_expires_at
+        return HubState.STALE.value, NO_WATCHER, hub.lease_expires_at
     return hub.state, hub.state_reason, hub.state_since
 
 

@@ -20,12 +20,13 @@ from django.db import (
 )
 from django.db.models import Q
 
+from clusters.hub_state import HubState
 from clusters.hubs.connection import HubTarget, credential_of_hub
 from clusters.hubs.event_queue import EventQueue
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.mirror import FLUSH_SECONDS, HubMirror, LeaseLost
 from clusters.hubs.runner import HubRunner, Place, places_of
-from clusters.hubs.states import SIDE_STATES, HubCondition, MirrorState
+from clusters.hubs.states import SIDE_STATES, HubCondition
 from clusters.hubs.stream import StreamItem, StreamPace
 from clusters.models import Hub, HubStream, MirroredObject
 from fleetui.audit import AuditEvent, record
@@ -41,7 +42,7 @@ TICK_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 PRUNE_SECONDS = 600.0
 EVENT_AGE, MOST_EVENTS = timedelta(days=1), 10_000
-_FINAL = frozenset({MirrorState.REFUSED, MirrorState.UNSUITABLE, MirrorState.UNREACHABLE})
+_FINAL = frozenset({HubState.REFUSED, HubState.UNSUITABLE, HubState.UNREACHABLE})
 
 
 class WriterEnded(RuntimeError):
