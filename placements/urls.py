@@ -22,6 +22,7 @@ from placements.web import (
     history,
     hub_writes,
     hubs,
+    inbox,
     layout,
     metrics,
     placements,
@@ -57,6 +58,7 @@ urlpatterns = [
     path("", dashboard.overview, name="overview"),
     path("metrics", metrics.metrics, name="metrics"),
     path("search/", search.search, name="search"),
+    path("inbox/", inbox.show_inbox, name="inbox"),
     path("activity/", activity.activity, name="activity"),
     path("activity/<int:number>/", activity.event, name="event"),
     *(

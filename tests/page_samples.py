@@ -28,6 +28,7 @@ from tests.services.rollouts.staged import staged_spec, strategy_document
 SAMPLES = {
     "overview": "/",
     "search": "/search/?q=o",
+    "inbox": "/inbox/",
     "activity": "/activity/",
     "event": "/activity/{event}/",
     "help": "/help/semantics/",

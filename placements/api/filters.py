@@ -14,6 +14,7 @@ from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
 from placements.models import Agreement, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
+from placements.services.hubs.inbox import InboxKind
 from placements.services.placements import CONFIRMATION
 from placements.services.what_if.queries import PlacementImpact, Variant
 
@@ -171,6 +172,9 @@ StagedRunQuery = _query(
     active=serializers.BooleanField(required=False, default=None, allow_null=True),
 )
 RolloutQuery = _query(PageQuery, placement=_text(), state=_one_of(Rollout.State))
+InboxQuery = _query(
+    kind=_one_of(InboxKind), hub=_text(help_text="The name of a hub; `local` is the hub of the console.")
+)
 SearchQuery = _query(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
 )

@@ -15,6 +15,7 @@ from placements.api import (
     history,
     hub_writes,
     hubs,
+    inbox,
     overrides,
     placements,
     resources,
@@ -71,6 +72,7 @@ first_version: list[URLPattern | URLResolver] = [
     path("token", auth.TokenViewSet.as_view({"post": "create"}), name="token"),
     path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
+    path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
     path("apply", resources.ApplyViewSet.as_view({"post": "create"}), name="apply"),
     path("simulate", simulate.SimulateViewSet.as_view({"post": "create"}), name="simulate"),
     path(

@@ -36,6 +36,7 @@ READ = [
     "/help/glossary/",
     "/search/",
     "/search/?q=o",
+    "/inbox/",
     "/activity/",
     "/activity/{event}/",
     "/clusters/",
