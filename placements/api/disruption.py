@@ -12,6 +12,8 @@ from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
 from placements.api.base import BaseViewSet, FullNameViewSet, Params, Rows, actor, listed
+from placements.api.filters import DeleteQuery, PutObjectQuery
+from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation
@@ -288,6 +290,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
 
     model = DisruptionBudget
     not_found = UnknownBudgetError
+    is_written_on_hub = True
 
     @operation("evict_placement", EvictionSerializer, body=ClusterRefSerializer, method="post")
     def evict(self, request: Request, name: str) -> Response:
@@ -297,6 +300,8 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """
         get_placement(name)
         cluster = parse_body(request, ClusterRefSerializer)["cluster"]
+        if is_on_live_hub():
+            return self.act_on_hub("evict", {"placement": name, "cluster": cluster})
         return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
 
     @listed("list_evictions", EvictionSerializer, order="-id", unique="id")
@@ -327,15 +332,17 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """Get the disruption budget of a placement."""
         return self.manifest_response()
 
-    @documented_put("put_budget", BudgetManifestSerializer)
+    @documented_put("put_budget", BudgetManifestSerializer, query=PutObjectQuery)
     @budget.mapping.put
     def put_budget(self, request: Request, name: str) -> Response:
         """Create or update the disruption budget; it applies from the next eviction on."""
-        return self.put_manifest(save_budget)
+        return self.put_manifest(save_budget, query=PutObjectQuery)
 
-    @documented("delete_budget", None, status=204, is_edit=True)
+    @documented("delete_budget", None, status=204, query=DeleteQuery, is_edit=True)
     @budget.mapping.delete
     def delete_budget(self, request: Request, name: str) -> Response:
         """Delete the disruption budget; it no longer limits evictions."""
+        if is_on_live_hub():
+            return self.delete_on_hub(self.get_object())
         delete_budget(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)

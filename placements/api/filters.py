@@ -77,9 +77,15 @@ PrepareQuery = _query(
 DryRunQuery = _query(
     dryRun=_one_of(["All"], help_text="Validate everything, respond as if it was saved, and write nothing.")
 )
-PutPlacementQuery = _query(DryRunQuery, ConfirmQuery)
+_FORCE = _text(
+    help_text="Paths, separated by commas, that are taken from other field managers of a live hub."
+)
+PutObjectQuery = _query(DryRunQuery, force=_FORCE)
+PutPlacementQuery = _query(PutObjectQuery, ConfirmQuery)
+DeleteQuery = _query(dryRun=_one_of(["All"], help_text="Of a live hub: try it and delete nothing."))
 ApplyQuery = _query(
-    PutPlacementQuery,
+    DryRunQuery,
+    ConfirmQuery,
     strict=_one_of(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
 )
 LimitQuery = _query(limit=_number(100, 1, 500))
@@ -97,10 +103,7 @@ HubWriteQuery = _query(
     object=_text(help_text="The name of the object."),
     by=_text(help_text="The user who requested it."),
 )
-SendWriteQuery = _query(
-    DryRunQuery,
-    force=_text(help_text="Paths, separated by commas, that are taken from other field managers."),
-)
+SendWriteQuery = PutObjectQuery
 ClusterQuery = _query(
     PageQuery,
     q=_text(help_text="Part of the name."),

@@ -96,7 +96,7 @@ first_version: list[URLPattern | URLResolver] = [
     path("staged-strategies", strategies({"get": "list"}), name="staged-strategies"),
     path(
         "staged-strategies/<full_name:name>",
-        strategies({"get": "retrieve", "put": "update", "delete": "destroy"}),
+        strategies({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
         name="staged-strategy",
     ),
     path(
