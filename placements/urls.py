@@ -13,6 +13,7 @@ from placements.web import (
     connections,
     dashboard,
     decisions,
+    disruptions,
     drains,
     dry_runs,
     editor,
@@ -25,6 +26,7 @@ from placements.web import (
     inbox,
     layout,
     metrics,
+    overrides,
     placements,
     resources,
     review,
@@ -178,6 +180,12 @@ urlpatterns = [
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
+    # /overrides/, /disruptions/
+    path("overrides/", overrides.overrides, name="overrides"),
+    path("overrides/<str:kind>/<str:namespace>/<str:name>/", overrides.show_override, name="override"),
+    path("disruptions/", disruptions.disruptions, name="disruptions"),
+    path("disruptions/budgets/<str:name>/", disruptions.budget, name="budget"),
+    path("disruptions/evictions/<int:number>/", disruptions.eviction, name="eviction"),
     # /resources/
     path("resources/", resources.resources, name="resources"),
     path("resources/apply/", resources.apply, name="resource-apply"),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -11,12 +12,22 @@ from rest_framework.response import Response
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
-from placements.api.base import BaseViewSet, FullNameViewSet, Params, Rows, actor, listed
-from placements.api.filters import DeleteQuery, PutObjectQuery
+from fleetui.pagination import page_of
+from placements.api.base import (
+    BaseViewSet,
+    FullNameViewSet,
+    Params,
+    Rows,
+    actor,
+    listed,
+    page_response,
+    query_params,
+)
+from placements.api.filters import DeleteQuery, EvictionQuery, PageQuery, PutObjectQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.schema import documented, documented_put, operation
+from placements.api.schema import documented, documented_put, operation, page_serializer
 from placements.api.serializers import (
     AnyObject,
     CamelCaseSerializer,
@@ -32,7 +43,14 @@ from placements.services.disruption.budgets import UnknownBudgetError, delete_bu
 from placements.services.disruption.drains import Pace, cancel_drain, drain
 from placements.services.disruption.evictions import evict
 from placements.services.disruption.impact import EvictionImpact, drain_impact
-from placements.services.disruption.queries import event_line, latest_drain, left_of, step_sentence
+from placements.services.disruption.overview import BudgetState, budget_states, evictions_matching
+from placements.services.disruption.queries import (
+    event_line,
+    latest_drain,
+    left_of,
+    numbers_facts,
+    step_sentence,
+)
 from placements.services.disruption.restore import Return, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster
@@ -346,3 +364,58 @@ class PlacementDisruptionViewSet(BaseViewSet):
             return self.delete_on_hub(self.get_object())
         delete_budget(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
+
+
+class BudgetStateSerializer(CamelCaseSerializer):
+    """A disruption budget, and what it allows now."""
+
+    name = serializers.CharField()
+    limit = serializers.CharField(help_text="Such as `maxUnavailable 1`.")
+    numbers = NumbersField(allow_null=True, help_text="Null where the budget allows nothing at all.")
+    problem = serializers.CharField(allow_blank=True, help_text="Why it allows nothing at all.")
+
+    def to_representation(self, instance: BudgetState) -> dict[str, Any]:
+        """Return the numbers as an eviction has them."""
+        shown = {"limit": instance.limit, "problem": instance.problem}
+        return {"name": instance.row.name, **shown, "numbers": numbers_facts(instance.numbers)}
+
+
+class BudgetViewSet(BaseViewSet):
+    """Disruption budgets of all placements."""
+
+    model = DisruptionBudget
+    not_found = UnknownBudgetError
+
+    @documented("list_budgets", page_serializer(BudgetStateSerializer), query=PageQuery)
+    def list(self, request: Request) -> Response:
+        """List disruption budgets with what they allow now."""
+        params = query_params(request, PageQuery)
+        page = page_of(
+            DisruptionBudget.objects.all(), order="name", size=params["limit"], after=params.get("after")
+        )
+        shown = BudgetStateSerializer(budget_states(list(page.rows)), many=True).data
+        return page_response(request, shown, page.after)
+
+    @documented("get_budget_state", BudgetStateSerializer)
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get a disruption budget with what it allows now."""
+        query_params(request)
+        return Response(BudgetStateSerializer(budget_states([self.get_object()])[0]).data)
+
+
+class EvictionViewSet(BaseViewSet):
+    """Evictions of all placements."""
+
+    model = Eviction
+    lookup_path = "<number:number>"
+
+    @listed("list_all_evictions", EvictionSerializer, query=EvictionQuery, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
+        """List evictions, the newest first."""
+        return evictions_matching(placement=params["placement"], outcome=params.get("outcome", ""))
+
+    @documented("get_eviction", EvictionSerializer)
+    def retrieve(self, request: Request, number: int) -> Response:
+        """Get an eviction with its outcome."""
+        query_params(request)
+        return Response(EvictionSerializer(get_object_or_404(Eviction, pk=number)).data)

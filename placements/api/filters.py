@@ -12,7 +12,7 @@ from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
-from placements.models import Agreement, Rollout
+from placements.models import Agreement, Eviction, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.hubs.inbox import InboxKind
 from placements.services.placements import CONFIRMATION
@@ -175,6 +175,9 @@ StagedRunQuery = _query(
     active=serializers.BooleanField(required=False, default=None, allow_null=True),
 )
 RolloutQuery = _query(PageQuery, placement=_text(), state=_one_of(Rollout.State))
+EvictionQuery = _query(
+    PageQuery, placement=_text(help_text="Its full name."), outcome=_one_of(Eviction.Outcome.values)
+)
 InboxQuery = _query(
     kind=_one_of(InboxKind), hub=_text(help_text="The name of a hub; `local` is the hub of the console.")
 )

@@ -50,6 +50,7 @@ from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
+from placements.services.disruption.evictions import evict
 from placements.services.dry_runs import start_dry_run
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
@@ -223,6 +224,8 @@ def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/hubs/", {"name": "prod-eu", "group": "-"}),
         ("/staged-strategies", {"name": "careful"}),
         ("/staged-runs", {"name": "one"}),
+        ("/budgets/", {"name": "web"}),
+        ("/evictions/", {"number": hub["eviction"]}),
         ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
     ):
         if part in operation.path:
@@ -276,6 +279,7 @@ def hub(_kept_connection: None) -> dict[str, str]:
         "cluster": "a",
         "number": "0",
         "round": "1",
+        "eviction": str(evict("nobody", "nowhere", by=None, now=NOW).pk),
         "event": str(Event.objects.latest("pk").pk),
         "decision": DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id,
         "group": "core",
@@ -345,7 +349,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 130
+    assert len(operations) == 134
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 
