@@ -103,7 +103,7 @@ HubWriteQuery = _query(
     object=_text(help_text="The name of the object."),
     by=_text(help_text="The user who requested it."),
 )
-SendWriteQuery = PutObjectQuery
+SendWriteQuery = PutPlacementQuery
 ClusterQuery = _query(
     PageQuery,
     q=_text(help_text="Part of the name."),

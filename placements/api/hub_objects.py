@@ -73,7 +73,8 @@ def write_object(
         if "dryRun" in params:
             done = preview_write(hub, ACTIONS[action], wanted, **arguments)
         else:
-            done = apply_write(hub, ACTIONS[action], wanted, **arguments)
+            confirmed = "confirm" in params
+            done = apply_write(hub, ACTIONS[action], wanted, confirmed=confirmed, **arguments)
     except StaleBaseError as error:
         if version is None:
             raise

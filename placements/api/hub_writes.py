@@ -146,7 +146,7 @@ class HubWriteViewSet(BaseViewSet):
             if "dryRun" in params:
                 preview = preview_write(hub, action, fields, **arguments)
                 return Response(_shown_preview(preview))
-            done = apply_write(hub, action, fields, **arguments)
+            done = apply_write(hub, action, fields, confirmed="confirm" in params, **arguments)
         return _response(done)
 
 

@@ -26,7 +26,14 @@ from fleetui.apimachinery.secrets import without_secrets
 from fleetui.hub_scope import in_hub
 from fleetui.permissions import has_role
 from placements.services.hub_writes.catalogue import Action
-from placements.services.hub_writes.planning import Fields, Planner, WritePlan, WriteRefusedError, text_field
+from placements.services.hub_writes.planning import (
+    ConfirmationNeededError,
+    Fields,
+    Planner,
+    WritePlan,
+    WriteRefusedError,
+    text_field,
+)
 
 PRECONDITIONS = ("uid", "resourceVersion")
 PREVIEW_SECONDS = 300
@@ -220,17 +227,21 @@ def apply_write(
     by: User,
     now: datetime,
     token: str | None = None,
+    confirmed: bool = False,
     overwrite: Collection[str] = (),
     keep: Iterable[str] = (),
 ) -> AppliedWrite | None:
     """Send a write once, after a dry run of exactly its body: that of the token, or a new one.
 
-    None where nothing would change. Raise what `preview_write` raises, PreviewRequiredError.
+    None where nothing would change. `confirmed`: a placement may leave all or most of its clusters. Raise
+    what `preview_write` raises, PreviewRequiredError, ConfirmationNeededError.
     """
     with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
         plan = without_kept(plan_of(action, planner, fields), keep)
         if plan.request is None:
             return None
+        if plan.deselection and plan.needs_confirmation and not confirmed:
+            raise ConfirmationNeededError(plan.deselection)
         if token is None:
             request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
             if not answer.is_accepted:
