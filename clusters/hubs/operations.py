@@ -175,10 +175,7 @@ def _credentials_step(error: DriverUnavailable) -> CheckStep:
 
 
 def shown_permissions(report: HubCheckReport) -> list[dict[str, Any]]:
-    return [
-        {"resource": one.resource, "isRequired": one.is_required, "verbs": dict(one.verbs)}
-        for one in report.permissions
-    ]
+    return [one.shown for one in report.permissions]
 
 
 def save_hub(

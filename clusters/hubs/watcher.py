@@ -210,9 +210,12 @@ class Watcher:
                 if row.pk not in hub.mirror.streams:
                     hub.mirror.add(row, place.kind)
                 hub.runner.run_stream(place, row.pk, row.version, row.resource_version)
+            known = Hub.objects.filter(pk=hub.pk).values_list("found__permissions", flat=True).first()
             values = {
                 "server_version": found.server_version,
                 "found": {
+                    # Where the hub does not say them, those of the last check.
+                    "permissions": [one.shown for one in found.permissions] or known or [],
                     "groups": list(found.groups),
                     "versions": {kind.resource: version for kind, version in served.items()},
                     "absent": sorted(kind.resource for kind in found.absent),

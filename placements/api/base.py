@@ -25,7 +25,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.concurrency import RevisionConflict
-from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
 from fleetui.pagination import page_of
 from fleetui.permissions import (
     may_administer_clusters,
@@ -156,6 +156,8 @@ class BaseViewSet(GenericViewSet[Any]):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the request. Raise ValidationError for a dry run of an action that has none."""
         super().initial(request, *args, **kwargs)
+        if current_hub_id() == UNKNOWN_HUB:
+            raise Http404
         given = request.query_params.get("dryRun")
         if given is None or request.method in SAFE_METHODS:
             return

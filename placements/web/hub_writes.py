@@ -48,6 +48,7 @@ from placements.services.hub_writes.planning import (
     WritePlan,
     WriteRefusedError,
 )
+from placements.services.hub_writes.queries import lacking_permission
 from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
 from placements.web.request import current_user, is_confirmed
 from placements.web.review import own_draft
@@ -94,7 +95,7 @@ class WritePage:
             check_writable(self.hub)
         except NotWritableError as error:
             return f"{str(error)[:1].upper()}{str(error)[1:]}."
-        return ""
+        return lacking_permission(self.hub, self.action)
 
 
 def _hub() -> Hub:

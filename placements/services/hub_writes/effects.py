@@ -14,7 +14,7 @@ from placements.engine.rollout.staged_run import sorting_number, stage_members
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
-from placements.manifests.staged_update import StagedStrategySpec, parse_staged_strategy
+from placements.manifests.staged_update import parse_staged_strategy
 from placements.models import Binding, Placement, StagedRun
 from placements.services.hub_writes.planning import Deselection
 from placements.services.snapshots import draft_cycle
@@ -95,20 +95,18 @@ def failing_runs(before: Manifest, after: Manifest) -> tuple[str, ...]:
             spec = parse_staged_strategy(run.strategy).spec
         except InvalidManifest:
             continue
-        was, becomes = (_stages_of(spec, Fleet([clusters[name]._replace(labels=side)])) for side in sides)
+        found = []
+        for labels in sides:
+            alone = Fleet([clusters[name]._replace(labels=labels)])
+            inside = [stage for stage in spec.stages if stage_members(stage, alone)]
+            found.append(
+                {one.name: sorting_number(alone.clusters[0], one.sorting_label_key) for one in inside}
+            )
+        was, becomes = found
         if was != becomes:
-            words = [", ".join(stage for stage, _ in found) or "no stage" for found in (was, becomes)]
+            words = [", ".join(one) or "no stage" for one in found]
             notes.append(
                 f"Run {run.full_name} of {run.placement_name} would fail: {name} goes from {words[0]} "
                 f"to {words[1]}, or changes its place there."
             )
     return tuple(notes)
-
-
-def _stages_of(spec: StagedStrategySpec, fleet: Fleet) -> tuple[tuple[str, int | None], ...]:
-    """Return the stages that have the only cluster of a fleet, with its number in their sorting label."""
-    return tuple(
-        (stage.name, sorting_number(fleet.clusters[0], stage.sorting_label_key))
-        for stage in spec.stages
-        if stage_members(stage, fleet)
-    )
