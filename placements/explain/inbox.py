@@ -44,7 +44,7 @@ def message_of(kind: str, facts: Mapping[str, Any]) -> str:
         case "rollout":
             return _RUNS.get(facts["status"], "Rollout stalled: no cluster can be updated.")
         case "eviction":
-            words = hub_eviction_sentence(facts["conditions"]) if facts["conditions"] else facts["why"]
+            words = facts["why"] or hub_eviction_sentence(facts["conditions"])
             return f"Eviction from {facts['cluster']}: {words}"
         case "difference":
             drifted = counted(facts["drifted"], "cluster")
@@ -52,4 +52,4 @@ def message_of(kind: str, facts: Mapping[str, Any]) -> str:
             return f"Drift on {drifted}, differences on {diffed}."
         case "hub":
             return f"{facts['word']}: {facts['reason']}." if facts["reason"] else f"{facts['word']}."
-    return f"Credentials {facts['notice']}."
+    return f"{facts['credential'].capitalize()}: {facts['notice']}."

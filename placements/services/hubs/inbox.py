@@ -338,7 +338,8 @@ def _credentials(reader: Reader) -> tuple[list[InboxItem], int]:
 
 
 def _credential(reader: Reader, row: Credential, hub: int | None, cluster: str) -> InboxItem:
-    facts = {"page": "cluster-connection" if cluster else "hub", "notice": expiry_notice(row, now=reader.now)}
+    page = "cluster-connection" if cluster else "hub"
+    facts = {"page": page, "credential": row.kind, "notice": expiry_notice(row, now=reader.now)}
     name = reader.name_of(hub or LOCAL_HUB)
     return InboxItem(InboxKind.CREDENTIALS, name, cluster or name, row.expires_at, facts)
 
