@@ -19,7 +19,7 @@ from placements.web.request import page_from, unknown_words
 MOST_BUDGETS, MOST_OF_A_BUDGET = 200, 20
 LEVELS = {
     Eviction.Outcome.PENDING: ("progress", "Pending"),
-    Eviction.Outcome.EXECUTED: ("ok", "Executed"),
+    Eviction.Outcome.EXECUTED: ("healthy", "Executed"),
     Eviction.Outcome.NOT_EXECUTED: ("attention", "Not executed"),
     Eviction.Outcome.INVALID: ("failed", "Invalid"),
 }
