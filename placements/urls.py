@@ -13,6 +13,7 @@ from placements.web import (
     connections,
     dashboard,
     decisions,
+    disruptions,
     drains,
     dry_runs,
     editor,
@@ -22,9 +23,11 @@ from placements.web import (
     history,
     hub_writes,
     hubs,
+    inbox,
     layout,
     metrics,
     notifications,
+    overrides,
     placements,
     resources,
     review,
@@ -58,6 +61,7 @@ urlpatterns = [
     path("", dashboard.overview, name="overview"),
     path("metrics", metrics.metrics, name="metrics"),
     path("search/", search.search, name="search"),
+    path("inbox/", inbox.show_inbox, name="inbox"),
     path("activity/", activity.activity, name="activity"),
     path("activity/<int:number>/", activity.event, name="event"),
     *(
@@ -201,6 +205,12 @@ urlpatterns = [
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
+    # /overrides/, /disruptions/
+    path("overrides/", overrides.overrides, name="overrides"),
+    path("overrides/<str:kind>/<str:namespace>/<str:name>/", overrides.show_override, name="override"),
+    path("disruptions/", disruptions.disruptions, name="disruptions"),
+    path("disruptions/budgets/<str:name>/", disruptions.budget, name="budget"),
+    path("disruptions/evictions/<int:number>/", disruptions.eviction, name="eviction"),
     # /resources/
     path("resources/", resources.resources, name="resources"),
     path("resources/apply/", resources.apply, name="resource-apply"),

@@ -14,8 +14,11 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.models import Decision, Placement, Resource
+from placements.services.disruption.budgets import save_budget
+from placements.services.disruption.evictions import evict
 from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
+from placements.services.overrides.operations import save_override
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
@@ -23,11 +26,18 @@ from placements.services.what_if.operations import create_scenario
 from placements.web.events import resource_url
 from tests.clusters.kubernetes.certificates import authority
 from tests.rows import decided
+from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.staged import staged_spec, strategy_document
 
 SAMPLES = {
     "overview": "/",
     "search": "/search/?q=o",
+    "inbox": "/inbox/",
+    "overrides": "/overrides/",
+    "override": "/overrides/ClusterResourceOverride/_/shelves/",
+    "disruptions": "/disruptions/",
+    "budget": "/disruptions/budgets/{placement}/",
+    "eviction": "/disruptions/evictions/{eviction}/",
     "activity": "/activity/",
     "event": "/activity/{event}/",
     "help": "/help/semantics/",
@@ -155,8 +165,23 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "dry_run": start_dry_run(placement=placement, by=by, now=now).pk,
         "scenario": scenario.pk,
         "event": Event.objects.latest("pk").pk,
+        "eviction": disruptions_of(placement, by=by, now=now),
     }
     return {name: address.format(**things) for name, address in SAMPLES.items()}
+
+
+def disruptions_of(placement: str, *, by: User | None, now: datetime) -> int:
+    """Make an override of nothing, a budget, and an eviction that changes nothing; return its number."""
+    nothing = {"group": "", "version": "v1", "kind": "Namespace", "name": "nowhere"}
+    save_override(for_clusters("shelves", rule(annotate(tier="2")), of=nothing), by=by, now=now)
+    budget = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacementDisruptionBudget",
+        "metadata": {"name": placement},
+        "spec": {"minAvailable": 1},
+    }
+    save_budget(budget, by=by, now=now)
+    return evict("nobody", "nowhere", by=by, now=now).pk
 
 
 def _connect_cluster(*, now: datetime) -> str:

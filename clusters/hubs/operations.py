@@ -25,6 +25,7 @@ from clusters.credentials import (
 )
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import CheckStep
+from clusters.hub_state import HubState
 from clusters.hubs.check import HubCheckReport, check_hub
 from clusters.hubs.connection import HubTarget, credential_of_hub, secret_values, token_command
 from clusters.hubs.kinds import HUB_KINDS
@@ -36,7 +37,6 @@ from clusters.models.hubs import (
     RESERVED_HUB_NAMES,
     HubIdentity,
     HubMode,
-    HubState,
 )
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record_all
@@ -175,10 +175,7 @@ def _credentials_step(error: DriverUnavailable) -> CheckStep:
 
 
 def shown_permissions(report: HubCheckReport) -> list[dict[str, Any]]:
-    return [
-        {"resource": one.resource, "isRequired": one.is_required, "verbs": dict(one.verbs)}
-        for one in report.permissions
-    ]
+    return [one.shown for one in report.permissions]
 
 
 def save_hub(

@@ -13,6 +13,7 @@ from django.db.models import Model, QuerySet
 from django.http import Http404
 from django.urls.converters import IntConverter, StringConverter
 from rest_framework.exceptions import ValidationError
+from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,7 +25,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.concurrency import RevisionConflict
-from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
 from fleetui.pagination import page_of
 from fleetui.permissions import (
     may_administer_clusters,
@@ -33,8 +34,9 @@ from fleetui.permissions import (
     may_read,
     may_view_secrets,
 )
-from placements.api.filters import DryRunQuery, NoQuery, PageQuery
-from placements.api.parsers import read_document
+from placements.api.filters import DeleteQuery, DryRunQuery, NoQuery, PageQuery
+from placements.api.hub_objects import DRY_RUNS, is_on_live_hub, mirrored_metadata, write_object
+from placements.api.parsers import PATCH_PARSERS, object_in, read_document
 from placements.api.preconditions import (
     StaleResourceVersion,
     etag,
@@ -150,14 +152,19 @@ class BaseViewSet(GenericViewSet[Any]):
     not_found: Callable[..., Exception]
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
+    is_written_on_hub = False
+    """Whether a live hub has these objects, and lets people write them."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the request. Raise ValidationError for a dry run of an action that has none."""
         super().initial(request, *args, **kwargs)
+        if current_hub_id() == UNKNOWN_HUB:
+            raise Http404
         given = request.query_params.get("dryRun")
         if given is None or request.method in SAFE_METHODS:
             return
-        if given != "All" or self.action != self.dry_run_action:
+        is_possible = self.action == self.dry_run_action or (is_on_live_hub() and self.action in DRY_RUNS)
+        if given != "All" or not is_possible:
             message = "must be All" if given != "All" else "is not supported by this operation"
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
 
@@ -166,6 +173,11 @@ class BaseViewSet(GenericViewSet[Any]):
         if request.user.is_authenticated and current_hub_id() != LOCAL_HUB and not may_read(request.user):
             raise Http404
         super().permission_denied(request, message, code)
+
+    def get_parsers(self) -> list[BaseParser]:
+        request: Request | None = getattr(self, "request", None)
+        is_patch = request is not None and request.method == "PATCH"
+        return [one() for one in PATCH_PARSERS] if is_patch else super().get_parsers()
 
     def get_queryset(self) -> QuerySet[Any]:
         return self.model._default_manager.all()
@@ -191,8 +203,46 @@ class BaseViewSet(GenericViewSet[Any]):
         manifest, state = self.manifest_and_status(row)
         if not may_view_secrets(self.request.user):
             manifest = without_secrets(manifest)
-        document = read_manifest(row, manifest, state)
-        return etag_response(self.request, document, etag(row.revision, state), status=status)
+        document, version = read_manifest(row, manifest, state), row.revision
+        if known := self.metadata_of_hub(manifest):
+            document["metadata"] = {**document["metadata"], **known}
+            version = known["resourceVersion"]
+        return etag_response(self.request, document, etag(version, state), status=status)
+
+    def metadata_of_hub(self, manifest: Any) -> Mapping[str, Any]:
+        """Return what a live hub calls this version of an object; empty on the local hub."""
+        if not is_on_live_hub():
+            return {}
+        metadata = manifest["metadata"]
+        found = mirrored_metadata(manifest["kind"], metadata.get("namespace") or "", metadata["name"])
+        keys = ("uid", "resourceVersion", "generation")
+        return {key: found[key] for key in keys if key in found} if "resourceVersion" in found else {}
+
+    def act_on_hub(self, action: str, fields: Params) -> Response:
+        """Have an action sent to the live hub in scope."""
+        params = query_params(self.request)
+        return write_object(self.request, action, fields, params=params, **actor(self.request))
+
+    def delete_on_hub(self, row: Any) -> Response:
+        """Delete an object of the live hub in scope."""
+        metadata = row.document["metadata"]
+        fields = {"kind": row.document["kind"], "name": metadata["name"]}
+        if metadata.get("namespace"):
+            fields["namespace"] = metadata["namespace"]
+        params = query_params(self.request, DeleteQuery)
+        return write_object(self.request, "delete", fields, params=params, **actor(self.request))
+
+    def save_on_hub(self, document: Any, params: Params) -> Response:
+        """Create or edit an object of the live hub in scope; what changed since it was read is kept."""
+        fields: dict[str, Any] = {"manifest": document}
+        row = self.get_queryset().filter(**self.key()).first()
+        if row is not None:
+            fields["base"] = row.document
+        metadata = object_in(document, what="a manifest").get("metadata")
+        given = metadata if isinstance(metadata, dict) else {}
+        fields |= {key: given[key] for key in ("uid", "resourceVersion") if given.get(key)}
+        response = write_object(self.request, "save", fields, params=params, **actor(self.request))
+        return self.manifest_response(row) if response.status_code == 204 else response
 
     def check_document(self, document: Any) -> None:
         """Raise InvalidManifest unless the document has the name that the path has."""
@@ -205,13 +255,21 @@ class BaseViewSet(GenericViewSet[Any]):
 
         With `dryRun` the response is the same, and nothing is written.
         """
-        is_dry_run = "dryRun" in query_params(self.request, query)
+        params = query_params(self.request, query)
+        is_dry_run = "dryRun" in params
+        if is_on_live_hub() and self.is_written_on_hub:
+            with read_document(self.request) as body:
+                document = self.patched(body)
+                self.check_document(document)
+                return self.save_on_hub(document, params)
+        check_no_force(params)
         exists = self.get_queryset().filter(**self.key()).exists()
         expected = expected_revision(self.request, exists=exists)
         with (
             transaction.atomic() if is_dry_run else nullcontext(),
-            read_document(self.request) as document,
+            read_document(self.request) as body,
         ):
+            document = self.patched(body)
             self.check_document(document)
             version = revision_in(document) if expected is None else None
             try:
@@ -235,6 +293,13 @@ class BaseViewSet(GenericViewSet[Any]):
         if quoted:
             response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
         return response
+
+    def patched(self, document: Any) -> Any:
+        """Return the manifest that a request wants: its body, or the object with its merge patch."""
+        if self.request.method != "PATCH":
+            return document
+        patch = object_in(document, what="a merge patch")
+        return merged(self.get_object().document, patch)
 
 
 class FullNameViewSet(BaseViewSet):
@@ -317,6 +382,26 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
             faults.append(FieldError(path, "conflict", message, expected or "no value"))
     if faults:
         raise InvalidManifest(faults)
+
+
+def check_no_force(params: Params) -> None:
+    """Raise ValidationError for `force` on the local hub, whose fields have no managers."""
+    if params.get("force"):
+        message = "is for live hubs: the fields of this hub have no managers"
+        raise ValidationError({"force": [message]}, code="not-supported")
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """Return a document with a JSON merge patch (RFC 7396): null removes, a list is one value."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found
 
 
 def check_namespace(document: dict[str, Any], namespace: str) -> None:

@@ -12,8 +12,9 @@ from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
-from placements.models import Agreement, Rollout
+from placements.models import Agreement, Eviction, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
+from placements.services.hubs.inbox import InboxKind
 from placements.services.placements import CONFIRMATION
 from placements.services.what_if.queries import PlacementImpact, Variant
 
@@ -76,9 +77,15 @@ PrepareQuery = query_of(
 DryRunQuery = query_of(
     dryRun=choice(["All"], help_text="Validate everything, respond as if it was saved, and write nothing.")
 )
-PutPlacementQuery = query_of(DryRunQuery, ConfirmQuery)
+_FORCE = _text(
+    help_text="Paths, separated by commas, that are taken from other field managers of a live hub."
+)
+PutObjectQuery = query_of(DryRunQuery, force=_FORCE)
+PutPlacementQuery = query_of(PutObjectQuery, ConfirmQuery)
+DeleteQuery = query_of(dryRun=choice(["All"], help_text="Of a live hub: try it and delete nothing."))
 ApplyQuery = query_of(
-    PutPlacementQuery,
+    DryRunQuery,
+    ConfirmQuery,
     strict=choice(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
 )
 LimitQuery = query_of(limit=_number(100, 1, 500))
@@ -96,10 +103,7 @@ HubWriteQuery = query_of(
     object=_text(help_text="The name of the object."),
     by=_text(help_text="The user who requested it."),
 )
-SendWriteQuery = query_of(
-    DryRunQuery,
-    force=_text(help_text="Paths, separated by commas, that are taken from other field managers."),
-)
+SendWriteQuery = PutPlacementQuery
 ClusterQuery = query_of(
     PageQuery,
     q=_text(help_text="Part of the name."),
@@ -171,6 +175,12 @@ StagedRunQuery = query_of(
     active=serializers.BooleanField(required=False, default=None, allow_null=True),
 )
 RolloutQuery = query_of(PageQuery, placement=_text(), state=choice(Rollout.State))
+EvictionQuery = query_of(
+    PageQuery, placement=_text(help_text="Its full name."), outcome=choice(Eviction.Outcome.values)
+)
+InboxQuery = query_of(
+    kind=choice(InboxKind), hub=_text(help_text="The name of a hub; `local` is the hub of the console.")
+)
 SearchQuery = query_of(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
 )

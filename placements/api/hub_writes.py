@@ -13,6 +13,7 @@ from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import may_approve, may_operate
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed, query_params
 from placements.api.filters import HubWriteQuery, SendWriteQuery
+from placements.api.hub_objects import WRITE_HEADER
 from placements.api.parsers import object_in, read_document
 from placements.api.problems import FieldErrorSerializer
 from placements.api.schema import documented
@@ -25,8 +26,6 @@ from placements.services.hub_writes.operations import (
     apply_write,
     preview_write,
 )
-
-WRITE_HEADER = "X-FleetUI-Hub-Write"
 
 
 class HubWriteSerializer(CamelCaseSerializer):
@@ -70,6 +69,8 @@ class NewHubWriteSerializer(CamelCaseSerializer):
     state = serializers.CharField(required=False)
     comment = serializers.CharField(required=False)
     at = serializers.CharField(required=False)
+    uid = serializers.CharField(required=False, help_text="Of the object that is meant.")
+    resource_version = serializers.CharField(required=False, help_text="The version of that object.")
 
 
 class ResultDifferenceSerializer(CamelCaseSerializer):
@@ -145,7 +146,7 @@ class HubWriteViewSet(BaseViewSet):
             if "dryRun" in params:
                 preview = preview_write(hub, action, fields, **arguments)
                 return Response(_shown_preview(preview))
-            done = apply_write(hub, action, fields, **arguments)
+            done = apply_write(hub, action, fields, confirmed="confirm" in params, **arguments)
         return _response(done)
 
 

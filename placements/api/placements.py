@@ -13,15 +13,17 @@ from placements.api.base import FullNameViewSet, Params, Rows, actor, listed, pa
 from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
 from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
+    DeleteQuery,
     DriftQuery,
     NumberedPageQuery,
     PartQuery,
     PlacementQuery,
     PutPlacementQuery,
 )
+from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented, documented_put, operation, page_serializer
+from placements.api.schema import documented, documented_patch, documented_put, operation, page_serializer
 from placements.api.serializers import (
     BindingSerializer,
     DecisionRowSerializer,
@@ -59,6 +61,7 @@ class PlacementViewSet(FullNameViewSet):
 
     model = Placement
     not_found = UnknownPlacementError
+    is_written_on_hub = True
 
     def manifest_and_status(self, row: Placement) -> tuple[Any, dict[str, Any]]:
         return row.document, status_of(row)
@@ -102,9 +105,23 @@ class PlacementViewSet(FullNameViewSet):
         confirmed = "confirm" in query_params(request, PutPlacementQuery)
         return self.put_manifest(save_placement, query=PutPlacementQuery, confirmed=confirmed)
 
-    @documented("delete_placement", None, status=204, also={202: PlacementManifestSerializer}, is_edit=True)
+    @documented_patch("patch_placement", PlacementManifestSerializer, query=PutPlacementQuery)
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Change parts of a placement by a merge patch."""
+        return self.update(request, name=name)
+
+    @documented(
+        "delete_placement",
+        None,
+        status=204,
+        also={202: PlacementManifestSerializer},
+        query=DeleteQuery,
+        is_edit=True,
+    )
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a placement: 204 if it is deleted, 202 while clusters still have its resources."""
+        if is_on_live_hub():
+            return self.delete_on_hub(self.get_object())
         if delete_placement(name, **actor(request), expected=expected_revision(request)):
             return Response(status=204)
         return self.manifest_response(status=202)

@@ -45,7 +45,11 @@ from placements.services.decisions.records import (
 )
 from placements.services.disruption.budgets import UnknownBudgetError
 from placements.services.hub_writes.operations import HubRefusedError, PreviewRequiredError
-from placements.services.hub_writes.planning import UnknownObjectError, WriteRefusedError
+from placements.services.hub_writes.planning import (
+    ConfirmationNeededError,
+    UnknownObjectError,
+    WriteRefusedError,
+)
 from placements.services.notifications.operations import UnknownNotificationError
 from placements.services.overrides.operations import UnknownOverrideError
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
@@ -276,6 +280,13 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         "confirmation-needed",
         confirm=CONFIRMATION,
         placements=[{"placement": one.placement, "clusters": list(one.clusters)} for one in error.emptied],
+    ),
+    ConfirmationNeededError: lambda error: _problem(
+        409,
+        str(error),
+        "confirmation-needed",
+        confirm=CONFIRMATION,
+        placements=[{"placement": error.deselection.placement, "clusters": list(error.deselection.clusters)}],
     ),
     HubRefusedError: lambda error: _hub_refusal(error.answer),
     NotWritableError: _as(409, "not-writable"),

@@ -25,6 +25,7 @@ from rest_framework.views import APIView
 
 from placements.api.filters import DryRunQuery
 from placements.api.problems import PROBLEM_TYPE, ProblemSerializer
+from placements.api.serializers import ANY_OBJECT
 
 _DESCRIPTIONS = {
     400: "The request cannot be read.",
@@ -147,6 +148,18 @@ def documented_put(
     """Describe an operation that creates or updates an object by its manifest."""
     more |= {"also": {201: manifest}, "body": manifest, "is_edit": True, "has_tag": True, "problems": (409,)}
     return documented(name, manifest, query=query, **more)
+
+
+def documented_patch(
+    name: str,
+    manifest: type[serializers.Serializer[Any]],
+    *,
+    query: type[serializers.Serializer[Any]] = DryRunQuery,
+) -> Any:
+    """Describe an operation that changes an object by a JSON merge patch."""
+    types = ("application/merge-patch+json", "application/json")
+    more: Any = {"body": ANY_OBJECT, "is_edit": True, "has_tag": True, "problems": (409,)}
+    return documented(name, manifest, query=query, media_types=types, **more)
 
 
 def operation(

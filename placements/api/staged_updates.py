@@ -15,11 +15,12 @@ from fleetui.apimachinery.kinds import (
     STAGED_STRATEGY_KIND,
 )
 from placements.api.base import FullNameViewSet, Params, Rows, actor, listed
-from placements.api.filters import StagedRunQuery
+from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
+from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
 from placements.api.rollouts import rollout_action
-from placements.api.schema import documented, documented_put, operation
+from placements.api.schema import documented, documented_patch, documented_put, operation
 from placements.api.serializers import (
     AnyObject,
     CamelCaseSerializer,
@@ -181,6 +182,7 @@ class StagedStrategyViewSet(FullNameViewSet):
 
     model = StagedStrategy
     not_found = UnknownStrategyError
+    is_written_on_hub = True
 
     @listed("list_staged_strategies", StagedStrategySerializer, unique="full_name")
     def list(self, params: Params) -> Rows:
@@ -192,14 +194,21 @@ class StagedStrategyViewSet(FullNameViewSet):
         """Get the manifest of a staged update strategy."""
         return self.manifest_response()
 
-    @documented_put("put_staged_strategy", StagedStrategyManifestSerializer)
+    @documented_put("put_staged_strategy", StagedStrategyManifestSerializer, query=PutObjectQuery)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a staged update strategy; runs keep the one that they started with."""
-        return self.put_manifest(save_strategy)
+        return self.put_manifest(save_strategy, query=PutObjectQuery)
 
-    @documented("delete_staged_strategy", None, status=204, is_edit=True)
+    @documented_patch("patch_staged_strategy", StagedStrategyManifestSerializer, query=PutObjectQuery)
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Change parts of a staged update strategy by a merge patch."""
+        return self.update(request, name=name)
+
+    @documented("delete_staged_strategy", None, status=204, query=DeleteQuery, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a staged update strategy; runs that started with it continue."""
+        if is_on_live_hub():
+            return self.delete_on_hub(self.get_object())
         delete_strategy(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
 

@@ -15,6 +15,7 @@ from placements.api import (
     history,
     hub_writes,
     hubs,
+    inbox,
     notifications,
     overrides,
     placements,
@@ -47,6 +48,8 @@ router.register("rollouts", rollouts.RolloutViewSet, "rollout")
 router.register("decisions", decisions.DecisionViewSet, "decision")
 router.register("resources", resources.ResourceViewSet, "resource")
 router.register("overrides", overrides.OverrideViewSet, "override")
+router.register("budgets", disruption.BudgetViewSet, "budget-state")
+router.register("evictions", disruption.EvictionViewSet, "eviction")
 router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
 router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
@@ -76,6 +79,7 @@ first_version: list[URLPattern | URLResolver] = [
     path("token", auth.TokenViewSet.as_view({"post": "create"}), name="token"),
     path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
+    path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
     path("apply", resources.ApplyViewSet.as_view({"post": "create"}), name="apply"),
     path("simulate", simulate.SimulateViewSet.as_view({"post": "create"}), name="simulate"),
     path(
@@ -99,7 +103,7 @@ first_version: list[URLPattern | URLResolver] = [
     path("staged-strategies", strategies({"get": "list"}), name="staged-strategies"),
     path(
         "staged-strategies/<full_name:name>",
-        strategies({"get": "retrieve", "put": "update", "delete": "destroy"}),
+        strategies({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
         name="staged-strategy",
     ),
     path(

@@ -651,7 +651,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='overridetarget',
-            constraint=models.UniqueConstraint(fields=('override_kind', 'namespace', 'group', 'version', 'kind', 'name', 'hub'), name='override_target_once'),
+            constraint=models.UniqueConstraint(condition=models.Q(('hub', 1)), fields=('override_kind', 'namespace', 'group', 'version', 'kind', 'name', 'hub'), name='override_target_once'),
         ),
         migrations.AddIndex(
             model_name='placement',

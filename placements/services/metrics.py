@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from clusters.hub_state import HubState
 from clusters.hubs.queries import across_hubs, live_hubs
-from clusters.hubs.states import MirrorState
 from clusters.models import MemberCluster
 from fleetui import __version__
 from fleetui.hub_scope import LOCAL_HUB, in_hub
@@ -64,7 +64,7 @@ class FleetCollector(Collector):
         for hub in live_hubs():
             with in_hub(hub.pk):
                 self._count_hub(hub.name, families)
-            for state in MirrorState:
+            for state in HubState:
                 families["hub_state"].add_metric([hub.name, state.value], float(hub.state == state.value))
         yield from families.values()
         with across_hubs():

@@ -40,7 +40,7 @@ from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
 from placements.services.rollouts.attention import needs_attention, waiting_count
 from placements.web import badges
-from placements.web.layout import runs_under_way
+from placements.web.layout import counts_of
 from placements.web.request import asked_table, current_user
 
 
@@ -173,7 +173,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     table = asked_table(request, fleet.get("charts", ()))
     if table:
         return table
-    counts, under_way, waiting = queries.counts(), runs_under_way(request), waiting_count()
+    counts, under_way, waiting = queries.counts(), counts_of(request).rollouts, waiting_count()
     is_large = counts.clusters > MANY_CLUSTERS
     approvals, approvals_count = first_waiting(most=queries.MOST)
     stale, stale_count = stale_placements(most=queries.MOST)

@@ -42,9 +42,15 @@ from placements.services.hub_writes.operations import (
     plan_offline,
     preview_write,
 )
-from placements.services.hub_writes.planning import UnknownObjectError, WritePlan, WriteRefusedError
+from placements.services.hub_writes.planning import (
+    ConfirmationNeededError,
+    UnknownObjectError,
+    WritePlan,
+    WriteRefusedError,
+)
+from placements.services.hub_writes.queries import lacking_permission
 from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
-from placements.web.request import current_user
+from placements.web.request import current_user, is_confirmed
 from placements.web.review import own_draft
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
@@ -89,7 +95,7 @@ class WritePage:
             check_writable(self.hub)
         except NotWritableError as error:
             return f"{str(error)[:1].upper()}{str(error)[1:]}."
-        return ""
+        return lacking_permission(self.hub, self.action)
 
 
 def _hub() -> Hub:
@@ -160,7 +166,7 @@ def carry_out(page: WritePage) -> HttpResponse:
         overwrite, keep = [], conflicts
     options: dict[str, Any] = {"overwrite": overwrite, "keep": keep}
     if do == "apply":
-        return apply(page, options)
+        return apply(page, options, confirmed=is_confirmed(page.request))
     return show(previewed(page, options))
 
 
@@ -206,7 +212,7 @@ def previewed(page: WritePage, options: Mapping[str, Any]) -> WritePage:
     return guarded(page, run)
 
 
-def apply(page: WritePage, options: Mapping[str, Any]) -> HttpResponse:
+def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> HttpResponse:
     """Send what was previewed; where it changed since, show the present preview."""
     by, now = current_user(page.request), datetime.now(UTC)
     done: list[AppliedWrite | None] = []
@@ -214,12 +220,16 @@ def apply(page: WritePage, options: Mapping[str, Any]) -> HttpResponse:
 
     def run() -> None:
         token = page.request.POST.get("token", "")
-        done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **options))
+        more: dict[str, Any] = {**options, "confirmed": confirmed}
+        done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **more))
 
     try:
         guarded(page, run)
     except PreviewRequiredError:
         is_outdated = True
+    except ConfirmationNeededError as error:
+        page = previewed(page, options)
+        page.message = str(error)
     if done:
         return sent(page, done[0])
     if is_outdated:

@@ -26,7 +26,7 @@ from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.hubs import ShownHub, shown_hub
 from placements.models import Placement
-from placements.services.rollouts.queries import running_count
+from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
 from placements.services.waiting_work import waiting_since
 from placements.web.request import PAGE_SIZE
 
@@ -73,11 +73,12 @@ API_DOCS = "api:docs"
 """URL name of the API documentation; without such a URL there is no link."""
 _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
+    ("Inbox", "inbox", ("/inbox/",)),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/decisions/")),
+    ("Placements", "placements", ("/placements/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
     ("What-if", "what-if", ("/what-if/",)),
-    ("Resources", "resources", ("/resources/",)),
+    ("Resources", "resources", ("/resources/", "/overrides/")),
     ("Activity", "activity", ("/activity/",)),
     ("Hubs", "hubs", ("/hubs/",)),
 )
@@ -101,11 +102,11 @@ class Section:
         return _KEYS.get(self.title, self.title[:1].lower())
 
 
-def runs_under_way(request: HttpRequest) -> int:
-    found: int | None = getattr(request, "runs_under_way", None)
+def counts_of(request: HttpRequest) -> NavigationCounts:
+    found: NavigationCounts | None = getattr(request, "navigation_counts", None)
     if found is None:
-        found = running_count()
-        request.runs_under_way = found  # type: ignore[attr-defined]  # one query for navigation and page
+        found = navigation_counts(request.user, now=timezone.now())
+        request.navigation_counts = found  # type: ignore[attr-defined]  # one query for navigation and page
     return found
 
 
@@ -202,12 +203,14 @@ class PageLayout:
     @cached_property
     def sections(self) -> list[Section]:
         path, inside = self._request.path, self._request.path_info
+        found = counts_of(self._request)
+        counts = {"Rollouts": found.rollouts, "Inbox": found.inbox}
         return [
             Section(
                 title,
                 url,
                 path == url or inside.startswith(prefixes),
-                runs_under_way(self._request) if title == "Rollouts" else 0,
+                counts.get(title, 0),
             )
             for title, url, prefixes in ((title, reverse(f"web:{name}"), at) for title, name, at in _SECTIONS)
         ]
@@ -317,6 +320,17 @@ _API_URLS: dict[str, Twin] = {
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,
     "resource-delete": _resource,
+    "overrides": _list("overrides"),
+    "override": lambda arguments, _: _at(
+        "override",
+        arguments["kind"],
+        "-" if arguments["namespace"] == "_" else arguments["namespace"],
+        arguments["name"],
+    ),
+    "disruptions": lambda _, query: _at("evictions", query={"placement": query.get("placement", "")}),
+    "budget": _object("budget-state", "name"),
+    "eviction": _object("eviction", "number"),
+    "inbox": lambda _, query: _at("inbox", query={name: query.get(name, "") for name in ("kind", "hub")}),
     "hubs": lambda _, __: _at("hubs"),
     "hub-about": _object("hub", "name"),
     "help": lambda _, __: "",

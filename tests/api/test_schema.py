@@ -49,6 +49,7 @@ from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
+from placements.services.disruption.evictions import evict
 from placements.services.dry_runs import start_dry_run
 from placements.services.notifications.addresses import Address, save_channel
 from placements.services.notifications.operations import RuleInput, save_rule, send_test
@@ -124,6 +125,9 @@ BODIES = {
     "PUT /api/v1/clusters/{name}/connection": {"server": "https://member.invalid", "token": "one"},
     "POST /api/v1/clusters/{name}/connection/check": {"server": "https://member.invalid", "token": "one"},
     "PUT /api/v1/placements/{name}": placement_document("web", pick_n_spec(2)),
+    "PATCH /api/v1/placements/{name}": {"metadata": {"annotations": {"team": "a"}}},
+    "PATCH /api/v1/overrides/{kind}/{namespace}/{name}": {"metadata": {"annotations": {"team": "a"}}},
+    "PATCH /api/v1/staged-strategies/{name}": {"metadata": {"annotations": {"team": "a"}}},
     "POST /api/v1/placements/preview": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/clusters/{name}/drain": {"atOnce": 2, "order": ["web"], "deadlineSeconds": 60},
     "POST /api/v1/placements/preview/semantics": placement_document("web", pick_n_spec(2)),
@@ -237,6 +241,8 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/staged-runs", {"name": "one"}),
         ("/notifications/channels", {"name": "chat"}),
         ("/notifications/rules", {"name": "payments"}),
+        ("/budgets/", {"name": "web"}),
+        ("/evictions/", {"number": hub["eviction"]}),
         ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
     ):
         if part in operation.path:
@@ -288,6 +294,7 @@ def filled_hub() -> dict[str, str]:
         "cluster": "a",
         "number": "0",
         "round": "1",
+        "eviction": str(evict("nobody", "nowhere", by=None, now=NOW).pk),
         "event": str(Event.objects.latest("pk").pk),
         "decision": DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id,
         "group": "core",

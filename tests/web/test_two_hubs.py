@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import resolve
 from django.urls.exceptions import Resolver404
+from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from clusters.hubs.dispatch import refusal_of
@@ -135,7 +136,7 @@ def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
     visitor: Client, worlds: tuple[World, World]
 ) -> None:
     live, live_id = worlds[1], Hub.objects.get(name="paris").pk
-    shared = re.compile(r"/(static|help|theme|rows|keys|login|logout|api/docs|api/schema)\b")
+    shared = re.compile(r"/(static|inbox|help|theme|rows|keys|login|logout|api/docs|api/schema)\b")
     for address in live.pages.values():
         if shared.match(address) or "/compare/" in address:
             continue
@@ -348,3 +349,26 @@ def test_across_hubs_finds_the_rows_of_all(worlds: tuple[World, World]) -> None:
 
     assert (rows.count(), MemberCluster.objects.filter(name="bravelion").count()) == (2, 1)
     assert worlds
+
+
+def test_without_a_user_a_hub_that_exists_is_like_one_that_does_not(client: Client, ana: User) -> None:
+    live_hub("paris")
+    holder = APIClient(HTTP_AUTHORIZATION=f"Token {Token.objects.create(user=ana).key}")
+    paths = ("", "clusters/", "placements/web/", "nothing/here/", "admin/", "search/?q=a", "hub-line/")
+    for path in (*paths, "about/"):
+        answers = [client.get(f"/hubs/{name}/{path}") for name in ("paris", "london")]
+        seen = [
+            (one.status_code, one.get("Location", "").replace(name, "NAME"))
+            for one, name in zip(answers, ("paris", "london"), strict=True)
+        ]
+        assert seen[0] == seen[1], path
+    for path in ("clusters", "placements/web", "overview", "nothing"):
+        for send in (client.get, client.put, client.delete):
+            answers = [send(f"/hubs/{name}/api/v1/{path}") for name in ("paris", "london")]
+            assert answers[0].status_code == answers[1].status_code, path
+            assert answers[0].content == answers[1].content.replace(b"london", b"paris"), path
+    assert holder.get("/hubs/paris/api/v1/clusters").status_code == 200
+    assert holder.get("/hubs/london/api/v1/clusters").status_code == 404
+    assert holder.delete("/hubs/london/api/v1/placements/web").status_code == 404
+    client.force_login(ana)
+    assert client.get("/hubs/london/clusters/").status_code == 404

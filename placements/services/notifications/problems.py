@@ -9,7 +9,7 @@ from django.db.models import Count, F, Min
 from django.urls import reverse
 
 from clusters.credentials import expiry_notice
-from clusters.hubs.states import MirrorState
+from clusters.hub_state import HubState
 from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, Membership
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.rollout.staged_run import RunStatus
@@ -152,7 +152,7 @@ def credential_problems(now: datetime) -> Iterator[Problem]:
             yield Problem(ProblemKind.CREDENTIAL_EXPIRES, f"hub {one.hub.name}", message, path)
 
 
-_FINE = (MirrorState.LIVE, MirrorState.PAUSED, MirrorState.NEW, MirrorState.CONNECTING, MirrorState.SYNCING)
+_FINE = (HubState.LIVE, HubState.PAUSED, HubState.NEW, HubState.CONNECTING, HubState.SYNCING)
 
 
 def hub_problems(_now: datetime) -> Iterator[Problem]:
