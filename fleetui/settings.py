@@ -13,6 +13,7 @@ from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from fleetui.env import (
     keep_secret,
     read_broker,
+    read_count,
     read_database,
     read_encryption_keys,
     read_flag,
@@ -63,15 +64,16 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_htmx",
     "rest_framework",
-    "rest_framework.authtoken",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "fleetui.access.apps.AccessConfig",
     "clusters",
     "placements",
 ]
 
 MIDDLEWARE = [
     "fleetui.middleware.RequestIdMiddleware",
+    "fleetui.access.middleware.AccessMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.probes.ProbesMiddleware",
     "fleetui.http_metrics.HttpMetricsMiddleware",
@@ -174,6 +176,7 @@ KEEP_ROLLOUTS = read_period(os.environ, "FLEETUI_KEEP_ROLLOUTS", default=_KEEP)
 KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP)
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
+KEEP_ACCESS_LOG = read_period(os.environ, "FLEETUI_KEEP_ACCESS_LOG", default=timedelta(days=365))
 KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 
@@ -189,6 +192,9 @@ MEMBER_PROXIES = read_proxies(os.environ, "FLEETUI_MEMBER_PROXIES")
 LONGEST_OBSERVATION = read_minutes(
     os.environ, "FLEETUI_LONGEST_OBSERVATION_MINUTES", default=15, most=24 * 60
 )
+
+# For how many days an API token may be valid (`fleetui/access/tokens.py`).
+TOKEN_MOST_DAYS = read_count(os.environ, "FLEETUI_TOKEN_MOST_DAYS", default=365, least=1, most=3650)
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -244,7 +250,7 @@ LOGGING = {
 REST_FRAMEWORK = {
     # The token first: its challenge goes with every 401.
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",
+        "placements.api.authentication.ApiTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     # Every viewset has its own; one without is for administrators only.

@@ -27,9 +27,10 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.pagination import page_of
 from fleetui.permissions import (
+    LabelsOf,
+    Role,
     may_administer_clusters,
-    may_approve,
-    may_operate,
+    may_change_at,
     may_read,
     may_view_secrets,
 )
@@ -95,12 +96,18 @@ class Router(SimpleRouter):
         return str(viewset.lookup_path)
 
 
+def labels_of(view: object) -> LabelsOf | None:
+    """Return what finds the labels of the object of a viewset; None where roles by label do not apply."""
+    of: LabelsOf | None = getattr(view, "labels_of", None)
+    return of
+
+
 class MayRead(BasePermission):
     """Every role may call it: nothing is saved."""
 
     message = "Reading requires one of the roles viewer, operator, approver, cluster-administrator."
 
-    def has_permission(self, request: Request, view: object) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:
         return may_read(request.user)
 
 
@@ -109,11 +116,13 @@ class MayReadOrOperate(BasePermission):
 
     message = (
         "Reading requires one of the roles viewer, operator, approver, cluster-administrator; "
-        "changing requires the role operator."
+        "changing requires the role operator, for everything or for the label of the object."
     )
 
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_read(request.user) if request.method in SAFE_METHODS else may_operate(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if request.method in SAFE_METHODS:
+            return may_read(request.user)
+        return may_change_at(request.user, labels_of(view), view.kwargs, Role.OPERATOR)
 
 
 class MayApprove(BasePermission):
@@ -121,8 +130,8 @@ class MayApprove(BasePermission):
 
     message = "Approving requires the role approver."
 
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_approve(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return may_change_at(request.user, labels_of(view), view.kwargs, Role.APPROVER)
 
 
 class MayAdministerClusters(BasePermission):
@@ -130,7 +139,7 @@ class MayAdministerClusters(BasePermission):
 
     message = "Connections of clusters require the role cluster-administrator."
 
-    def has_permission(self, request: Request, view: object) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:
         return may_administer_clusters(request.user)
 
 
@@ -146,6 +155,8 @@ class BaseViewSet(GenericViewSet[Any]):
     lookup_path = "<named:name>"
     model: type[Model]
     not_found: Callable[..., Exception]
+    labels_of: LabelsOf | None = None
+    """Finds the labels of the object by the arguments of the path, for users with roles by label."""
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
 

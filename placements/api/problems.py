@@ -29,6 +29,7 @@ from clusters.operations.connection import (
 )
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import NotSimulatedError
+from fleetui.access.tokens import NotOwnerError, UnknownTokenError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.environment import environment_problem
@@ -303,6 +304,8 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     DriverUnavailable: _as(409, "unavailable"),
     DriverRejected: _as(409, "refused"),
     UnknownRolloutError: _as(404, "unknown-run"),
+    UnknownTokenError: _as(404, "unknown-token"),
+    NotOwnerError: _as(403),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     BadCursorError: _as(400, "bad-cursor"),
     ValidationError: lambda error: _field_errors(

@@ -15,7 +15,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.permissions import for_operators, for_readers
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -24,6 +24,7 @@ from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select
+from placements.services.teams import of_resource
 from placements.web.events import event_rows, object_label, resource_url, url_of
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
 
@@ -92,7 +93,7 @@ def _taken_by(one: HubObject) -> list[str]:
 
 
 @acts_through(delete_resource)
-@for_operators("delete resources")
+@for_operators("delete resources", of=of_resource)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
     """Ask for confirmation, or delete the resource."""
@@ -116,7 +117,7 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
 
 
 @acts_through(apply_documents)
-@for_operators("apply manifests")
+@for_operators("apply manifests", of=by_operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def apply(request: HttpRequest) -> HttpResponse:
     """Apply the documents of a text or file, all or none, and show the result of each."""
@@ -150,7 +151,7 @@ def apply(request: HttpRequest) -> HttpResponse:
 
 
 @acts_through(start_dry_run)
-@for_operators("try manifests on the clusters")
+@for_operators("try manifests on the clusters", of=by_operation)
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:
     """Ask the clusters what applying the documents of a text or file would do there."""

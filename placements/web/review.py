@@ -30,6 +30,7 @@ from placements.services.placements import UnschedulesEverything
 from placements.services.results import PLACEMENT
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.snapshots import policy_of
+from placements.services.teams import of_draft
 from placements.web.request import current_user, is_confirmed
 from placements.web.semantics import draft_sides
 
@@ -38,7 +39,7 @@ _MOST_NAMES_SENT = 300
 
 
 @acts_through(confirm_draft, has_page=True)
-@for_operators("save placements")
+@for_operators("save placements", of=of_draft)
 @require_http_methods(["GET", "HEAD", "POST"])
 def review(request: HttpRequest, number: int) -> HttpResponse:
     """Show what saving a draft would do, or save it as it was shown."""
@@ -64,7 +65,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @acts_through(start_dry_run)
-@for_operators("try drafts on the clusters")
+@for_operators("try drafts on the clusters", of=of_draft)
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Ask the clusters what saving a draft would do there."""

@@ -15,7 +15,6 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -61,6 +60,7 @@ from tests.api.schema import generated_schema
 from tests.database import rolled_back
 from tests.rows import (
     NOW,
+    api_token,
     decided,
     joined,
     member_document,
@@ -266,9 +266,7 @@ def hub(_kept_connection: None) -> dict[str, str]:
     return {
         "dry_run": str(dry_run.pk),
         "scenario": str(scenario.pk),
-        "token": Token.objects.create(
-            user=person("ann", "operator", "approver", "cluster-administrator")
-        ).key,
+        "token": api_token(person("ann", "operator", "approver", "cluster-administrator")),
         "name": "a",
         "cluster": "a",
         "number": "0",
