@@ -13,10 +13,10 @@ from functools import wraps
 from typing import Any
 
 from django.apps import apps
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permission, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, FilteredRelation, Q
+from django.db.models import Exists, FilteredRelation, OuterRef, Q
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRedirect
@@ -62,7 +62,9 @@ def may_view_secrets(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 def may_view_access_log(user: AbstractBaseUser | AnonymousUser) -> bool:
     """Return whether a user reads the access log: superusers, and those with its permission."""
-    return isinstance(user, User) and user.is_active and user.has_perm("access.view_access_log")
+    if not isinstance(user, User) or not user.is_active:
+        return False
+    return user.is_superuser or _grants(user).is_auditor
 
 
 def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role]) -> bool:
@@ -116,6 +118,8 @@ class Grants:
 
     roles: frozenset[str]
     teams: frozenset[Team]
+    is_auditor: bool
+    """May view the access log; read here, since every page asks for it."""
 
 
 def _grants(user: User) -> Grants:
@@ -129,12 +133,16 @@ def _grants(user: User) -> Grants:
         grants = apps.get_model("clusters", "HubGrant")._default_manager.filter(hub=hub)
         of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
         of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
-        groups = user.groups.annotate(is_granted=Exists(grants), of_hub=of_hub, of_team=of_team)
+        views_log = Permission.objects.filter(codename="view_access_log", content_type__app_label="access")
+        is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user.pk)))
+        groups = user.groups.annotate(
+            is_granted=Exists(grants), of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
+        )
         columns = ("of_team__role", "of_team__key", "of_team__value")
-        rows = list(groups.values_list("name", "is_granted", "of_hub__role", *columns))
+        rows = list(groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns))
         roles = frozenset(role or "" if is_granted else name for name, is_granted, role, *_ in rows)
-        teams = frozenset(Team(*team) for _, _, _, *team in rows if team[0])
-        known[hub] = Grants(roles & frozenset(Role), teams)
+        teams = frozenset(Team(*team) for _, _, _, _, *team in rows if team[0])
+        known[hub] = Grants(roles & frozenset(Role), teams, any(row[3] for row in rows))
     return known[hub]
 
 

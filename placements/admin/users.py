@@ -159,7 +159,7 @@ class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
         if change:
             return super().save_model(request, obj, form, change)
         given = form.cleaned_data
-        by, now = User.objects.get(pk=request.user.pk), datetime.now(UTC)
+        by, now = User.objects.get(username=request.user.get_username()), datetime.now(UTC)
         made = create_service_account(given["username"], purpose=given["purpose"], by=by, now=now)
         obj.pk, obj.user = made.pk, made.user
         obj.created_at, obj.created_by = made.created_at, made.created_by
@@ -167,10 +167,10 @@ class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
 
     def delete_model(self, request: HttpRequest, obj: ServiceAccount) -> None:
         """Delete the user as well: without the account it could sign in."""
-        User.objects.filter(service_account=obj).delete()
+        User.objects.filter(username=obj.user.username).delete()
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> None:
-        User.objects.filter(pk__in=list(queryset.values_list("pk", flat=True))).delete()
+        User.objects.filter(service_account__in=list(queryset)).delete()
 
 
 @admin.register(ApiToken)

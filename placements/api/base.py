@@ -20,6 +20,7 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.secrets import without_secrets
@@ -198,8 +199,11 @@ class BaseViewSet(GenericViewSet[Any]):
         """Respond with the manifest of an object and its entity tag."""
         row = row or self.get_object()
         manifest, state = self.manifest_and_status(row)
+        hidden = without_secrets(manifest)
         if not may_view_secrets(self.request.user):
-            manifest = without_secrets(manifest)
+            manifest = hidden
+        elif hidden is not manifest:
+            record_access("secret values read", str(row))
         document = read_manifest(row, manifest, state)
         return etag_response(self.request, document, etag(row.revision, state), status=status)
 

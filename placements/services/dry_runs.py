@@ -81,8 +81,9 @@ def start_dry_run(
     selected. Raise InvalidManifest for text that is no YAML and for unknown clusters.
     """
     documents = read_documents(manifests) if manifests else []
-    check_documents(by, "these manifests", *(one.data for one in documents))
-    if placement:
+    if documents:
+        check_documents(by, "these manifests", *(one.data for one in documents))
+    if placement or not documents:
         check_placement(by, placement)
     names = list(dict.fromkeys(clusters))
     known = set(MemberCluster.objects.filter(name__in=names).values_list("name", flat=True))

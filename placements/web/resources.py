@@ -11,11 +11,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.hubs.dispatch import acts_through
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.permissions import by_operation, for_operators, for_readers
+from fleetui.permissions import by_operation, for_operators, for_readers, may_change
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -125,7 +126,7 @@ def apply(request: HttpRequest) -> HttpResponse:
         key = request.GET.get("from", "").split("/")  # the resource to start with
         found = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
         row = Resource.objects.filter(**found).first() if len(key) == 4 else None
-        return render(request, "resources/apply.html", {"text": dump_yaml(row.content) if row else ""})
+        return render(request, "resources/apply.html", {"text": _editable_text(request, row) if row else ""})
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         given = file_or_text(request, text)
@@ -148,6 +149,15 @@ def apply(request: HttpRequest) -> HttpResponse:
     except InvalidManifest as found:
         return render(request, "resources/apply.html", {"text": text, "faults": found.faults}, status=422)
     return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
+
+
+def _editable_text(request: HttpRequest, row: Resource) -> str:
+    """Return the manifest to edit; values of a Secret only for a user who may change it."""
+    hidden = without_secrets(row.content)
+    if hidden is row.content or not may_change(request.user, row.labels):
+        return dump_yaml(hidden)
+    record_access("secret values read", str(row))
+    return dump_yaml(row.content)
 
 
 @acts_through(start_dry_run)

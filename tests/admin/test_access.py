@@ -26,7 +26,7 @@ LISTS = (
     "placements/disruptionbudget",
     "fleetui/event",
 )
-PEOPLE = ("auth/user", "auth/group", "authtoken/tokenproxy")
+PEOPLE = ("auth/user", "auth/group", "access/apitoken", "access/serviceaccount", "access/teamgrant")
 MUTATING = ("add", "change", *ACTIONS)
 
 
