@@ -73,7 +73,6 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "fleetui.middleware.RequestIdMiddleware",
-    "fleetui.access.middleware.AccessMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.probes.ProbesMiddleware",
     "fleetui.http_metrics.HttpMetricsMiddleware",
@@ -84,6 +83,8 @@ MIDDLEWARE = [
     # After the static files: a picture may bring a style of its own.
     "fleetui.middleware.ContentSecurityPolicyMiddleware",
     "fleetui.middleware.NoNullsMiddleware",
+    # Ahead of the check of forms, which reads the body.
+    "fleetui.middleware.RequestBudgetMiddleware",
     # Ahead of the session, which it saves reading.
     "fleetui.polling.UnchangedMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -95,6 +96,9 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "placements.web.record_middleware.UnreadableRecordMiddleware",
 ]
+
+REFUSAL_RECORDER = "fleetui.access.audit.record_refusal"
+"""Called with each request that was answered with the status 403."""
 
 ROOT_URLCONF = "fleetui.urls"
 WSGI_APPLICATION = "fleetui.wsgi.application"
@@ -195,6 +199,12 @@ LONGEST_OBSERVATION = read_minutes(
 
 # For how many days an API token may be valid (`fleetui/access/tokens.py`).
 TOKEN_MOST_DAYS = read_count(os.environ, "FLEETUI_TOKEN_MOST_DAYS", default=365, least=1, most=3650)
+
+# Budgets by process (`fleetui/middleware.py`): of a request in seconds, of a user in seconds of a
+# processor within two minutes; and how many what-if analyses of a user may wait at once.
+REQUEST_SECONDS = read_count(os.environ, "FLEETUI_REQUEST_SECONDS", default=120, least=5, most=3600)
+COMPUTE_SECONDS = read_count(os.environ, "FLEETUI_COMPUTE_SECONDS", default=60, least=1, most=3600)
+MOST_WAITING_ANALYSES = read_count(os.environ, "FLEETUI_WAITING_ANALYSES", default=5, least=1, most=100)
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"

@@ -7,7 +7,6 @@ line its place in the chain. A line that is removed within that second is not no
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +20,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from fleetui.access.models import AccessChain, AccessEvent
-from fleetui.middleware import request_id
+from fleetui.middleware import current_request, request_id
 
 VERBS = (
     "signed in",
@@ -40,8 +39,6 @@ VERBS = (
 SEALED_AT_ONCE = 500
 _REPEATED_SECONDS = 60
 _CHAIN = 1
-current_request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
-"""The request of this thread; None for a worker or a command."""
 
 
 def record_access(

@@ -1,6 +1,7 @@
 """What all viewsets share: paths, permissions, query parameters, pages of rows, and manifests."""
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.middleware import body_size, reserve, settle
 from fleetui.pagination import page_of
 from fleetui.permissions import (
     LabelsOf,
@@ -152,12 +154,15 @@ class BaseViewSet(GenericViewSet[Any]):
     """
 
     schema = Schema()
+    _deposit = _started = 0.0
     permission_classes: Sequence[type[BasePermission]] = (MayReadOrOperate,)
     lookup_path = "<named:name>"
     model: type[Model]
     not_found: Callable[..., Exception]
     labels_of: LabelsOf | None = None
     """Finds the labels of the object by the arguments of the path, for users with roles by label."""
+    costly: frozenset[str] = frozenset()
+    """Actions that compute much: they use the seconds of their user."""
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
 
@@ -165,11 +170,20 @@ class BaseViewSet(GenericViewSet[Any]):
         """Check the request. Raise ValidationError for a dry run of an action that has none."""
         super().initial(request, *args, **kwargs)
         given = request.query_params.get("dryRun")
+        if self.action in self.costly or given is not None:
+            body_bytes = body_size(request._request)
+            self._deposit, self._started = reserve(request.user.pk, body_bytes=body_bytes), time.thread_time()
         if given is None or request.method in SAFE_METHODS:
             return
         if given != "All" or self.action != self.dry_run_action:
             message = "must be All" if given != "All" else "is not supported by this operation"
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Settle the seconds of the user with what the action used."""
+        if self._deposit:
+            settle(request.user.pk, deposit=self._deposit, used=time.thread_time() - self._started)
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> Any:
         """Raise the response to a missing role; without one on a live hub nothing of it is to be known."""

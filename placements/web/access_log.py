@@ -7,6 +7,7 @@ from django.views.decorators.http import require_safe
 
 from fleetui.access.audit import VERBS, json_lines, lines_matching
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_view_access_log
 from placements.web.request import page_from, unknown_words
 
@@ -50,6 +51,7 @@ def _details(details: dict[str, object]) -> list[str]:
 
 
 @for_readers
+@costly
 @never_cache
 @require_safe
 def export(request: HttpRequest) -> HttpResponseBase:

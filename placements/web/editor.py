@@ -16,6 +16,7 @@ from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
+from fleetui.middleware import costly
 from fleetui.permissions import Role, by_operation, for_operators, for_readers, may_change_at
 from placements.models import Draft, Placement
 from placements.services.editor.merge import Side
@@ -82,6 +83,7 @@ _SCOPES = ((CLUSTER, "Cluster-scoped", PLACEMENT_KIND), (NAMESPACED, "Namespaced
 
 
 @for_operators("create placements", of=by_operation)
+@costly
 @require_http_methods(_METHODS)
 def new_placement(request: HttpRequest) -> HttpResponse:
     """Write a new placement: from a template, or as a copy of another one."""
@@ -103,6 +105,7 @@ def new_placement(request: HttpRequest) -> HttpResponse:
 
 
 @for_operators("edit placements", of=of_placement)
+@costly
 @require_http_methods(_METHODS)
 def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
     """Change a placement; the first change starts a draft."""
@@ -120,6 +123,7 @@ def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @for_readers
+@costly
 @require_http_methods(_METHODS)
 def draft(request: HttpRequest, number: int) -> HttpResponseBase:
     """Show a draft: to its owner in the editor, to others to read."""

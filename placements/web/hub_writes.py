@@ -24,6 +24,7 @@ from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.yaml import load_json
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers, has_role, teams_of
 from placements.explain.hubs import OUTCOMES
@@ -143,8 +144,8 @@ def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = load_json(text)
+    except InvalidManifest as error:
         raise InvalidManifest.of("fields", "bad-format", "Invalid value", "JSON") from error
     return found if isinstance(found, dict) else {}
 

@@ -16,6 +16,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.permissions import by_operation, for_operators, for_readers, may_change
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
@@ -119,6 +120,7 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
 
 @acts_through(apply_documents)
 @for_operators("apply manifests", of=by_operation)
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def apply(request: HttpRequest) -> HttpResponse:
     """Apply the documents of a text or file, all or none, and show the result of each."""

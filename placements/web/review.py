@@ -16,6 +16,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.permissions import for_operators
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
@@ -40,6 +41,7 @@ _MOST_NAMES_SENT = 300
 
 @acts_through(confirm_draft, has_page=True)
 @for_operators("save placements", of=of_draft)
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def review(request: HttpRequest, number: int) -> HttpResponse:
     """Show what saving a draft would do, or save it as it was shown."""

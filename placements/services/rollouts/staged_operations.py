@@ -14,7 +14,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
-from fleetui.permissions import Role, check_change
+from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
 from placements.manifests.staged_update import approval_change_faults, parse_approval_request
 from placements.models import ApprovalRequest, StagedRun
@@ -54,7 +54,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
 
     Raise UnknownRunError, PermissionDenied, ActionNotAllowed when the stage has no pending request.
     """
-    run = _locked(name, by=by, role=Role.APPROVER)
+    run = _locked(name, by=None)  # whether the user may approve is checked below
     requests = run.approvals.filter(stage=stage)
     request = requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
     why_not = why_not_approve(run, by)
@@ -131,13 +131,11 @@ def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
     return run
 
 
-def _locked(
-    name: str, expected: int | None = None, *, by: User | None, role: Role = Role.OPERATOR
-) -> StagedRun:
+def _locked(name: str, expected: int | None = None, *, by: User | None) -> StagedRun:
     run = locked_run(name)
     if run is None:
         raise UnknownRunError(name)
-    check_change(by, labels_of_run(run), role=role, what=f"staged run {name}")
+    check_change(by, labels_of_run(run), what=f"staged run {name}")
     check_revision(STAGED_RUN, name, expected=expected, revision=run.revision)
     return run
 
