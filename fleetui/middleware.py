@@ -62,7 +62,7 @@ class RequestIdMiddleware:
 
 @contextmanager
 def _logged_errors(request: HttpRequest) -> Iterator[None]:
-    """Log an error of the database: a refusal stands, whether it could be recorded or not."""
+    """Log an error of the database: the response does not depend on the record of it."""
     try:
         yield
     except DatabaseError as error:

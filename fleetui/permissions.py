@@ -102,7 +102,7 @@ def _is_in_scope(user: User, role: Role) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A label, and the role that a user has for what carries it."""
+    """A label, and the role that a user has for what has it."""
 
     role: str
     key: str
@@ -125,7 +125,7 @@ class Grants:
 def _grants(user: User) -> Grants:
     """Return the roles and teams of a user on the hub in scope; one query for each request.
 
-    Roles are the groups of the user, unless somebody has a grant for this hub: then only grants count.
+    Roles are the groups of the user, unless a group has a grant for this hub: then only grants count.
     """
     hub = current_hub_id()
     known: dict[int, Grants] = user.__dict__.setdefault("_fleetui_roles", {})
@@ -167,11 +167,8 @@ def may_change(
     """
     if user is None or _has_one_of(user, (role,)):
         return True
-    return bool(labels) and all(_is_of_team(user, one, role) for one in labels)
-
-
-def _is_of_team(user: AbstractBaseUser | AnonymousUser, labels: Labels, role: Role) -> bool:
-    return any(labels.get(team.key) == team.value for team in teams_of(user, role))
+    teams = teams_of(user, role)
+    return bool(labels) and all(any(one.get(team.key) == team.value for team in teams) for one in labels)
 
 
 def teams_of(user: AbstractBaseUser | AnonymousUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:

@@ -209,6 +209,12 @@ def lines_matching(
     return rows.filter(address=address) if address else rows
 
 
+def detail_words(details: Mapping[str, Any]) -> str:
+    """Return the details of a line as one text."""
+    words = {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in details.items()}
+    return ", ".join(f"{key}: {one}" for key, one in words.items() if one not in ("", None))
+
+
 def json_lines(rows: QuerySet[AccessEvent]) -> Iterator[str]:
     """Yield each line as JSON, oldest first, with its place and digest."""
     for line in rows.order_by("pk").iterator(chunk_size=500):

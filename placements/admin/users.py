@@ -34,7 +34,13 @@ class RecordedAdmin(SuperusersOnly):
         return super().log_addition(request, obj, message)  # type: ignore[misc]  # of ModelAdmin
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        details = {"changed": message if isinstance(message, str) else _fields_in(message)}
+        fields = [
+            str(field)
+            for one in message
+            if isinstance(one, dict)
+            for field in one.get("changed", {}).get("fields", ())
+        ]
+        details = {"changed": fields or str(message)}
         record_access(self.verb, str(obj), by=request.user, details=details)
         return super().log_change(request, obj, message)  # type: ignore[misc]  # of ModelAdmin
 
@@ -42,10 +48,6 @@ class RecordedAdmin(SuperusersOnly):
         for obj in queryset:
             record_access(self.verb, str(obj), by=request.user, details={"removed": type(obj).__name__})
         return super().log_deletions(request, queryset)  # type: ignore[misc]  # of ModelAdmin
-
-
-def _fields_in(message: list[dict[str, Any]]) -> list[str]:
-    return [str(field) for one in message for field in one.get("changed", {}).get("fields", ())]
 
 
 class PasswordForm(AdminPasswordChangeForm):

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from fleetui.access.audit import VERBS, json_lines, lines_matching
+from fleetui.access.audit import VERBS, detail_words, json_lines, lines_matching
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_view_access_log
@@ -32,7 +32,7 @@ def access_log(request: HttpRequest) -> HttpResponse:
     rows = lines_matching(verb=given["verb"], by=given["by"], text=given["q"], address=given["address"])
     page = page_from(request, rows, order="-at", unique="id")
     context = {
-        "lines": [(line, ", ".join(_details(line.details))) for line in page.rows],
+        "lines": [(line, detail_words(line.details)) for line in page.rows],
         "after": page.after,
         "wanted": given,
         "is_filtered": any(given.values()),
@@ -40,14 +40,6 @@ def access_log(request: HttpRequest) -> HttpResponse:
         "unknown": unknown_words(request, verb=VERBS),
     }
     return render_page(request, "access/log.html", context, fragment="access/_log.html")
-
-
-def _details(details: dict[str, object]) -> list[str]:
-    return [
-        f"{key}: {' '.join(map(str, value)) if isinstance(value, list) else value}"
-        for key, value in details.items()
-        if value not in ("", [], None)
-    ]
 
 
 @for_readers

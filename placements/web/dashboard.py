@@ -80,12 +80,6 @@ _KEYS_SHOWN = 50
 _VERSIONS_OF_FLEET = 2
 
 
-def _approver(request: HttpRequest) -> str:
-    """Return the name of a user who may approve something, "" for all others."""
-    is_one = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
-    return request.user.get_username() if is_one else ""
-
-
 @for_readers
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
@@ -97,7 +91,8 @@ def overview(request: HttpRequest) -> HttpResponse:
     if wants_fragment(request) and not is_table:
         if queries.is_untouched():
             return HttpResponseClientRefresh()
-        approver = _approver(request)
+        is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
+        approver = request.user.get_username() if is_approver else ""
         operates = str(may_operate(request.user))
         return shared_fragment(
             request,

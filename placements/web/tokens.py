@@ -72,7 +72,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 
 def _owner(name: str, user: User) -> User:
-    """Return for whom a token is: the user, or a service account. Raise InvalidManifest."""
+    """Return the user of a new token: the caller, or a service account. Raise InvalidManifest."""
     if name in ("", user.get_username()):
         return user
     found = User.objects.filter(username=name, service_account__isnull=False).first()

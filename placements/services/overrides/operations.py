@@ -79,7 +79,9 @@ def save_override(
         field, selected = "resourceSelectors", manifest.spec.resource_selectors
     keys: list[TargetKey] = [(namespace, one.group, one.version, one.kind, one.name) for one in selected]
     targets = {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
-    _check_targets(by, manifest, keys)
+    check_resources(by, [(one[1], one[3], one[0], one[4]) for one in keys])
+    if manifest.placement:
+        check_placement(by, manifest.placement)
     if faults := _save_errors(current, manifest, namespace, targets):
         raise InvalidManifest(faults)
     row = current or Override(**place, created_at=now, revision=0)
@@ -120,13 +122,6 @@ def delete_override(
     delete_row(row, NOUNS[kind], by=by, now=now, label=label)
     trigger = f"{kind} {label} deleted"
     _enqueue_affected(row.placement_name, targets, trigger=trigger, by=actor_name(by))
-
-
-def _check_targets(by: User | None, manifest: _Manifest, keys: Iterable[TargetKey]) -> None:
-    """Raise NotOfTeamError unless a user may change the resources and the placement of an override."""
-    check_resources(by, [(group, kind, namespace, name) for namespace, group, _, kind, name in keys])
-    if manifest.placement:
-        check_placement(by, manifest.placement)
 
 
 def _save_errors(
