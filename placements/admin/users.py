@@ -34,12 +34,8 @@ class RecordedAdmin(SuperusersOnly):
         return super().log_addition(request, obj, message)  # type: ignore[misc]  # of ModelAdmin
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        fields = [
-            str(field)
-            for one in message
-            if isinstance(one, dict)
-            for field in one.get("changed", {}).get("fields", ())
-        ]
+        changes = [one.get("changed", {}) for one in message if isinstance(one, dict)]
+        fields = [str(field) for one in changes for field in one.get("fields", ())]
         details = {"changed": fields or str(message)}
         record_access(self.verb, str(obj), by=request.user, details=details)
         return super().log_change(request, obj, message)  # type: ignore[misc]  # of ModelAdmin

@@ -41,7 +41,7 @@ def test_values_of_json_are_counted_before_they_are_built(
     assert yaml.load_json(text) == json.loads(text)
 
     monkeypatch.setattr(yaml, "MOST_VALUES", count - 1)
-    monkeypatch.setattr(yaml.json, "loads", None)
+    monkeypatch.setattr(json, "loads", None)
     with pytest.raises(InvalidManifest, match="holds too many values"):
         yaml.load_json(text)
 
