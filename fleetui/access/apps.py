@@ -12,5 +12,5 @@ class AccessConfig(AppConfig):
     label = "access"
 
     def ready(self) -> None:
-        """Connect the receivers of sign-ins and role changes."""
+        """Connect the receivers of logins and role changes."""
         import_module("fleetui.access.receivers")

@@ -1,4 +1,4 @@
-"""The access log: sign-ins, changes of access and refusals, chained by hashes so that changes are noticed.
+"""The access log: logins, changes of access and refusals, chained by hashes so that changes are noticed.
 
 Writing a line is one insert without a lock. A worker seals what is new about every second: it gives each
 line its place in the chain. A line that is removed within that second is not noticed; everything later is.
@@ -23,9 +23,9 @@ from fleetui.access.models import AccessChain, AccessEvent
 from fleetui.middleware import current_request, request_id
 
 VERBS = (
-    "signed in",
-    "sign-in failed",
-    "signed out",
+    "logged in",
+    "login failed",
+    "logged out",
     "refused",
     "roles changed",
     "permissions changed",
@@ -77,7 +77,7 @@ def record_refusal(request: HttpRequest) -> None:
 
 
 def _plain(text: str, longest: int) -> str:
-    """Return text that every database stores: names of failed sign-ins may hold anything."""
+    """Return text that every database stores: names of failed logins may hold anything."""
     return text.replace("\x00", "").encode(errors="replace").decode()[:longest]
 
 

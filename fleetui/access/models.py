@@ -48,7 +48,7 @@ class ApiToken(models.Model):
 
 
 class ServiceAccount(models.Model):
-    """A user for programs: it has roles and API tokens, and cannot sign in on pages."""
+    """A user for programs: it has roles and API tokens, and cannot log in on pages."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="service_account"
@@ -82,7 +82,7 @@ class TeamGrant(models.Model):
 
 
 class AccessEvent(models.Model):
-    """A sign-in, a change of access, or something refused; immutable, and of no hub.
+    """A login, a change of access, or something refused; immutable, and of no hub.
 
     A sealed one has its place in the chain: `digest` is a hash of its content and of the digest before it.
     The actor is no foreign key: a deleted user changes no line.

@@ -1,6 +1,6 @@
-"""Receivers of Django's signals: sign-ins and roles change in many places that are not ours.
+"""Receivers of Django's signals: logins and roles change in many places that are not ours.
 
-Sign-ins come from every backend and library, and groups are changed by the admin, by claims of an identity
+Logins come from every backend and library, and groups are changed by the admin, by claims of an identity
 provider and by commands; nothing else sees all of them.
 """
 
@@ -21,27 +21,32 @@ _CHANGES = {"post_add": "added", "post_remove": "removed", "post_clear": "cleare
 
 @receiver(user_logged_in)
 def signed_in(request: HttpRequest, user: User, **_signal: Any) -> None:
-    """Record a sign-in. Raise PermissionDenied for a service account, whatever way it came."""
+    """Record a login. Raise PermissionDenied for a service account, whatever way it came."""
     if ServiceAccount.objects.filter(user=user.pk).exists():
         if hasattr(request, "session"):
             request.session.flush()
         request.user = AnonymousUser()
-        record_access("sign-in failed", by=user, details={"reason": "service account"}, request=request)
-        raise PermissionDenied("A service account cannot sign in.")
-    record_access("signed in", by=user, details={"way": getattr(user, "backend", "")}, request=request)
+        record_access("login failed", by=user, details={"reason": "service account"}, request=request)
+        raise PermissionDenied("A service account cannot log in.")
+    record_access(
+        "logged in",
+        by=user,
+        details={"way": getattr(user, "backend", "").rpartition(".")[2]},
+        request=request,
+    )
 
 
 @receiver(user_login_failed)
 def sign_in_failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_signal: Any) -> None:
     """Record who tried, and never with what."""
     name = credentials.get("username") or credentials.get("email") or ""
-    record_access("sign-in failed", by=str(name), request=request)
+    record_access("login failed", by=str(name), request=request)
 
 
 @receiver(user_logged_out)
 def signed_out(request: HttpRequest, user: User | None, **_signal: Any) -> None:
     if user is not None:
-        record_access("signed out", by=user, request=request)
+        record_access("logged out", by=user, request=request)
 
 
 @receiver(m2m_changed, sender=User.groups.through)

@@ -16,9 +16,9 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.permissions import set_scopes
 
 MOST_TOKENS = 50
-SIGN_IN = "sign-in "
+LOGIN = "login "
 """How the names of tokens begin that were created with a password."""
-MOST_SIGN_IN_TOKENS = 20
+MOST_LOGIN_TOKENS = 20
 MARK = "fleetui_"
 """Tokens start with it, so that scanners of source code recognise them."""
 _PREFIX_LENGTH = len(MARK) + 6
@@ -69,12 +69,16 @@ def create_token(
             created_by=by.get_username(),
             expires_at=now + timedelta(days=days),
         )
-        details = {"scopes": row.scopes, "expires": row.expires_at.isoformat(), "prefix": row.prefix}
+        details = {
+            "scopes": row.scopes,
+            "expires": row.expires_at.isoformat(timespec="seconds"),
+            "prefix": row.prefix,
+        }
         record_access("token created", str(row), by=by, details=details, now=now)
     return row, secret
 
 
-def create_sign_in_token(
+def create_login_token(
     user: User, *, scopes: Iterable[str], days: int, now: datetime
 ) -> tuple[ApiToken, str]:
     """Create a token for a user who gave the password; the oldest of 20 such tokens ends.
@@ -83,10 +87,10 @@ def create_sign_in_token(
     """
     with transaction.atomic():
         User.objects.select_for_update().get(pk=user.pk)
-        rows = ApiToken.objects.filter(user=user, name__startswith=SIGN_IN)
-        kept = rows.order_by("-created_at", "-pk").values_list("pk", flat=True)[: MOST_SIGN_IN_TOKENS - 1]
+        rows = ApiToken.objects.filter(user=user, name__startswith=LOGIN)
+        kept = rows.order_by("-created_at", "-pk").values_list("pk", flat=True)[: MOST_LOGIN_TOKENS - 1]
         rows.exclude(pk__in=list(kept)).delete()
-        name = f"{SIGN_IN}{now:%Y-%m-%d %H:%M:%S.%f}"
+        name = f"{LOGIN}{now:%Y-%m-%d %H:%M:%S.%f}"
         return create_token(user, name=name, scopes=scopes, days=days, by=user, now=now)
 
 
@@ -162,7 +166,7 @@ def revoke_all_tokens(user: User, *, by: User | None, now: datetime) -> int:
 
 
 def create_service_account(username: str, *, purpose: str, by: User, now: datetime) -> ServiceAccount:
-    """Create a user that cannot sign in on pages. Raise InvalidManifest if the name is in use."""
+    """Create a user that cannot log in on pages. Raise InvalidManifest if the name is in use."""
     try:
         with transaction.atomic():
             user = User.objects.create_user(username)

@@ -137,7 +137,7 @@ class ServiceAccountForm(forms.ModelForm):
 
 @admin.register(ServiceAccount)
 class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
-    """Users for programs, which cannot sign in on pages."""
+    """Users for programs, which cannot log in on pages."""
 
     verb = "account changed"
     list_display = ("user", "purpose", "created_at", "created_by")
@@ -164,7 +164,7 @@ class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
         return None
 
     def delete_model(self, request: HttpRequest, obj: ServiceAccount) -> None:
-        """Delete the user as well: without the account it could sign in."""
+        """Delete the user as well: without the account it could log in."""
         User.objects.filter(username=obj.user.username).delete()
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> None:

@@ -16,7 +16,7 @@ from rest_framework.viewsets import ViewSet
 
 from fleetui.access.models import SCOPES, ApiToken
 from fleetui.access.tokens import (
-    create_sign_in_token,
+    create_login_token,
     create_token,
     revoke_all_tokens,
     revoke_token,
@@ -40,7 +40,7 @@ class TokenThrottle(SimpleRateThrottle):
         return self.cache_format % {"scope": self.scope, "ident": self.get_ident(request)}
 
 
-class NewSignInTokenSerializer(CamelCaseSerializer):
+class NewLoginTokenSerializer(CamelCaseSerializer):
     """Name and password of a user; the token has all scopes and is valid for a day by default."""
 
     username = serializers.CharField(max_length=150)
@@ -66,14 +66,14 @@ class TokenViewSet(ViewSet):
     throttle_classes = (TokenThrottle,)
     largest_body = 64 * 1024
 
-    @documented("create_token", TokenSerializer, body=NewSignInTokenSerializer, problems=(429,), auth=[])
+    @documented("create_token", TokenSerializer, body=NewLoginTokenSerializer, problems=(429,), auth=[])
     def create(self, request: Request) -> Response:
         """Create a token for a user by name and password; of such tokens a user has at most 20."""
-        given = parse_body(request, NewSignInTokenSerializer)
+        given = parse_body(request, NewLoginTokenSerializer)
         user = authenticate(request, username=given["username"], password=given["password"])
         if not isinstance(user, User):
             raise AuthenticationFailed("There is no active user with this name and password.")
-        row, secret = create_sign_in_token(
+        row, secret = create_login_token(
             user, scopes=given.get("scopes", SCOPES), days=given.get("days", 1), now=datetime.now(UTC)
         )
         return Response(

@@ -1,4 +1,4 @@
-"""The access log: who signed in, changed access or was refused; and its export."""
+"""The access log: who logged in, changed access or was refused; and its export."""
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse

@@ -55,6 +55,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
                 by=user,
                 now=now,
             )
+            context["name"] = ""
         except InvalidManifest as found:
             context["faults"], status = found.faults, 422
         except NotOwnerError as error:

@@ -33,7 +33,7 @@ def written(count: int) -> None:
 
 
 @pytest.mark.usefixtures("collected_static")
-def test_sign_ins_and_failures_have_who_where_and_which_request() -> None:
+def test_logins_and_failures_have_who_where_and_which_request() -> None:
     person("ann", "viewer")
     client = Client(REMOTE_ADDR="10.1.2.3")
 
@@ -42,7 +42,7 @@ def test_sign_ins_and_failures_have_who_where_and_which_request() -> None:
     client.post("/logout/")
 
     found = AccessEvent.objects.exclude(verb="roles changed").order_by("pk")
-    assert [one.verb for one in found] == ["sign-in failed", "signed in", "signed out"]
+    assert [one.verb for one in found] == ["login failed", "logged in", "logged out"]
     assert {(one.actor_name, one.address) for one in found} == {("ann", "10.1.2.3")}
     assert found[0].request_id == failed.headers["X-Request-ID"]
     assert "wrong" not in str(found.values())
@@ -93,10 +93,13 @@ def test_reads_of_secret_values_are_written() -> None:
     ann.user_permissions.add(Permission.objects.get(codename="view_secrets"))
     shown = Client().get("/api/v1/resources/core/Secret/shop/key", headers=headers)
     Client().get("/api/v1/resources/core/ConfigMap/shop/plain", headers=headers)
+    call_command("export", "resources", stdout=StringIO())
+    call_command("export", "placements", stdout=StringIO())
 
     assert ("cGxhbnRlZA==" in hidden.text, "cGxhbnRlZA==" in shown.text) == (False, True)
     assert [(one.actor_name, one.subject) for one in lines("secret values read")] == [
-        ("ann", "Secret shop/key")
+        ("ann", "Secret shop/key"),
+        ("system", "export resources"),
     ]
 
 

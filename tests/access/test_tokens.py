@@ -180,7 +180,7 @@ def test_a_service_account_works_over_rest_and_cannot_sign_in() -> None:
 
     assert answer.status_code == 403
     assert pages.get("/clusters/").status_code == 302
-    assert AccessEvent.objects.filter(verb="sign-in failed", actor_name="robot").exists()
+    assert AccessEvent.objects.filter(verb="login failed", actor_name="robot").exists()
     token = ApiToken.objects.get()
     assert (token.user, token.created_by) == (robot, "root")
 
