@@ -50,6 +50,7 @@ from placements.services.rollouts.cluster_objects import DifferenceFilter, diffe
 from placements.services.rollouts.operations import reapply
 from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
+from placements.services.teams import of_placement
 
 LARGEST_PAGE = 100
 
@@ -57,6 +58,7 @@ LARGEST_PAGE = 100
 class PlacementViewSet(FullNameViewSet):
     """All placements."""
 
+    labels_of = staticmethod(of_placement)
     model = Placement
     not_found = UnknownPlacementError
 

@@ -10,6 +10,7 @@ from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.htmx import render_page
 from fleetui.pagination import BadCursorError, Page, page_of
 from placements.explain.charts.figure import Chart
@@ -41,6 +42,9 @@ def file_or_text(request: HttpRequest, text: str) -> str | bytes:
     upload = request.FILES.get("file")
     if upload is None and not text.strip():
         raise InvalidManifest([FieldError("", "required", "Required value", "a file or text")])
+    if upload is not None and (upload.size or 0) > LARGEST_UPLOAD:
+        allowed = f"at most {LARGEST_UPLOAD // MEBIBYTE} MiB"
+        raise InvalidManifest([FieldError("", "too-large", "Too large", allowed)])
     return text if upload is None else upload.read()
 
 

@@ -1,14 +1,12 @@
-"""Callers of the API, each with a role; no attempts remembered from one test to the next."""
+"""Callers of the API, each with a role."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from django.core.cache import cache
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
-from tests.rows import person
+from tests.rows import api_token, person
 
 
 @pytest.fixture(autouse=True)
@@ -16,20 +14,14 @@ def _served(collected_static: Path) -> None:
     """Serve the files as in production: the page of the documentation has some."""
 
 
-@pytest.fixture(autouse=True)
-def _no_attempts() -> None:
-    """Forget how often tokens were requested."""
-    cache.clear()
-
-
 @pytest.fixture
 def caller(db: None) -> Callable[..., APIClient]:  # noqa: ARG001 -- callers have rows
     """Return a client that sends the token of a user with these roles."""
 
     def make(*roles: str) -> APIClient:
-        token, _ = Token.objects.get_or_create(user=person("-".join(roles) or "nobody", *roles))
         client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+        token = api_token(person("-".join(roles) or "nobody", *roles))
+        client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
         return client
 
     return make

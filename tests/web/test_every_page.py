@@ -421,6 +421,8 @@ def test_no_address_is_missing_in_these_tests() -> None:
 
     # Downloads and redirects; what only the pages of live hubs have.
     elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
+    # Tokens are those of the user, and the access log has a permission: `tests/access`.
+    elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
     elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 
