@@ -16,6 +16,7 @@ from fleetui.env import (
     read_address,
     read_broker,
     read_choices,
+    read_count,
     read_database,
     read_encryption_keys,
     read_flag,
@@ -96,9 +97,9 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "django_htmx",
     "rest_framework",
-    "rest_framework.authtoken",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "fleetui.access.apps.AccessConfig",
     "clusters",
     "placements",
 ]
@@ -119,6 +120,8 @@ MIDDLEWARE = [
     # After the static files: a picture may bring a style of its own.
     "fleetui.middleware.ContentSecurityPolicyMiddleware",
     "fleetui.middleware.NoNullsMiddleware",
+    # Ahead of the check of forms, which reads the body.
+    "fleetui.middleware.RequestBudgetMiddleware",
     # Ahead of the session, which it saves reading.
     "fleetui.polling.UnchangedMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -134,6 +137,9 @@ MIDDLEWARE = [
     *(["fleetui.accounts.proxy.ProxyLoginMiddleware"] if PROXY_USER_HEADER else []),
     "placements.web.record_middleware.UnreadableRecordMiddleware",
 ]
+
+REFUSAL_RECORDER = "fleetui.access.audit.record_refusal"
+"""Called with each request that was answered with the status 403."""
 
 ROOT_URLCONF = "fleetui.urls"
 WSGI_APPLICATION = "fleetui.wsgi.application"
@@ -216,6 +222,7 @@ KEEP_ROLLOUTS = read_period(os.environ, "FLEETUI_KEEP_ROLLOUTS", default=_KEEP)
 KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP)
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
+KEEP_ACCESS_LOG = read_period(os.environ, "FLEETUI_KEEP_ACCESS_LOG", default=timedelta(days=365))
 KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
 KEEP_NOTIFICATIONS = read_period(os.environ, "FLEETUI_KEEP_NOTIFICATIONS", default=timedelta(days=30))
 # Where people open the console: links in notifications start with it.
@@ -235,6 +242,15 @@ MEMBER_PROXIES = read_proxies(os.environ, "FLEETUI_MEMBER_PROXIES")
 LONGEST_OBSERVATION = read_minutes(
     os.environ, "FLEETUI_LONGEST_OBSERVATION_MINUTES", default=15, most=24 * 60
 )
+
+# For how many days an API token may be valid (`fleetui/access/tokens.py`).
+TOKEN_MOST_DAYS = read_count(os.environ, "FLEETUI_TOKEN_MOST_DAYS", default=365, least=1, most=3650)
+
+# Budgets by process (`fleetui/middleware.py`): of a request in seconds, of a user in seconds of a
+# processor within two minutes; and how many what-if analyses of a user may wait at once.
+REQUEST_SECONDS = read_count(os.environ, "FLEETUI_REQUEST_SECONDS", default=120, least=5, most=3600)
+COMPUTE_SECONDS = read_count(os.environ, "FLEETUI_COMPUTE_SECONDS", default=60, least=1, most=3600)
+MOST_WAITING_ANALYSES = read_count(os.environ, "FLEETUI_WAITING_ANALYSES", default=5, least=1, most=100)
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -382,7 +398,7 @@ LOGGING = {
 REST_FRAMEWORK = {
     # The token first: its challenge goes with every 401.
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",
+        "placements.api.authentication.ApiTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     # Every viewset has its own; one without is for administrators only.

@@ -11,6 +11,7 @@ from celery.signals import worker_ready
 from django.db import DatabaseError, connections
 
 from clusters.hubs.queries import live_hubs
+from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
@@ -168,7 +169,8 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; take drains a step further."""
+    """Send hints for the work that is due, whose own may be lost; seal the access log, advance drains."""
+    seal()
     enqueue_affected_placements()
     _repeat(advance_drains)
     due = {

@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.web import (
+    access_log,
     activity,
     cluster_edit,
     cluster_objects,
@@ -35,6 +36,7 @@ from placements.web import (
     search,
     semantics,
     staged_updates,
+    tokens,
     what_if,
 )
 
@@ -69,6 +71,12 @@ urlpatterns = [
         for name in layout.PREFERENCES
     ),
     *(path(f"help/{page}/", help.help_page, {"page": page}, name="help") for page in help.PAGES),
+    # /tokens/ and /access-log/
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/revoke/", tokens.revoke, {"number": None}, name="tokens-revoke"),
+    path("tokens/<int:number>/revoke/", tokens.revoke, name="token-revoke"),
+    path("access-log/", access_log.access_log, name="access-log"),
+    path("access-log/export/", access_log.export, name="access-log-export"),
     # /demo/
     path("demo/load/", help.load, name="demo-load"),
     path("demo/remove/", help.remove, name="demo-remove"),

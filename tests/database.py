@@ -10,6 +10,7 @@ from django.db.models import Model
 
 from clusters import queries as cluster_queries
 from clusters.kubernetes_drivers import hub_id
+from fleetui.middleware import forget_budgets
 from fleetui.polling import clear_caches
 from placements.services.decisions.records import forget_cached_records
 
@@ -20,6 +21,7 @@ def forget_caches() -> None:
     hub_id.cache_clear()
     forget_cached_records()
     clear_caches()
+    forget_budgets()
 
 
 @contextmanager

@@ -57,6 +57,7 @@ from placements.services.disruption.restore import Return, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster
 from placements.services.status import manifest_of
+from placements.services.teams import of_placement
 
 INJECTED_FAULTS = {"type": "array", "items": ref(SimulatedFault)}
 
@@ -306,6 +307,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
     Only a cluster-scoped placement has a budget.
     """
 
+    labels_of = staticmethod(of_placement)
     lookup_path = FullNameViewSet.lookup_path
 
     model = DisruptionBudget

@@ -52,6 +52,7 @@ from placements.services.rollouts.cluster_objects import DifferenceFilter, diffe
 from placements.services.rollouts.operations import reapply
 from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
+from placements.services.teams import of_placement
 
 LARGEST_PAGE = 100
 
@@ -59,6 +60,7 @@ LARGEST_PAGE = 100
 class PlacementViewSet(FullNameViewSet):
     """All placements."""
 
+    labels_of = staticmethod(of_placement)
     model = Placement
     not_found = UnknownPlacementError
     is_written_on_hub = True

@@ -41,6 +41,7 @@ from placements.services.rollouts.queries import (
     runs_matching,
     updates_of,
 )
+from placements.services.teams import of_placement
 
 
 class RolloutRowSerializer(RowSerializer):
@@ -257,6 +258,7 @@ _rolling = partial(rollout_action, RolloutKind.ROLLING, RolloutControlsSerialize
 class RolloutActionViewSet(FullNameViewSet):
     """Rollout controls of a placement, and its rescheduling."""
 
+    labels_of = staticmethod(of_placement)
     pause = _rolling(
         "pause",
         "pause_placement",

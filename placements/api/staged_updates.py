@@ -44,6 +44,7 @@ from placements.services.rollouts.staged_strategies import (
     delete_strategy,
     save_strategy,
 )
+from placements.services.teams import of_run, of_strategy
 
 
 class StagedStrategySerializer(RowSerializer):
@@ -180,6 +181,7 @@ class FailedClusterSerializer(CamelCaseSerializer):
 class StagedStrategyViewSet(FullNameViewSet):
     """All staged update strategies."""
 
+    labels_of = staticmethod(of_strategy)
     model = StagedStrategy
     not_found = UnknownStrategyError
     is_written_on_hub = True
@@ -219,6 +221,7 @@ _staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edi
 class StagedRunViewSet(FullNameViewSet):
     """All staged update runs."""
 
+    labels_of = staticmethod(of_run)
     model = StagedRun
     not_found = UnknownRunError
     approve = _staged(

@@ -77,6 +77,12 @@ strategies = staged_updates.StagedStrategyViewSet.as_view
 
 first_version: list[URLPattern | URLResolver] = [
     path("token", auth.TokenViewSet.as_view({"post": "create"}), name="token"),
+    path(
+        "tokens",
+        auth.ApiTokenViewSet.as_view({"get": "list", "post": "create", "delete": "destroy_all"}),
+        name="tokens",
+    ),
+    path("tokens/<number:number>", auth.ApiTokenViewSet.as_view({"delete": "destroy"}), name="api-token"),
     path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),

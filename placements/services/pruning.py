@@ -18,6 +18,7 @@ from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from clusters.hubs.queries import across_hubs, hub_ids
 from clusters.models import BindingChange, MemberCluster
+from fleetui.access.audit import prune_lines
 from fleetui.accounts.models import SharedCacheEntry
 from fleetui.broker import is_folder, messages_before
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
@@ -224,6 +225,9 @@ def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
         with in_hub(hub_id):
             if not prune_hub(counts, now=now, until=until):
                 return counts
+    counts["access log lines"] = 0
+    while monotonic() < until and (pruned := prune_lines(now=now)):
+        counts["access log lines"] += pruned
     messages = prunable_messages(now=now)
     for path in messages:
         path.unlink(missing_ok=True)

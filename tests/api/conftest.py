@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
-from tests.rows import person
+from tests.rows import api_token, person
 
 
 @pytest.fixture(autouse=True)
@@ -22,9 +21,9 @@ def caller(db: None) -> Callable[..., APIClient]:  # noqa: ARG001 -- callers hav
     """Return a client that sends the token of a user with these roles."""
 
     def make(*roles: str) -> APIClient:
-        token, _ = Token.objects.get_or_create(user=person("-".join(roles) or "nobody", *roles))
         client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+        token = api_token(person("-".join(roles) or "nobody", *roles))
+        client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
         return client
 
     return make

@@ -18,6 +18,8 @@ READING_POSTS = {
     "/api/v1/simulate",
     "/api/v1/what-if",
 }
+OWN = {"/api/v1/tokens", "/api/v1/tokens/{number}"}
+"""What everyone with a role changes: their own tokens."""
 OPEN = {"/api/v1/token"}
 APPROVING = [("POST", "/api/v1/staged-runs/{name}/approve")]
 HUB_WRITES = "/api/v1/hubs/{name}/writes"
@@ -55,7 +57,7 @@ def writing() -> list[tuple[str, str]]:
         (method, path)
         for method, path in operations()
         if method != "GET"
-        and path not in READING_POSTS
+        and path not in READING_POSTS | OWN
         and (method, path) not in [*APPROVING, *administering(), *managing()]
     ]
 

@@ -436,6 +436,8 @@ def test_no_address_is_missing_in_these_tests() -> None:
     elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
     # What only superusers open: `test_notifications.py`.
     elsewhere |= {"notification-channel-test", "notification-channel-switch", *NOTIFICATION_PAGES}
+    # Tokens are those of the user, and the access log has a permission: `tests/access`.
+    elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
     elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 

@@ -18,6 +18,7 @@ from rest_framework.test import APIClient
 from clusters.hubs.dispatch import refusal_of
 from clusters.hubs.queries import across_hubs
 from clusters.models import Hub, HubCredential, HubGrant, MemberCluster
+from fleetui.access.models import TeamGrant
 from fleetui.hub_scope import LOCAL_HUB, HubManager, ScopeError, in_hub
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
@@ -136,7 +137,9 @@ def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
     visitor: Client, worlds: tuple[World, World]
 ) -> None:
     live, live_id = worlds[1], Hub.objects.get(name="paris").pk
-    shared = re.compile(r"/(static|inbox|help|theme|rows|keys|login|logout|api/docs|api/schema)\b")
+    shared = re.compile(
+        r"/(static|inbox|help|theme|rows|keys|login|logout|tokens|access-log|api/docs|api/schema)\b"
+    )
     for address in live.pages.values():
         if shared.match(address) or "/compare/" in address:
             continue
@@ -317,7 +320,7 @@ def test_every_table_of_rows_is_scoped_and_raises_without_a_hub() -> None:
     scoped = [
         model
         for model in apps.get_models()
-        if model not in (HubGrant, HubCredential)
+        if model not in (HubGrant, HubCredential, TeamGrant)
         and any(one.name == "hub" for one in model._meta.concrete_fields)
     ]
 
