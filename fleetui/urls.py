@@ -4,6 +4,8 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
+admin.autodiscover()
+
 handler404 = "placements.web.errors.page_not_found"
 handler500 = "placements.web.errors.server_error"
 

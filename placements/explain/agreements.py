@@ -9,16 +9,16 @@ from placements.explain.hub_status import Plain
 
 AGREEMENTS: Mapping[str, tuple[str, str, str]] = {
     "pending": ("progress", "Pending", "The hub has not decided yet"),
-    "not-replayable": ("neutral", "Not comparable", "This decision cannot be replayed"),
-    "agrees": ("ok", "Agrees", "Same selection, same scores"),
+    "not-replayable": ("pending", "Not comparable", "This decision cannot be replayed"),
+    "agrees": ("healthy", "Agrees", "Same selection, same scores"),
     "forgotten": (
-        "ok",
+        "healthy",
         "Reasons dropped",
         "The hub no longer lists why the other clusters were not selected",
     ),
-    "agrees-on-picks": ("ok", "Same selection", "Scores were recorded under an earlier fleet"),
+    "agrees-on-picks": ("healthy", "Same selection", "Scores were recorded under an earlier fleet"),
     "differs": ("attention", "Differs", "The hub and the replay decide differently on the same inputs"),
-    "uncertain": ("neutral", "Uncertain", "The inputs of that moment were not observed"),
+    "uncertain": ("pending", "Uncertain", "The inputs of that moment were not observed"),
 }
 """Level, word and sentence of each agreement."""
 INPUTS: Mapping[str, str] = {

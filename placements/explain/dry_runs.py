@@ -99,19 +99,19 @@ def dry_run_sentences(
         names = _names(refused)
         found.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
     if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
-        found.append(DryRunSentence("stale", f"Could not be asked: {_names(silent)}."))
+        found.append(DryRunSentence("unknown", f"Could not be asked: {_names(silent)}."))
     if changed := by_outcome[DryRunOutcome.CHANGED]:
         count = sum(len(one.changes) + len(one.removed) for one in changed)
         objects = counted(count, "object")
-        found.append(DryRunSentence("ok", f"Would change {objects} on {_clusters(changed)}."))
+        found.append(DryRunSentence("healthy", f"Would change {objects} on {_clusters(changed)}."))
     if same := by_outcome[DryRunOutcome.UNCHANGED]:
-        found.append(DryRunSentence("neutral", f"Would change nothing on {_clusters(same)}."))
+        found.append(DryRunSentence("pending", f"Would change nothing on {_clusters(same)}."))
     if unchecked := sum(len(one.unchecked) for one in answers):
         text = f"{counted(unchecked, 'object')} not tried before what they need exists, such as a Namespace."
-        found.append(DryRunSentence("neutral", text))
+        found.append(DryRunSentence("pending", text))
     for driver, count in sorted(not_asked.items()):
         why = "simulated" if driver == SIMULATED else "without a connection"
-        found.append(DryRunSentence("neutral", f"{counted(count, 'cluster')} {why}: not asked."))
+        found.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not asked."))
     if left_out:
         text = f"{counted(left_out, 'cluster')} not asked: {len(answers):,} is the limit of a dry run."
         found.append(DryRunSentence("attention", text))

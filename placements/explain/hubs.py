@@ -12,29 +12,29 @@ from clusters.hubs.writing.answers import WriteOutcome
 from clusters.models import Hub, HubStream, HubWrite
 
 STATES: Mapping[str, tuple[str, str]] = {
-    "new": ("neutral", "New"),
+    "new": ("pending", "New"),
     "connecting": ("progress", "Connecting"),
     "syncing": ("progress", "First sync"),
-    "live": ("ok", "Live"),
+    "live": ("healthy", "Live"),
     "stale": ("attention", "Out of date"),
-    "unreachable": ("neutral", "Unreachable"),
+    "unreachable": ("unknown", "Unreachable"),
     "refused": ("failed", "Access denied"),
     "unsuitable": ("failed", "Not supported"),
-    "paused": ("neutral", "Paused"),
-    "removed": ("neutral", "Removed"),
+    "paused": ("suspended", "Paused"),
+    "removed": ("pending", "Removed"),
 }
 STREAM_STATES: Mapping[str, tuple[str, str]] = {
-    "idle": ("neutral", "Not started"),
+    "idle": ("pending", "Not started"),
     "listing": ("progress", "Listing"),
-    "watching": ("ok", "Watching"),
-    "absent": ("neutral", "Not served"),
+    "watching": ("healthy", "Watching"),
+    "absent": ("pending", "Not served"),
     "forbidden": ("attention", "Not allowed"),
     "failing": ("failed", "Failing"),
 }
 WRITE_STATES: Mapping[str, tuple[str, str]] = {
-    "planned": ("neutral", "Planned"),
+    "planned": ("pending", "Planned"),
     "sent": ("progress", "Sent"),
-    "accepted": ("ok", "Accepted"),
+    "accepted": ("healthy", "Accepted"),
     "refused": ("failed", "Refused"),
     "conflict": ("attention", "Conflict"),
     "unreachable": ("failed", "Not sent"),
@@ -124,7 +124,7 @@ def next_attempt(one: HubSummary, *, now: datetime) -> str:
         return "Start manage.py up, or manage.py watch_hubs."
     if one.retry_at and one.retry_at > now:
         return f"Next attempt at {one.retry_at:%H:%M:%S} UTC."
-    if one.state == "stale":  # without a failure it is only silent
+    if one.state == "outdated":  # without a failure it is only silent
         return _ATTEMPTS["unreachable"] if one.retry_at else ""
     return _ATTEMPTS.get(one.state, "")
 

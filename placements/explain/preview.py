@@ -90,9 +90,9 @@ class Beginning:
 
 def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
     if profile_of(cycle).chooses_anew:
-        return Beginning("ok", "selects again", f"as every cycle under these rules{_worth(cycle)}")
+        return Beginning("healthy", "selects again", f"as every cycle under these rules{_worth(cycle)}")
     if is_incremental:
-        return Beginning("ok", "incremental", "existing placements are kept")
+        return Beginning("healthy", "incremental", "existing placements are kept")
     words = f"more than the number changed{_worth(cycle)}"
     return Beginning("attention", "reschedules", words)
 

@@ -36,7 +36,7 @@ _STATES = {
     "deleting": "Deleting",
 }
 _SIMULATED = mark_safe(
-    ' <span class="tag" title="This cluster exists only in this console">Simulated</span>'
+    ' <span class="simulated" title="This cluster exists only in this console">Simulated</span>'
 )  # no value of a user
 _HUMP = re.compile(r"([a-z])([A-Z])")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
@@ -132,7 +132,10 @@ def simulated(context: Mapping[str, Any], name: str) -> str:
 
 @register.inclusion_tag("parts/badge.html")
 def badge(kind: str, words: str, *, hidden: bool = False) -> dict[str, object]:
-    """Show a status badge: an icon, distinct in shape, and the status word."""
+    """Show a status badge: an icon, distinct in shape, and the status word.
+
+    `kind` is a symbol of `icons.svg`: a level, such as "healthy", or the outcome of a decision.
+    """
     return {"kind": kind, "words": words, "hidden": hidden}
 
 

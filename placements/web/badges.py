@@ -8,17 +8,17 @@ from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.scheduling.outcome import Outcome
-from placements.explain.health import HealthLevel, PlacementHealth
+from placements.explain.health import PlacementHealth
 from placements.explain.rollouts import RELEASED, REMOVED, UP_TO_DATE
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
 _OUTCOMES = {
-    Outcome.PICKED: "ok",
-    Outcome.KEPT: "ok",
-    Outcome.UNSCHEDULED: "attention",
-    Outcome.NOT_ELIGIBLE: "failed",
-    Outcome.FILTERED: "blocked",
+    Outcome.PICKED: "selected",
+    Outcome.KEPT: "kept",
+    Outcome.UNSCHEDULED: "unscheduled",
+    Outcome.NOT_ELIGIBLE: "not-ready",
+    Outcome.FILTERED: "filtered",
 }
 
 
@@ -44,7 +44,7 @@ _NOT_READY = {
 def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
     """Return the status of a cluster in the fleet."""
     if cluster.membership == Membership.LEAVING:
-        return Badge("blocked", "Leaving")
+        return Badge("progress", "Leaving")
     if cluster.awaits_first_heartbeat:
         return Badge("progress", "Waiting for the first heartbeat")
     if not cluster.is_eligible:
@@ -56,58 +56,48 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
     if cluster.membership == Membership.JOINING:
         return Badge("progress", "Joining")
     if not cluster.is_monitored:
-        return Badge("neutral", "Not monitored")
-    return Badge("ok", "Ready")
-
-
-_LEVELS = {
-    HealthLevel.FAILED: "failed",
-    HealthLevel.ATTENTION: "attention",
-    HealthLevel.UNKNOWN: "stale",
-    HealthLevel.PROGRESS: "progress",
-    HealthLevel.SUSPENDED: "blocked",
-    HealthLevel.HEALTHY: "ok",
-}
+        return Badge("unknown", "Not monitored")
+    return Badge("healthy", "Ready")
 
 
 def placement_state(health: PlacementHealth) -> Badge:
-    return Badge(_LEVELS[health.level], health.summary)
+    return Badge(health.level, health.summary)
 
 
 _PHASES: dict[str, Badge] = {
-    Phase.NOT_STARTED: Badge("neutral", "Pending"),
+    Phase.NOT_STARTED: Badge("pending", "Pending"),
     Phase.APPLYING: Badge("progress", "Applying"),
     Phase.APPLIED: Badge("progress", "Waiting for availability"),
-    Phase.AVAILABLE: Badge("ok", "Available"),
+    Phase.AVAILABLE: Badge("healthy", "Available"),
     Phase.FAILED: Badge("failed", "Failed"),
     Phase.REMOVING: Badge("progress", "Removing"),
     Phase.REMOVE_FAILED: Badge("failed", "Removal failed"),
-    Phase.REMOVED: Badge("neutral", "Removed"),
-    ClusterUpdate.Outcome.SUPERSEDED.value: Badge("neutral", "Superseded"),
+    Phase.REMOVED: Badge("pending", "Removed"),
+    ClusterUpdate.Outcome.SUPERSEDED.value: Badge("pending", "Superseded"),
 }
 
 
 def phase_state(phase: str) -> Badge:
-    return _PHASES.get(phase, Badge("neutral", phase.replace("-", " ").capitalize()))
+    return _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
 
 
 def binding_state(binding: Binding, *, is_applied: bool) -> Badge:
     """Return the status of a cluster in a placement; without a driver nothing is applied there."""
     if not is_applied and binding.phase in EMPTY:
-        return Badge("neutral", "Scheduled, not applied")
+        return Badge("pending", "Scheduled, not applied")
     return phase_state(binding.phase)
 
 
 def run_state(run: Rollout, verdict: str | None) -> Badge:
     if run.state == Rollout.State.FINISHED:
         is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED)
-        return Badge("ok", "Completed") if is_complete else Badge("attention", "Completed with issues")
+        return Badge("healthy", "Completed") if is_complete else Badge("attention", "Completed with issues")
     if run.state == Rollout.State.SUPERSEDED:
-        return Badge("neutral", "Superseded")
+        return Badge("pending", "Superseded")
     if run.state == Rollout.State.STOPPED:
-        return Badge("blocked", "Stopped")
+        return Badge("suspended", "Stopped")
     if run.placement and run.placement.paused_since:
-        return Badge("blocked", "Paused")
+        return Badge("suspended", "Paused")
     is_news = run.placement is not None and run.placement.needs_sync
     is_halted = verdict == RunPhase.HALTED and not is_news
     return Badge("attention", "Stalled") if is_halted else Badge("progress", "Progressing")
@@ -115,33 +105,33 @@ def run_state(run: Rollout, verdict: str | None) -> Badge:
 
 _STAGED: dict[str, Badge] = {
     INITIALISING: Badge("progress", "Initializing"),
-    RunStatus.INITIALISED: Badge("blocked", "Initialized"),
+    RunStatus.INITIALISED: Badge("suspended", "Initialized"),
     RunStatus.PROGRESSING: Badge("progress", "Progressing"),
     RunStatus.WAITING: Badge("attention", "Waiting"),
     RunStatus.STUCK: Badge("attention", "Stalled"),
     RunStatus.STOPPING: Badge("progress", "Stopping"),
-    RunStatus.STOPPED: Badge("blocked", "Stopped"),
-    RunStatus.SUCCEEDED: Badge("ok", "Succeeded"),
+    RunStatus.STOPPED: Badge("suspended", "Stopped"),
+    RunStatus.SUCCEEDED: Badge("healthy", "Succeeded"),
     RunStatus.FAILED: Badge("failed", "Failed"),
-    RunStatus.ABANDONED: Badge("neutral", "Aborted"),
+    RunStatus.ABANDONED: Badge("pending", "Aborted"),
 }
 
 
 def staged_state(run: StagedRun) -> Badge:
     if run.ended_at is None and run.placement and run.placement.paused_since:
-        return Badge("blocked", "Paused")
+        return Badge("suspended", "Paused")
     return _STAGED[run.status]
 
 
 _PARTS = {
     "current": Badge("progress", "In progress"),
-    "done": Badge("ok", "Completed"),
+    "done": Badge("healthy", "Completed"),
     "failed": Badge("failed", "Failed"),
-    "not reached": Badge("neutral", "Not reached"),
-    "not started": Badge("neutral", "Not started"),
+    "not reached": Badge("pending", "Not reached"),
+    "not started": Badge("pending", "Not started"),
     "running": Badge("progress", "In progress"),
-    "skipped": Badge("neutral", "Skipped"),
-    "to come": Badge("neutral", "Not started"),
+    "skipped": Badge("pending", "Skipped"),
+    "to come": Badge("pending", "Not started"),
 }
 
 
@@ -156,7 +146,7 @@ def stage_state(state: str, *, is_asking: bool) -> Badge:
 
 
 def outcome_kind(outcome: Outcome) -> str:
-    return _OUTCOMES.get(outcome, "neutral")
+    return _OUTCOMES.get(outcome, "not-selected")
 
 
 def picked_of(placement: Placement) -> str:

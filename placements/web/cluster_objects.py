@@ -23,16 +23,16 @@ from placements.web import badges
 from placements.web.request import PAGE_SIZE, unknown_words, word_from
 
 _STATES = {
-    ObjectState.PENDING: "neutral",
+    ObjectState.PENDING: "pending",
     ObjectState.APPLYING: "progress",
-    ObjectState.APPLIED: "ok",
+    ObjectState.APPLIED: "healthy",
     ObjectState.NOT_AVAILABLE: "progress",
-    ObjectState.AVAILABLE: "ok",
+    ObjectState.AVAILABLE: "healthy",
     ObjectState.MISSING: "attention",
-    ObjectState.COMPARED: "ok",
+    ObjectState.COMPARED: "healthy",
     ObjectState.FAILED: "failed",
     ObjectState.REMOVING: "progress",
-    ObjectState.UNKNOWN: "stale",
+    ObjectState.UNKNOWN: "unknown",
 }
 _OBJECTS_SHOWN = 200
 _FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Difference"}

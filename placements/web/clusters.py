@@ -264,13 +264,13 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
 
 
 STATE_BADGES = {
-    ClusterListState.READY: Badge("ok", "Ready"),
-    ClusterListState.NOT_MONITORED: Badge("neutral", "Not monitored"),
+    ClusterListState.READY: Badge("healthy", "Ready"),
+    ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
     ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
     ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
-    ClusterListState.LEAVING: Badge("blocked", "Leaving"),
+    ClusterListState.LEAVING: Badge("progress", "Leaving"),
 }
 
 

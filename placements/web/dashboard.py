@@ -61,7 +61,9 @@ def tight_row(tight: PlacementHeadroom) -> TightRow:
     skews = [
         (
             one,
-            badges.Badge("attention" if one.skew > one.most else "ok", f"{one.key} {one.skew} / {one.most}"),
+            badges.Badge(
+                "attention" if one.skew > one.most else "healthy", f"{one.key} {one.skew} / {one.most}"
+            ),
         )
         for one in tight.skews
     ]
@@ -117,7 +119,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     invalid = list(queries.invalid_placements()) if counts.invalid else []
     rollouts = needs_attention()
     listed = {one.placement.full_name for one in short} | {one.name for one in invalid}
-    listed |= {one.placement for one in rollouts if one.kind != "blocked"}
+    listed |= {one.placement for one in rollouts if one.kind != "suspended"}
     ineligible, leaving = ([], []) if is_large else queries.clusters_in_need()
     context = {
         "version": version,

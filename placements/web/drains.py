@@ -40,25 +40,25 @@ from placements.web.request import current_user, number_of
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
 _FATES = {
-    EvictionImpact.STUCK: Badge("blocked", "Unschedulable"),
-    EvictionImpact.BLOCKED: Badge("blocked", "Blocked"),
-    EvictionImpact.STAYS: Badge("neutral", "Not evictable"),
+    EvictionImpact.STUCK: Badge("attention", "Unschedulable"),
+    EvictionImpact.BLOCKED: Badge("attention", "Blocked"),
+    EvictionImpact.STAYS: Badge("pending", "Not evictable"),
     EvictionImpact.SHRINKS: Badge("attention", "Scaled down"),
-    EvictionImpact.MOVES: Badge("ok", "Rescheduled"),
+    EvictionImpact.MOVES: Badge("healthy", "Rescheduled"),
     EvictionImpact.LEAVING: Badge("progress", "Removing"),
 }
 _STEPS = {
-    DrainStep.State.WAITING: Badge("neutral", "Pending"),
-    DrainStep.State.BLOCKED: Badge("blocked", "Blocked"),
+    DrainStep.State.WAITING: Badge("pending", "Pending"),
+    DrainStep.State.BLOCKED: Badge("attention", "Blocked"),
     DrainStep.State.LEAVING: Badge("progress", "Evicting"),
-    DrainStep.State.NEXT_RUN: Badge("neutral", "Next run"),
-    DrainStep.State.GONE: Badge("ok", "Evicted"),
-    DrainStep.State.STAYS: Badge("neutral", "Not evictable"),
+    DrainStep.State.NEXT_RUN: Badge("pending", "Next run"),
+    DrainStep.State.GONE: Badge("healthy", "Evicted"),
+    DrainStep.State.STAYS: Badge("pending", "Not evictable"),
 }
 _DRAINS = {
     Drain.State.RUNNING: Badge("progress", "In progress"),
-    Drain.State.DONE: Badge("ok", "Drained"),
-    Drain.State.CANCELLED: Badge("blocked", "Canceled"),
+    Drain.State.DONE: Badge("healthy", "Drained"),
+    Drain.State.CANCELLED: Badge("suspended", "Canceled"),
     Drain.State.EXPIRED: Badge("attention", "Deadline exceeded"),
 }
 

@@ -16,9 +16,9 @@ from placements.web.badges import Badge
 
 _MARKS = {
     DryRunOutcome.REFUSED: Badge("failed", "Refused"),
-    DryRunOutcome.NOT_REACHED: Badge("stale", "No answer"),
-    DryRunOutcome.CHANGED: Badge("ok", "Accepted"),
-    DryRunOutcome.UNCHANGED: Badge("neutral", "No change"),
+    DryRunOutcome.NOT_REACHED: Badge("unknown", "No answer"),
+    DryRunOutcome.CHANGED: Badge("healthy", "Accepted"),
+    DryRunOutcome.UNCHANGED: Badge("pending", "No change"),
 }
 
 

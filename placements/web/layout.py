@@ -1,6 +1,6 @@
 """The layout around every page, its REST counterpart, and the preferences of a browser, kept in cookies."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from shlex import quote
@@ -149,13 +149,6 @@ def operates_here(request: HttpRequest) -> bool:
     return may_change_at(request.user, of, match.kwargs, Role.OPERATOR)
 
 
-class AnyName(Container[str]):
-    """Contains every name."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
 class PageLayout:
     """What templates read; queries are lazy, so that a fragment costs none for the layout."""
 
@@ -211,10 +204,13 @@ class PageLayout:
         return self.may_read and ("demo", "") in self._sorts
 
     @cached_property
-    def simulated(self) -> Container[str]:
-        """Return the names of the simulated clusters; a fleet of simulated ones only needs no list."""
-        names = frozenset(name for _, name in self._sorts if name)
-        return AnyName() if not names and ("simulated", "") in self._sorts else names
+    def simulated(self) -> frozenset[str]:
+        """Return the names of the simulated clusters, where the fleet has others too."""
+        return frozenset(name for _, name in self._sorts if name)
+
+    @property
+    def is_all_simulated(self) -> bool:
+        return self.may_read and ("simulated", "") in self._sorts and not self.simulated
 
     @cached_property
     def _sorts(self) -> frozenset[tuple[str, str]]:

@@ -41,11 +41,11 @@ from placements.web.request import (
 )
 
 _MARKS = {
-    PlacementImpact.STUCK: Badge("blocked", "Unschedulable"),
+    PlacementImpact.STUCK: Badge("attention", "Unschedulable"),
     PlacementImpact.SHRINKS: Badge("attention", "Scaled down"),
     PlacementImpact.MOVES: Badge("progress", "Rescheduled"),
-    PlacementImpact.CANNOT: Badge("neutral", "Not evictable"),
-    PlacementImpact.STAYS: Badge("ok", "Unchanged"),
+    PlacementImpact.CANNOT: Badge("pending", "Not evictable"),
+    PlacementImpact.STAYS: Badge("healthy", "Unchanged"),
 }
 _NAMES_SHOWN = 20
 

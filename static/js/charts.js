@@ -1,5 +1,5 @@
 /* Draws each figure that a page or a fragment brings as JSON, and draws it again when the theme changes.
-   Colours come as names of tokens ("var(--ok)"); here they become the values of the present theme. */
+   Colours come as names of tokens ("var(--healthy)"); here they become the values of the present theme. */
 const NARROW = matchMedia("(max-width: 640px)");
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const CONFIG = { displayModeBar: false, responsive: true };

@@ -16,9 +16,9 @@ from placements.services.hubs.queries import disagreements, disagreements_by_hub
 from tests.database import forget_caches, rolled_back
 from tests.hubs.scenarios import START, RecordedHub, member_document, scenarios
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 AGREED = {Agreement.AGREES, Agreement.FORGOTTEN}
-SAMPLE, PLANTED = 40, 10
+SAMPLE, PLANTED = 20, 10
 Document = dict[str, Any]
 
 
@@ -163,6 +163,7 @@ def events(hub: RecordedHub) -> list[str]:
         return list(Event.objects.filter(kind="placement").values_list("verb", flat=True))
 
 
+@pytest.mark.servers
 def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHub) -> None:
     hub = differing
 
@@ -209,6 +210,7 @@ def test_nothing_is_judged_while_the_hub_changes_or_is_out_of_date(differing: Re
         assert DueJudgement.objects.count() == 1
 
 
+@pytest.mark.servers
 def test_a_worker_that_is_killed_leaves_its_judgement_due(
     differing: RecordedHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +249,7 @@ def test_the_hub_has_not_decided_yet() -> None:
     forget_caches()
 
 
+@pytest.mark.servers
 def test_reasons_that_the_hub_drops_later_are_kept() -> None:
     scenario = planted()[0]
     hub = RecordedHub(scenario)
@@ -343,6 +346,7 @@ def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
     forget_caches()
 
 
+@pytest.mark.servers
 def test_the_sweep_finds_what_is_due(differing: RecordedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[str, Document]] = []
     monkeypatch.setattr(tasks, "send_now", lambda task, arguments: sent.append((task, arguments)))

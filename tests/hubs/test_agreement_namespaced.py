@@ -12,7 +12,7 @@ from tests.hubs.hub_documents import PREFIX
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.scenarios import START, member_document, target
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = [pytest.mark.django_db, pytest.mark.servers_nightly]
 HERE = {"namespace": "shop"}
 MISSING = "ClusterUnschedulable, target namespace does not exist on cluster"
 UNKNOWN = "ClusterUnschedulable, cluster has no namespace information available"

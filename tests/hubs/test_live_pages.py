@@ -32,7 +32,7 @@ from tests.hubs.test_projection_placements import changed, put_web, scheduled
 from tests.hubs.test_projection_staged import DONE, PROD, STARTED, WAITS, canary, cluster, progressing
 from tests.rows import person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = [pytest.mark.django_db, pytest.mark.servers_nightly]
 MOUNT = "/hubs/prod-eu"
 MOST_OF_A_PAGE, MOST = 4, 400
 ROLES = ("operator", "approver", "cluster-administrator")

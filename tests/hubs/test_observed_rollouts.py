@@ -23,7 +23,7 @@ from tests.hubs.test_projection_placements import (
 )
 from tests.rows import person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 STEPS = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
 MOST = 8
 COLUMNS = ("number", "state", "resource_number", "trigger", "ended_reason")
@@ -75,6 +75,7 @@ def put_newest(live: ProjectedHub, number: int) -> None:
     live.put(RESOURCES, *old, resource_snapshot("web", number))
 
 
+@pytest.mark.servers
 def test_a_placement_that_is_up_to_date_has_a_completed_rollout(live: ProjectedHub) -> None:
     live.put(BINDING, at("paris"), at("rome", minute=40))
     live.project()
@@ -209,6 +210,7 @@ def test_a_deleted_placement_ends_its_rollout(live: ProjectedHub) -> None:
         assert not Placement.objects.exists()
 
 
+@pytest.mark.servers
 def test_a_rollout_that_cannot_be_observed_delays_no_other(
     live: ProjectedHub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

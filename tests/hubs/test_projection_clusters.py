@@ -23,7 +23,7 @@ from tests.hubs.hub_documents import member
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.rows import person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 KIND = "MemberCluster"
 
 
@@ -64,6 +64,7 @@ def test_a_cluster_has_manifest_report_and_eligibility_of_the_hub(live: Projecte
         assert current_fleet().fleet.names == ("paris",)
 
 
+@pytest.mark.servers
 def test_a_second_projection_writes_nothing(live: ProjectedHub) -> None:
     live.put(KIND, member("paris", region="eu"), member("rome"))
     live.project()
@@ -100,6 +101,7 @@ def test_changes_move_the_counters_of_the_fleet_and_enqueue_nothing(live: Projec
     assert row(live, "paris").revision == 2
 
 
+@pytest.mark.servers
 def test_a_cluster_that_is_deleted_on_the_hub_leaves_and_is_gone(live: ProjectedHub) -> None:
     live.put(KIND, member("paris"), member("rome"))
     live.project()
@@ -156,6 +158,7 @@ def test_a_heartbeat_becomes_too_old_without_an_event(live: ProjectedHub) -> Non
     assert row(live, "paris").verdict == "staleHeartbeat"
 
 
+@pytest.mark.servers
 def test_quiet_heartbeats_keep_a_cluster_eligible(live: ProjectedHub) -> None:
     live.put(KIND, member("paris"))
     live.project()

@@ -10,7 +10,7 @@ from tests.hubs.hub_documents import budget, condition, eviction, override, over
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import bound, put_web
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 CLUSTER_OVERRIDE, CLUSTER_SNAPSHOT = "ClusterResourceOverride", "ClusterResourceOverrideSnapshot"
 OVERRIDE, SNAPSHOT = "ResourceOverride", "ResourceOverrideSnapshot"
 BUDGET, EVICTION = "ClusterResourcePlacementDisruptionBudget", "ClusterResourcePlacementEviction"
@@ -63,6 +63,7 @@ def snapshots(live: ProjectedHub) -> list[Any]:
         return list(OverrideSnapshot.objects.order_by(*columns).values_list(*columns))
 
 
+@pytest.mark.servers
 def test_snapshots_have_number_hash_and_latest_mark(live: ProjectedHub) -> None:
     live.put(CLUSTER_SNAPSHOT, override_snapshot("tier", 0), override_snapshot("tier-2", 4))
     live.put(SNAPSHOT, override_snapshot("tier", 0, namespace="shop"))
@@ -84,6 +85,7 @@ def test_snapshots_have_number_hash_and_latest_mark(live: ProjectedHub) -> None:
     assert live.mark(CLUSTER_SNAPSHOT, "tier-0")[2] == ""
 
 
+@pytest.mark.servers
 def test_a_budget_is_shown_and_one_without_a_limit_is_unresolved(
     live: ProjectedHub, admin_client: Client
 ) -> None:

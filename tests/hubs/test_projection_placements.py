@@ -15,7 +15,7 @@ from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapsho
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.rows import person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 CRP, POLICY = "ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"
 RESOURCES, BINDING = "ClusterResourceSnapshot", "ClusterResourceBinding"
 
@@ -86,6 +86,7 @@ def bindings(live: ProjectedHub, *columns: str) -> list[Any]:
         return list(Binding.objects.order_by("cluster_name").values_list(*columns))
 
 
+@pytest.mark.servers
 def test_a_placement_has_snapshots_bindings_and_the_conditions_of_the_hub(live: ProjectedHub) -> None:
     put_web(live)
 
@@ -181,6 +182,7 @@ def test_a_cluster_has_one_binding_the_one_that_is_not_being_deleted(live: Proje
     assert bindings(live, "cluster_name", "phase")[0] == ("paris", "removing")
 
 
+@pytest.mark.servers
 def test_what_comes_before_its_placement_waits_for_it(live: ProjectedHub) -> None:
     live.put(BINDING, bound("web", "paris"))
     live.put(POLICY, snapshot("web"))
@@ -267,6 +269,7 @@ def test_odd_bindings_are_marked_and_the_others_are_shown(live: ProjectedHub) ->
     assert web(live).placed_count == 1
 
 
+@pytest.mark.servers
 def test_a_placement_that_the_hub_deleted_is_gone_with_all_that_belongs_to_it(live: ProjectedHub) -> None:
     put_web(live)
     live.project()
@@ -288,6 +291,7 @@ def test_no_worker_of_the_console_acts_on_the_placements_of_a_hub(live: Projecte
         assert not worker.is_due(now=NOW)
 
 
+@pytest.mark.servers
 def test_a_second_projection_of_placements_changes_nothing(live: ProjectedHub) -> None:
     put_web(live)
     live.project()

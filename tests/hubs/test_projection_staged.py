@@ -21,7 +21,7 @@ from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import put_web
 from tests.rows import person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 RUN, APPROVAL = "ClusterStagedUpdateRun", "ClusterApprovalRequest"
 STARTED, DONE = condition("Started", at="09:31"), condition("Succeeded", at="09:35")
 
@@ -101,6 +101,7 @@ def test_the_status_of_a_run_follows_from_the_conditions_of_the_hub(
     assert admin_client.get("/hubs/prod-eu/rollouts/").content.count(b"web-1") >= 1
 
 
+@pytest.mark.servers
 def test_stages_clusters_tasks_and_times_come_from_the_status(
     live: ProjectedHub, admin_client: Client
 ) -> None:
@@ -176,6 +177,7 @@ def test_what_a_status_has_of_a_newer_version_is_left_out(live: ProjectedHub, ad
     assert admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").status_code == 200
 
 
+@pytest.mark.servers
 def test_a_run_finds_its_placement_and_snapshot_whichever_comes_first(live: ProjectedHub) -> None:
     put_run(live, run_status())
     assert (run_of(live).placement_id, run_of(live).resource_snapshot_id) == (None, None)
@@ -221,6 +223,7 @@ def test_an_approval_counts_at_its_generation_or_once_it_was_accepted(
     assert (row.approved_at is not None, row.accepted_at is not None) == (is_approved, is_accepted)
 
 
+@pytest.mark.servers
 def test_pending_approvals_are_listed_and_their_end_is_an_event(
     live: ProjectedHub, admin_client: Client
 ) -> None:

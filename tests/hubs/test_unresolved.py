@@ -11,7 +11,7 @@ from tests.hubs.hub_documents import binding, member, placement, snapshot
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.hubs.test_projection_placements import changed
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 ABOUT = "/hubs/prod-eu/about/"
 
 
@@ -29,6 +29,7 @@ def live() -> ProjectedHub:
 
 
 @pytest.mark.usefixtures("live")
+@pytest.mark.servers
 def test_the_page_lists_kind_name_path_and_reason(admin_client: Client) -> None:
     page = admin_client.get(ABOUT).content.decode()
 
@@ -78,6 +79,7 @@ def test_an_object_without_its_placement_is_unresolved_after_an_hour() -> None:
     assert count(NOW + timedelta(minutes=61)) == 0
 
 
+@pytest.mark.servers
 def test_two_hubs_do_not_mix(live: ProjectedHub, admin_client: Client) -> None:
     other = ProjectedHub("prod-us")
     other.put("ClusterResourcePlacement", changed(placement("shop"), spec={"otherField": 1}))

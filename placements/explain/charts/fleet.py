@@ -25,13 +25,13 @@ class _State(NamedTuple):
 
 
 STATES = {
-    "ready": _State(Color.OK, "", "", "ready"),
-    "not monitored": _State(Color.NEUTRAL, "", "○", "not monitored"),
-    "joining": _State(Color.NEUTRAL, ".", "◔", "joining"),
+    "ready": _State(Color.HEALTHY, "", "", "ready"),
+    "not monitored": _State(Color.UNKNOWN, "", "○", "not monitored"),
+    "joining": _State(Color.PROGRESS, ".", "◔", "joining"),
     "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
     "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "heartbeat late"),
     "not eligible": _State(Color.FAILED, "x", "✗", "not ready"),
-    "leaving": _State(Color.BLOCKED, "-", "‖", "leaving"),
+    "leaving": _State(Color.PROGRESS, "-", "←", "leaving"),
 }
 
 
@@ -196,9 +196,6 @@ def state_filter(state: str) -> str:
     return state.replace(" ", "-")
 
 
-_LIGHT = {"ready", "cordoned", "heartbeat late"}
-
-
 def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
     total = sum(len(members) for *_, members in blocks)
     is_named = total <= NAMED_UP_TO
@@ -224,8 +221,8 @@ def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
 
     places = {state: place for place, state in enumerate(STATES)}
     signs = {state: one.sign for state, one in STATES.items()}
-    # Dark text where every cell is of a light color; else Plotly chooses for each.
-    is_light = {state for *_, members in blocks for _, state in members} <= _LIGHT
+    # Where the states differ, Plotly chooses the color of the text for each cell.
+    is_ready = {state for *_, members in blocks for _, state in members} <= {"ready"}
     return figure(
         heatmap(
             each(lambda cell: places[cell[1]], none=None),
@@ -243,7 +240,7 @@ def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
             zmin=-0.5,
             zmax=len(STATES) - 0.5,
             texttemplate="%{text}",
-            textfont={"color": Color.ON_OK} if is_light else {},
+            textfont={"color": Color.ON_HEALTHY} if is_ready else {},
             hovertemplate="%{hovertext}<extra></extra>",
         ),
         height=height * len(rows) + 24,

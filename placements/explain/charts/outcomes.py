@@ -93,7 +93,7 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
 
     places = list(range(len(found)))
     top = max(1, first.remaining)
-    colours = [Color.OK if stage is last else Color.NEUTRAL for stage in found]
+    colours = [Color.SERIES if stage is last else Color.NEUTRAL for stage in found]
     bars = [
         go.Bar(
             orientation="h",

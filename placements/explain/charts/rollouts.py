@@ -102,9 +102,9 @@ def _lowest_available(moments: Sequence[RolloutMoment]) -> str:
 
 _BANDS: tuple[tuple[str, str, str, str], ...] = (
     ("Previous revision available", "old", Color.NEUTRAL, "/"),
-    ("New revision available", "new", Color.OK, ""),
-    ("Not available", "unavailable", Color.ATTENTION, "."),
-    ("Removing", "removing", Color.FAILED, "x"),
+    ("New revision available", "new", Color.HEALTHY, ""),
+    ("Not available", "unavailable", Color.ATTENTION, ""),
+    ("Removing", "removing", Color.PROGRESS, "x"),
 )
 
 
@@ -199,8 +199,8 @@ def _parts(span: Span, until: datetime) -> Iterator[tuple[str, datetime, datetim
 
 
 _PARTS = (
-    ("applying", Color.ATTENTION, ""),
-    ("waiting for availability", Color.OK, "/"),
+    ("applying", Color.PROGRESS, ""),
+    ("waiting for availability", Color.PROGRESS, "/"),
     ("removing", Color.NEUTRAL, "x"),
 )
 
@@ -295,8 +295,8 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
         text=[f"{count:,} clusters" for count in clusters],
         textposition="inside",
         insidetextanchor="start",
-        insidetextfont={"color": Color.ON_OK},
-        marker={"color": Color.OK},
+        insidetextfont={"color": Color.ON_SERIES},
+        marker={"color": Color.SERIES},
         hovertemplate="%{y}: %{text}<extra></extra>",
     )
     upwards = [slow - median for slow, median in zip(slows, medians, strict=True)]

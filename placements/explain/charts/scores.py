@@ -179,7 +179,7 @@ def _heatmap(lines: Sequence[_Line], columns: Sequence[str]) -> go.Figure:
     if any(score.breaks == "soft" for row in scores for score in row):
         marks = [[1.0 if score.breaks == "soft" else None for score in row] for row in scores]
         texts = [[score.words if score.breaks == "soft" else "" for score in row] for row in scores]
-        traces.append(_heat(marks, texts, [[0, Color.BLOCKED], [1, Color.BLOCKED]]))
+        traces.append(_heat(marks, texts, [[0, Color.NEUTRAL], [1, Color.NEUTRAL]]))
 
     headings = []
     for column in columns:
@@ -305,7 +305,7 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
                 x=[*points, made.total],
                 base=[*sums[:-1], 0],
                 marker={
-                    "color": [*(Color.OK if one >= 0 else Color.ATTENTION for one in points), Color.ACCENT]
+                    "color": [*(Color.SERIES if one >= 0 else Color.NEUTRAL for one in points), Color.ACCENT]
                 },
                 text=[minus_signs(score_text(value)) for value in (*points, made.total)],
                 textposition="outside",
@@ -403,9 +403,9 @@ def _cloud_figure(bubbles: list[_Bubble], last: _Bubble) -> go.Figure:
             text=[f"{one.count:,}" if one.count > 1 else "" for one in bubbles],
             marker={
                 "size": [10 + 30 * sqrt(one.count) / max(width, 3) for one in bubbles],
-                "color": [Color.OK if one.selected else Color.CLEAR for one in bubbles],
+                "color": [Color.ACCENT if one.selected else Color.CLEAR for one in bubbles],
                 "line": {
-                    "color": [Color.OK if one.selected else Color.NEUTRAL for one in bubbles],
+                    "color": [Color.ACCENT if one.selected else Color.NEUTRAL for one in bubbles],
                     "width": 2,
                 },
             },

@@ -255,7 +255,7 @@ def _bars(panel: _Panel) -> list[go.Bar]:
     added = {"color": Color.ACCENT, "line": {"color": Color.TEXT, "width": 2}}
     candidates = {"color": Color.CLEAR, "line": {"color": Color.NEUTRAL, "width": 1}}
     parts: tuple[tuple[str, list[Any], dict[str, Any], str, list[str] | None], ...] = (
-        ("placed", [row.before for row in rows], {"color": Color.OK}, Color.ON_OK, names),
+        ("placed", [row.before for row in rows], {"color": Color.SERIES}, Color.ON_SERIES, names),
         ("placed in this step", [row.added for row in rows], added, Color.ON_ACCENT, new),
         ("candidates", left, candidates, Color.TEXT, None),
         ("not candidates: the minimum stays at 0", outside, HATCHED, Color.TEXT, None),

@@ -52,7 +52,7 @@ def what_if_chart(bars: Sequence[Bar], *, total: Bar, in_all: int) -> Chart | No
         figure=stacked_bars(
             names,
             [
-                ("stay", Color.OK, "", [one.stays for one in rows]),
+                ("stay", Color.SERIES, "", [one.stays for one in rows]),
                 ("move", Color.ATTENTION, "/", [one.moves for one in rows]),
                 ("are lost", Color.FAILED, "x", [one.lost for one in rows]),
             ],

@@ -168,7 +168,7 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
         if row.paused_since or row.is_stopped:
             words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"
             words += "; no new updates start."
-            suspended.append(AttentionItem("on-hold", row.full_name, "blocked", words, row.run_number))
+            suspended.append(AttentionItem("on-hold", row.full_name, "suspended", words, row.run_number))
     return failed, without[:MOST], suspended[:MOST]
 
 

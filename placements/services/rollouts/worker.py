@@ -82,6 +82,8 @@ def run_cluster_calls(
 ) -> int:
     """Make up to 500 of the calls that are due; `clock` returns when they are answered. Return how many."""
     bindings = claim(now=now)
+    if not bindings:
+        return 0
     calls = prepare_calls(bindings, now=now)
     placements = {binding.placement_id for binding in bindings}
     running = Rollout.objects.filter(placement_id__in=placements, state=Rollout.State.RUNNING)

@@ -118,7 +118,7 @@ def test_words_in_the_bars_have_the_colour_that_can_be_read_there() -> None:
 
     assert chart is not None
     before, added, *_ = json.loads(chart.json)["data"]
-    assert before["insidetextfont"]["color"] == "var(--on-ok)"
+    assert before["insidetextfont"]["color"] == "var(--on-series)"
     assert added["insidetextfont"]["color"] == "var(--on-accent)"
 
 

@@ -97,11 +97,11 @@ def test_nothing_is_drawn_without_clusters() -> None:
     assert waffle_chart("region", {}) is None
 
 
-def test_names_are_written_dark_where_every_cell_is_light() -> None:
-    light = waffle_chart("region", {"east": [("a", "ready"), ("b", "cordoned")]})
+def test_names_have_the_colour_that_can_be_read_where_every_cluster_is_ready() -> None:
+    ready = waffle_chart("region", {"east": [("a", "ready"), ("b", "ready")]})
     mixed = waffle_chart("region", {"east": [("a", "ready"), ("b", "not eligible")]})
 
-    assert light
+    assert ready
     assert mixed
-    assert light.figure.data[0].textfont.color == "var(--on-ok)"
+    assert ready.figure.data[0].textfont.color == "var(--on-healthy)"
     assert mixed.figure.data[0].textfont.color is None
