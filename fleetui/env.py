@@ -265,12 +265,12 @@ def read_url(environ: Mapping[str, str], name: str, *, default: str) -> str:
     return value.rstrip("/")
 
 
-def read_count(environ: Mapping[str, str], name: str, *, default: int, least: int, most: int) -> int:
-    """Return a natural number within these bounds. Raise SettingRefused."""
-    value = environ.get(name, str(default)).strip()
-    if not value.isascii() or not value.isdecimal() or not least <= int(value[:12]) <= most:
-        raise SettingRefused(name, value, f"write a number from {least} to {most}")
-    return int(value)
+def read_word(environ: Mapping[str, str], name: str, *, allowed: tuple[str, ...]) -> str:
+    """Return one of a few words; absent is the first. Raises SettingRefused."""
+    value = environ.get(name, allowed[0])
+    if value not in allowed:
+        raise SettingRefused(name, value, f"write {' or '.join(allowed)}")
+    return value
 
 
 def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:

@@ -3,7 +3,7 @@
 import os
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from django.utils.functional import SimpleLazyObject
 from kombu import Queue
@@ -16,7 +16,6 @@ from fleetui.env import (
     read_address,
     read_broker,
     read_choices,
-    read_count,
     read_database,
     read_encryption_keys,
     read_flag,
@@ -34,14 +33,16 @@ from fleetui.env import (
     read_secret,
     read_text,
     read_url,
+    read_word,
 )
+from fleetui.locations import SOURCE, assets_folder, data_folder
 from fleetui.middleware import https_origins
 from fleetui.role_names import ROLE_NAMES
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = SOURCE
 
 # What the running console writes: database, secret, collected static files. Never in git.
-VAR_DIR = read_folder(os.environ, "FLEETUI_VAR_DIR", default=BASE_DIR / "var")
+VAR_DIR = read_folder(os.environ, "FLEETUI_VAR_DIR", default=data_folder(os.environ))
 
 DEBUG = read_flag(os.environ, "FLEETUI_DEBUG", default=False)
 ALLOWED_HOSTS = read_hosts(
@@ -104,12 +105,16 @@ INSTALLED_APPS = [
     "placements",
 ]
 
+# Traces of requests and tasks (`fleetui/tracing.py`).
+TRACES = read_flag(os.environ, "FLEETUI_TRACES", default=False)
+
 MIDDLEWARE = [
     # Ahead of everything that reads the address of the client.
     *(["fleetui.accounts.proxy.TrustedProxyMiddleware"] if TRUSTED_PROXIES else []),
     "fleetui.middleware.RequestIdMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.probes.ProbesMiddleware",
+    *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.http_metrics.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -148,7 +153,7 @@ ASGI_APPLICATION = "fleetui.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [assets_folder() / "templates"],
         "APP_DIRS": True,  # the admin brings its own
         "OPTIONS": {
             "context_processors": [
@@ -244,13 +249,13 @@ LONGEST_OBSERVATION = read_minutes(
 )
 
 # For how many days an API token may be valid (`fleetui/access/tokens.py`).
-TOKEN_MOST_DAYS = read_count(os.environ, "FLEETUI_TOKEN_MOST_DAYS", default=365, least=1, most=3650)
+TOKEN_MOST_DAYS = read_integer(os.environ, "FLEETUI_TOKEN_MOST_DAYS", default=365, low=1, high=3650)
 
 # Budgets by process (`fleetui/middleware.py`): of a request in seconds, of a user in seconds of a
 # processor within two minutes; and how many what-if analyses of a user may wait at once.
-REQUEST_SECONDS = read_count(os.environ, "FLEETUI_REQUEST_SECONDS", default=120, least=5, most=3600)
-COMPUTE_SECONDS = read_count(os.environ, "FLEETUI_COMPUTE_SECONDS", default=60, least=1, most=3600)
-MOST_WAITING_ANALYSES = read_count(os.environ, "FLEETUI_WAITING_ANALYSES", default=5, least=1, most=100)
+REQUEST_SECONDS = read_integer(os.environ, "FLEETUI_REQUEST_SECONDS", default=120, low=5, high=3600)
+COMPUTE_SECONDS = read_integer(os.environ, "FLEETUI_COMPUTE_SECONDS", default=60, low=1, high=3600)
+MOST_WAITING_ANALYSES = read_integer(os.environ, "FLEETUI_WAITING_ANALYSES", default=5, low=1, high=100)
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -357,8 +362,10 @@ USE_TZ = True
 
 # Absolute: the static files are the same for all hubs.
 STATIC_URL = "/static/"
-STATIC_ROOT = VAR_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+# Of an image: collected when it was built, where nobody writes.
+STATIC_ROOT = read_folder(os.environ, "FLEETUI_STATIC_DIR", default=VAR_DIR / "static")
+STATIC_IS_BUILT = "FLEETUI_STATIC_DIR" in os.environ
+STATICFILES_DIRS = [assets_folder() / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
@@ -374,24 +381,33 @@ STORAGES = {
 # Whoever sends this token, or a superuser, reads `/metrics`.
 METRICS_TOKEN = read_secret(os.environ, "FLEETUI_METRICS_TOKEN")
 
-LOGGING = {
+# For people, or one JSON object a line for programs (`fleetui/logs.py`).
+LOG_FORMAT = read_word(os.environ, "FLEETUI_LOG_FORMAT", allowed=("plain", "json"))
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
         "request_id": {"()": "fleetui.middleware.RequestIdFilter"},
         "refused": {"()": "fleetui.middleware.RefusedRequestFilter"},
     },
-    "formatters": {"plain": {"format": "%(message)s%(request_id)s"}},
+    "formatters": {
+        "plain": {"format": "%(message)s%(request_id)s"},
+        "json": {"()": "fleetui.logs.JsonFormatter"},
+    },
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
             "filters": ["request_id", "refused"],
-            "formatter": "plain",
+            "formatter": LOG_FORMAT,
         }
     },
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
     "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
 }
+if LOG_FORMAT == "json":  # then of everything: Celery would write its own lines otherwise
+    LOGGING |= {"root": {"handlers": ["console"], "level": "WARNING"}}
+    LOGGING["loggers"]["django"]["propagate"] = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = LOG_FORMAT != "json"
 
 # --- REST: JSON and YAML, problems as RFC 9457 has them, a schema of our own words ---------------
 

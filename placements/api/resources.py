@@ -105,7 +105,8 @@ class ApplyViewSet(BaseViewSet):
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 
         A change that would unschedule a placement everywhere is refused (409) without `confirm`. With
-        `dryRun=All` nothing is written, and `decisions` are the next decisions of the affected placements.
+        `dryRun=All` nothing is written: `changes` has the differences, `decisions` the next decisions of the
+        affected placements.
         """
         params = query_params(request, ApplyQuery)
         confirmed, strict = "confirm" in params, params.get("strict") == "true"
@@ -116,4 +117,4 @@ class ApplyViewSet(BaseViewSet):
         preview = preview_documents(documents, **how, confirmed=confirmed, strict=strict)
         impact = preview.impact
         applied = {"items": preview.results, "decisions": impact.rows, "not_evaluated": impact.unlooked}
-        return Response(AppliedSerializer(applied).data)
+        return Response(AppliedSerializer({**applied, "changes": preview.changes}).data)

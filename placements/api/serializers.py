@@ -14,6 +14,7 @@ from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.rollout.state import FailureKind, Phase
+from placements.explain.diff import manifest_diff
 from placements.explain.health import HealthLevel
 from placements.manifests.policy import PlacementPolicy
 from placements.models import (
@@ -232,10 +233,23 @@ class NextDecisionSerializer(CamelCaseSerializer):
     is_fulfilled = serializers.BooleanField()
 
 
+class ObjectChangeSerializer(CamelCaseSerializer):
+    """How a dry run would change one object; values of Secrets are hidden."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    verb = serializers.CharField()
+    diff = serializers.SerializerMethodField(help_text="A unified diff of the manifests as YAML.")
+
+    def get_diff(self, change: Event) -> str:
+        return manifest_diff(change.kind, change.name, change.verb, change.before, change.after)
+
+
 class AppliedSerializer(CamelCaseSerializer):
-    """The results for all documents, in their order; of a dry run also the next decisions."""
+    """The results for all documents, in their order; of a dry run also the changes and the next decisions."""
 
     items = AppliedDocumentSerializer(many=True)
+    changes = ObjectChangeSerializer(many=True, required=False)
     decisions = NextDecisionSerializer(many=True, required=False)
     not_evaluated = serializers.IntegerField(
         required=False, help_text="The number of affected placements beyond the limit of a dry run."
