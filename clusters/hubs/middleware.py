@@ -25,6 +25,8 @@ _HUB_INDEPENDENT = (
     "/keys/",
     "/login/",
     "/logout/",
+    "/account/",
+    "/oidc/",
     "/static/",
     "/inbox/",
     "/metrics",
@@ -37,6 +39,8 @@ _HUB_INDEPENDENT = (
     "/admin/logout/",
     "/admin/auth/",
     "/admin/authtoken/",
+    "/admin/mfa/",
+    "/admin/socialaccount/",
     "/admin/clusters/hubgrant/",
 )
 """Addresses that are the same for all hubs; they are served without the prefix."""

@@ -1,10 +1,9 @@
-"""Callers of the API, each with a role; no attempts remembered from one test to the next."""
+"""Callers of the API, each with a role."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from django.core.cache import cache
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 from rest_framework.authtoken.models import Token
@@ -16,12 +15,6 @@ from tests.rows import person
 @pytest.fixture(autouse=True)
 def _served(collected_static: Path) -> None:
     """Serve the files as in production: the page of the documentation has some."""
-
-
-@pytest.fixture(autouse=True)
-def _no_attempts() -> None:
-    """Forget how often tokens were requested."""
-    cache.clear()
 
 
 @pytest.fixture
