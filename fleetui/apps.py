@@ -13,7 +13,7 @@ class FleetUIConfig(AppConfig):
     name = "fleetui"
 
     def ready(self) -> None:
-        """Register the checks of this app, and start tracing where it is on, before the first request or task."""
+        """Register the checks of this app; start tracing before the first request or task where it is on."""
         from fleetui import private_files  # noqa: F401, PLC0415  # the settings are complete by now
 
         if settings.TRACES:

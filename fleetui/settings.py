@@ -281,7 +281,9 @@ CACHES = {
         "LOCATION": "fleetui_shared_cache",
         # Beyond it entries are dropped, and with them counters: more than attempts in 15 minutes can leave.
         "OPTIONS": {"MAX_ENTRIES": 200_000},
-    }
+    },
+    # Of each process: what is looked at in every request.
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
 }
 
 # Roles that need a second factor (`fleetui/accounts/second_factor.py`).

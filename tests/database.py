@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.apps import apps
+from django.core.cache import caches
 from django.db import connection, transaction
 from django.db.models import Model
 
@@ -21,6 +22,7 @@ def forget_caches() -> None:
     hub_id.cache_clear()
     forget_cached_records()
     clear_caches()
+    caches["process"].clear()
     forget_budgets()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -72,7 +72,7 @@ def record_refusal(request: HttpRequest) -> None:
     name = user.get_username() if user is not None and user.is_authenticated else ""
     address = f"{request.method} {request.path}"
     key = hashlib.sha256(f"{name} {request.META.get('REMOTE_ADDR')} {address}".encode(errors="replace"))
-    if cache.add(f"refused-{key.hexdigest()}", 1, _REPEATED_SECONDS):
+    if caches["process"].add(f"refused-{key.hexdigest()}", 1, _REPEATED_SECONDS):
         record_access("refused", address, by=name, request=request)
 
 

@@ -151,6 +151,7 @@ class Caller:
                 "name": "settings",
             },
             "/resources": {"group": "_", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
+            "/overrides": {"kind": "ClusterResourceOverride", "namespace": "-", "name": "tier"},
             "/drafts": {"number": self.draft.pk},
             "/rollouts/staged/runs": {"name": "one"},
             "/rollouts/staged/strategies": {"name": "careful"},
@@ -161,7 +162,7 @@ class Caller:
         }
         names = next((names for start, names in starts.items() if route.startswith(start)), {})
         rest = {"number": 1, "name": "a", "cluster": "a", "value": "a", "before": "p0", "after": "p0"}
-        return {**rest, "prefix": "d-0", "content_type_id": 1, **names}[part]
+        return {**rest, "prefix": "d-0", "content_type_id": 1, "provider_id": "oidc", **names}[part]
 
     def call(self, one: Address) -> Any:
         path = one.path(self.name_at)
