@@ -13,10 +13,11 @@ class FleetUIConfig(AppConfig):
     name = "fleetui"
 
     def ready(self) -> None:
-        """Start tracing where it is on, and register the checks of this app."""
-        if settings.TRACES:  # once for each process, before its first request or task
-            start_tracing()
+        """Register the checks of this app; start tracing before the first request or task where it is on."""
         from fleetui import private_files  # noqa: F401, PLC0415  # the settings are complete by now
+
+        if settings.TRACES:
+            start_tracing()
 
 
 class FleetAdminConfig(SimpleAdminConfig):

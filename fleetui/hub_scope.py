@@ -15,6 +15,8 @@ from django.db import models
 LOCAL_HUB = 1
 """The primary key of the hub that this console is itself."""
 LOCAL_HUB_NAME = "local"
+UNKNOWN_HUB = -1
+"""The scope of a request without a user to a hub that does not exist; it has no rows."""
 
 Row_co = TypeVar("Row_co", bound=models.Model, covariant=True)
 _ALL_HUBS = 0

@@ -9,25 +9,22 @@ from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, StepFailed
 from clusters.drivers.kubernetes.client import Client
 from clusters.hubs.connection import open_hub_client
-from clusters.hubs.discovery import HubDiscovery, Unsuitable, discover_kinds, server_version
-from clusters.hubs.kinds.base import HubApi, StreamKind, items_at, mapping_at
+from clusters.hubs.discovery import (
+    READ_VERBS,
+    HubDiscovery,
+    KindPermissions,
+    Unsuitable,
+    discover_kinds,
+    permissions_in,
+    read_rules,
+    server_version,
+)
+from clusters.hubs.kinds.base import HubApi, StreamKind, mapping_at
 from clusters.kubernetes_drivers import address_rules
 
 CHECK_SECONDS = 15.0
-READ_VERBS = ("list", "watch")
-WRITE_VERBS = ("create", "patch", "delete")
-_RULES_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HINT = "Apply the manifest that `manage.py connect_hub --rbac viewer` prints"
-
-
-@dataclass(frozen=True, slots=True)
-class KindPermissions:
-    """What the credentials may do with a kind; None where that is not known."""
-
-    resource: str
-    is_required: bool
-    verbs: Mapping[str, bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +103,20 @@ class HubCheck(ConnectionCheck):
         return f"{served} of {len(self._found.versions)} kinds of {self._api.title} are served"
 
     def check_access(self) -> str:
-        rules = self.read_rules()
+        rules = read_rules(self._client, deadline=self._deadline)
         kinds = dict.fromkeys(kind for kind, version in self._found.versions.items() if version)
-        seen: dict[str, KindPermissions] = {}
-        for kind in kinds:
-            if rules is not None:
-                verbs: dict[str, bool | None] = {
-                    verb: allows(rules, verb, kind) for verb in (*READ_VERBS, *WRITE_VERBS)
-                }
-            elif kind.is_required:
-                verbs = {verb: self._may(verb, kind) for verb in READ_VERBS}
-            else:
-                verbs = dict.fromkeys(READ_VERBS)
-            seen[kind.resource] = KindPermissions(kind.resource, kind.is_required, verbs)
-        self._permissions = tuple(seen.values())
+        if rules is not None:
+            self._permissions = permissions_in(rules, kinds)
+        else:
+            asked = {
+                kind.resource: KindPermissions(
+                    kind.resource,
+                    kind.is_required,
+                    {verb: self._may(verb, kind) if kind.is_required else None for verb in READ_VERBS},
+                )
+                for kind in kinds
+            }
+            self._permissions = tuple(asked.values())
         missing = [
             f"{verb} {one.resource}"
             for one in self._permissions
@@ -144,19 +141,6 @@ class HubCheck(ConnectionCheck):
                 raise StepFailed(f"the hub answers {answer.status} to list {kind.resource}", hint)
         return "one object of each required kind was read"
 
-    def read_rules(self) -> list[Any] | None:
-        """Return what the credentials may do; None where the hub does not say it completely."""
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectRulesReview",
-            "spec": {"namespace": "default"},
-        }
-        answer = self._client.request("POST", _RULES_REVIEWS, body=review, deadline=self._deadline)
-        status = mapping_at(answer.body, "status")
-        if answer.status != 201 or status.get("incomplete"):
-            return None
-        return items_at(status, "resourceRules")
-
     def _may(self, verb: str, kind: StreamKind) -> bool:
         attributes = {"verb": verb, "group": kind.group, "resource": kind.plural}
         review = {
@@ -166,16 +150,6 @@ class HubCheck(ConnectionCheck):
         }
         answer = self._client.request("POST", _ACCESS, body=review, deadline=self._deadline)
         return bool(mapping_at(answer.body, "status").get("allowed"))
-
-
-def allows(rules: list[Any], verb: str, kind: StreamKind) -> bool:
-    """Return whether a rule without resource names allows a verb on all objects of a kind."""
-    wanted = (("verbs", verb), ("apiGroups", kind.group), ("resources", kind.plural))
-    return any(
-        not items_at(rule, "resourceNames")
-        and all({value, "*"} & set(map(str, items_at(rule, key))) for key, value in wanted)
-        for rule in rules
-    )
 
 
 def check_hub(api: HubApi, connection: Mapping[str, Any], values: Mapping[str, str]) -> HubCheckReport:

@@ -1,28 +1,46 @@
 """Which kinds a hub serves, and the version of each that it stores (`spec/live-hub.md` 7)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
 from clusters.hubs.kinds.base import Form, HubApi, StreamKind, items_at, mapping_at, text_of
 
+READ_VERBS = ("list", "watch")
+WRITE_VERBS = ("create", "patch", "delete")
+_RULES_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OLDEST_MINOR = 20
+
+
+@dataclass(frozen=True, slots=True)
+class KindPermissions:
+    """What the credentials may do with a kind; None where that is not known."""
+
+    resource: str
+    is_required: bool
+    verbs: Mapping[str, bool | None]
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return {"resource": self.resource, "isRequired": self.is_required, "verbs": dict(self.verbs)}
 
 
 @dataclass(frozen=True, slots=True)
 class HubDiscovery:
     """What a hub serves. `versions` has the version of each stream kind, the stored one where it is known.
 
-    `unsuitable` says why the hub cannot be mirrored, "" if it can.
+    `unsuitable` says why the hub cannot be mirrored, "" if it can. `permissions` are empty where the hub does
+    not say them completely.
     """
 
     server_version: str = ""
     groups: tuple[str, ...] = ()
     versions: Mapping[StreamKind, str] = field(default_factory=dict)
     unsuitable: str = ""
+    permissions: tuple[KindPermissions, ...] = ()
 
     @property
     def absent(self) -> tuple[StreamKind, ...]:
@@ -48,7 +66,10 @@ def discover(
     deadline = monotonic() + seconds
     try:
         version = server_version(client, deadline=deadline)
-        return discover_kinds(api, client, version, deadline=deadline, reads_definitions=reads_definitions)
+        found = discover_kinds(api, client, version, deadline=deadline, reads_definitions=reads_definitions)
+        rules = read_rules(client, deadline=deadline)
+        served = [kind for kind, each in found.versions.items() if each]
+        return found if rules is None else replace(found, permissions=permissions_in(rules, served))
     except Unsuitable as error:
         return HubDiscovery(unsuitable=str(error))
 
@@ -145,3 +166,40 @@ def optional_kinds(
                 can_watch = {"list", "watch"} <= set(map(str, items_at(one, "verbs")))
                 if plural and kind and "/" not in plural and can_watch:
                     yield StreamKind(group, plural, kind, bool(one.get("namespaced")), Form.METADATA), version
+
+
+def read_rules(client: Client, *, deadline: float) -> list[Any] | None:
+    """Return what the credentials may do; None where the hub does not say it completely."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "default"},
+    }
+    answer = client.request("POST", _RULES_REVIEWS, body=review, deadline=deadline)
+    status = mapping_at(answer.body, "status")
+    if answer.status != 201 or status.get("incomplete"):
+        return None
+    return items_at(status, "resourceRules")
+
+
+def permissions_in(rules: list[Any], kinds: Iterable[StreamKind]) -> tuple[KindPermissions, ...]:
+    """Return what rules allow with each kind."""
+    seen = {
+        kind.resource: KindPermissions(
+            kind.resource,
+            kind.is_required,
+            {verb: allows(rules, verb, kind) for verb in (*READ_VERBS, *WRITE_VERBS)},
+        )
+        for kind in kinds
+    }
+    return tuple(seen.values())
+
+
+def allows(rules: list[Any], verb: str, kind: StreamKind) -> bool:
+    """Return whether a rule without resource names allows a verb on all objects of a kind."""
+    wanted = (("verbs", verb), ("apiGroups", kind.group), ("resources", kind.plural))
+    return any(
+        not items_at(rule, "resourceNames")
+        and all({value, "*"} & set(map(str, items_at(rule, key))) for key, value in wanted)
+        for rule in rules
+    )

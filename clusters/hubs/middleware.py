@@ -11,7 +11,8 @@ from django.urls import get_script_prefix, set_script_prefix
 from clusters.hubs.dispatch import refusal_of
 from clusters.hubs.queries import hub_named
 from clusters.models import Hub
-from fleetui.hub_scope import LOCAL_HUB, HubDecidesError, current_hub_id, in_hub
+from clusters.models.hubs import LONGEST_HUB_NAME, RESERVED_HUB_NAMES
+from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, HubDecidesError, current_hub_id, in_hub
 from fleetui.permissions import may_read
 
 _MOUNT = re.compile(r"/hubs/(?P<name>[^/]+)(?P<rest>/.*)")
@@ -30,17 +31,18 @@ _HUB_INDEPENDENT = (
     "/static/",
     "/inbox/",
     "/metrics",
+    "/tokens/",
+    "/access-log/",
     "/api/v1/hubs",
     "/api/v1/inbox",
-    "/api/v1/token",
+    "/api/v1/token",  # and tokens
     "/api/docs",
     "/api/schema",
     "/admin/login/",
     "/admin/logout/",
     "/admin/auth/",
-    "/admin/authtoken/",
     "/admin/mfa/",
-    "/admin/socialaccount/",
+    "/admin/access/",
     "/admin/clusters/hubgrant/",
 )
 """Addresses that are the same for all hubs; they are served without the prefix."""
@@ -63,6 +65,9 @@ class HubMiddleware:
         if match and match["rest"].startswith(_ABOUT):
             match = None
         hub = hub_named(match["name"]) if match else None
+        if match and hub is None and match["name"] not in RESERVED_HUB_NAMES:
+            # Until a user is known, the response is that of a hub that exists and shows nothing.
+            hub = Hub(pk=UNKNOWN_HUB, name=match["name"][:LONGEST_HUB_NAME])
         if match is None or hub is None or hub.pk == LOCAL_HUB:
             with in_hub(LOCAL_HUB):
                 return self._get_response(request)
@@ -75,7 +80,7 @@ class HubMiddleware:
     def _serve(self, request: HttpRequest, hub: Hub, path: str) -> HttpResponse:
         before = get_script_prefix()
         mount = f"{before.rstrip('/')}/hubs/{hub.name}"
-        request.hub = hub  # type: ignore[attr-defined]  # see above
+        request.hub = None if hub.pk == UNKNOWN_HUB else hub  # type: ignore[attr-defined]  # see above
         request.path_info = request.META["PATH_INFO"] = path
         request.META["SCRIPT_NAME"] = mount
         set_script_prefix(f"{mount}/")
@@ -91,10 +96,13 @@ class HubMiddleware:
         """Refuse what the live hub decides. Raise Http404 for a user without a role there.
 
         Nothing of the hub is to be known without a role; the page of a view that could only refuse is not
-        shown at all.
+        shown at all. Without a user an unknown hub is like any other: the response is the login page.
         """
         if current_hub_id() == LOCAL_HUB or not request.user.is_authenticated:
             return None
+        if current_hub_id() == UNKNOWN_HUB:
+            set_script_prefix(get_script_prefix().partition("hubs/")[0])  # the links of the 404 page
+            raise Http404
         if not may_read(request.user):
             raise Http404
         refusal = refusal_of(view, arguments, is_form=request.method == "POST")

@@ -25,6 +25,7 @@ from clusters.credentials import (
 )
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import CheckStep
+from clusters.hub_state import HubState
 from clusters.hubs.check import HubCheckReport, check_hub
 from clusters.hubs.connection import HubTarget, credential_of_hub, secret_values, token_command
 from clusters.hubs.kinds import HUB_KINDS
@@ -36,10 +37,10 @@ from clusters.models.hubs import (
     RESERVED_HUB_NAMES,
     HubIdentity,
     HubMode,
-    HubState,
 )
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
 from fleetui.hub_scope import in_hub
 
 HUB = "hub"
@@ -175,10 +176,7 @@ def _credentials_step(error: DriverUnavailable) -> CheckStep:
 
 
 def shown_permissions(report: HubCheckReport) -> list[dict[str, Any]]:
-    return [
-        {"resource": one.resource, "isRequired": one.is_required, "verbs": dict(one.verbs)}
-        for one in report.permissions
-    ]
+    return [one.shown for one in report.permissions]
 
 
 def save_hub(
@@ -274,6 +272,7 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
         if before is None:
             return []
         before.delete()
+        record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now)
         return [AuditEvent("credentials removed", HUB, hub.name, before=shown)]
     if before and before.fingerprint == fingerprint(secret):
         with suppress(CredentialsUnreadable):
@@ -292,6 +291,8 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
         "set_at": now,
     }
     credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
+    details = {"fingerprint": credential.fingerprint[:16]}
+    record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, details=details, now=now)
     return [AuditEvent("credentials set", HUB, hub.name, before=shown, after=public_facts(credential))]
 
 

@@ -9,16 +9,18 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from clusters.hub_state import HubState
 from clusters.hubs.kinds import HUB_KINDS
-from clusters.hubs.states import MirrorState
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, HubGrant, HubStream, HubWrite, MirroredObject
+from fleetui.access.models import TeamGrant
 from fleetui.hub_scope import in_hub, scopes_disabled
+from fleetui.permissions import Role
 
 NOT_RUNNING = timedelta(seconds=30)
 MOST_WRITES = 20
 NO_WATCHER = "the watcher is not running"
-_WATCHED = frozenset({MirrorState.LIVE, MirrorState.SYNCING, MirrorState.CONNECTING, MirrorState.STALE})
+_WATCHED = frozenset({HubState.LIVE, HubState.SYNCING, HubState.CONNECTING, HubState.STALE})
 
 
 class UnknownHubError(LookupError):
@@ -64,7 +66,25 @@ def visible_hubs(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Hub]:
     if not isinstance(user, User) or user.is_superuser:
         return hubs if isinstance(user, User) else hubs.none()
     granted = HubGrant.objects.filter(group__user=user).values("hub")
-    return hubs.filter(~Exists(HubGrant.objects.filter(hub=OuterRef("pk"))) | Q(pk__in=granted))
+    of_team = TeamGrant.objects.filter(group__user=user).values("hub")
+    is_open = ~Exists(HubGrant.objects.filter(hub=OuterRef("pk")))
+    return hubs.filter(is_open | Q(pk__in=granted) | Q(pk__in=of_team))
+
+
+def hubs_with_role(user: AbstractBaseUser | AnonymousUser, *roles: Role) -> QuerySet[Hub]:
+    """Return the hubs, with the local one, on which a person has one of these roles; without any, all roles.
+
+    The same rule as `fleetui.permissions.roles_of`, for all hubs by one query.
+    """
+    hubs = Hub.objects.filter(removed_at=None)
+    if not isinstance(user, User) or not user.is_active:
+        return hubs.none()
+    if user.is_superuser:
+        return hubs
+    names = [str(one) for one in roles or Role]
+    of_hub = HubGrant.objects.filter(hub=OuterRef("pk"))
+    granted = of_hub.filter(group__user=user, role__in=names)
+    return hubs.filter(Exists(granted) | ~Exists(of_hub) & Exists(user.groups.filter(name__in=names)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +112,7 @@ def state_of(hub: Hub, *, now: datetime) -> tuple[str, str, datetime | None]:
     leased = hub.lease_expires_at or hub.created_at
     is_leased = leased + NOT_RUNNING >= now
     if hub.state in _WATCHED and not is_leased and (hub.state_since or leased) + NOT_RUNNING < now:
-        return MirrorState.STALE.value, NO_WATCHER, hub.lease_expires_at
+        return HubState.STALE.value, NO_WATCHER, hub.lease_expires_at
     return hub.state, hub.state_reason, hub.state_since
 
 
@@ -119,6 +139,14 @@ def summary_of(hub: Hub, *, now: datetime) -> HubSummary:
 
 def summaries(*, now: datetime) -> list[HubSummary]:
     return [summary_of(hub, now=now) for hub in live_hubs().order_by("name")]
+
+
+def not_live(*, now: datetime) -> Q:
+    """Return the condition of live hubs whose mirror cannot be relied on; that of `state_of`."""
+    is_old = Q(lease_expires_at__lt=now - NOT_RUNNING) | Q(
+        lease_expires_at=None, created_at__lt=now - NOT_RUNNING
+    )
+    return Q(kind__in=HUB_KINDS, removed_at=None) & (~Q(state=HubState.LIVE) | is_old)
 
 
 def streams_of(hub: Hub) -> Sequence[HubStream]:

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from statistics import median
 
 from clusters.drivers.base import DriverUnavailable
+from clusters.hub_state import HubState
 from clusters.hubs.connection import REREAD_SECONDS, HubAccess, HubTarget
 from clusters.hubs.discovery import HubDiscovery, discover
 from clusters.hubs.event_queue import EventQueue
@@ -18,7 +19,6 @@ from clusters.hubs.states import (
     UNREACHABLE_CODES,
     UNREACHABLE_SECONDS,
     HubCondition,
-    MirrorState,
     StreamHealth,
     StreamState,
     condition_of,
@@ -227,15 +227,15 @@ class HubRunner:
         rejection = self.access.rejection
         if self.found is None or self.found.unsuitable or not self.streams:
             if rejection:
-                return HubCondition(MirrorState.REFUSED, rejection)
+                return HubCondition(HubState.REFUSED, rejection)
             if self.found and self.found.unsuitable:
-                return HubCondition(MirrorState.UNSUITABLE, self.found.unsuitable)
+                return HubCondition(HubState.UNSUITABLE, self.found.unsuitable)
             if absent := [one.resource for one in self.found.absent if one.is_required] if self.found else []:
-                return HubCondition(MirrorState.UNSUITABLE, f"the hub does not serve {absent[0]}")
+                return HubCondition(HubState.UNSUITABLE, f"the hub does not serve {absent[0]}")
             failing = self._monotonic() - self._failing if self._failing is not None else 0.0
             if failing > UNREACHABLE_SECONDS and self.error_code in UNREACHABLE_CODES:
-                return HubCondition(MirrorState.UNREACHABLE, self.error)
-            return HubCondition(MirrorState.CONNECTING, self.error)
+                return HubCondition(HubState.UNREACHABLE, self.error)
+            return HubCondition(HubState.CONNECTING, self.error)
         return condition_of(self.health(), rejected=rejection)
 
     def facts(self, now: datetime) -> Mapping[int, StreamFacts]:

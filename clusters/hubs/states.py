@@ -4,24 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from clusters.hub_state import HubState
+
 SILENT_SECONDS, DISCONNECTED_SECONDS, RELISTING_SECONDS, UNREACHABLE_SECONDS = 120.0, 20.0, 60.0, 60.0
 UNREACHABLE_CODES = frozenset({"dns", "refused", "tls", "timeout", "broken", "proxy", "address"})
 """Why a request fails although nothing is wrong with the request (`spec/kubernetes-driver.md` 8)."""
-
-
-class MirrorState(StrEnum):
-    """Whether the mirror of a hub can be relied on."""
-
-    NEW = "new"
-    CONNECTING = "connecting"
-    SYNCING = "syncing"
-    LIVE = "live"
-    STALE = "stale"
-    UNREACHABLE = "unreachable"
-    REFUSED = "refused"
-    UNSUITABLE = "unsuitable"
-    PAUSED = "paused"
-    REMOVED = "removed"
 
 
 class StreamState(StrEnum):
@@ -63,7 +50,7 @@ class StreamHealth:
 class HubCondition:
     """The state of a hub and its reason in one sentence, "" where there is none."""
 
-    state: MirrorState
+    state: HubState
     reason: str = ""
 
 
@@ -71,12 +58,12 @@ def condition_of(streams: Sequence[StreamHealth], *, rejected: str = "") -> HubC
     """Return the state of a hub that is connected; `rejected` says why its credentials are, if they are."""
     required = [one for one in streams if one.is_required]
     if rejected:
-        return HubCondition(MirrorState.REFUSED, rejected)
+        return HubCondition(HubState.REFUSED, rejected)
     for one in required:
         if one.state is StreamState.FORBIDDEN:
-            return HubCondition(MirrorState.REFUSED, f"not allowed: {one.verb} {one.resource}")
+            return HubCondition(HubState.REFUSED, f"not allowed: {one.verb} {one.resource}")
         if one.state is StreamState.ABSENT:
-            return HubCondition(MirrorState.UNSUITABLE, f"the hub does not serve {one.resource}")
+            return HubCondition(HubState.UNSUITABLE, f"the hub does not serve {one.resource}")
     tried = [one for one in streams if one.state not in SIDE_STATES]
     failed = [one for one in tried if one.code in UNREACHABLE_CODES and one.failing is not None]
     if (
@@ -84,14 +71,14 @@ def condition_of(streams: Sequence[StreamHealth], *, rejected: str = "") -> HubC
         and len(failed) == len(tried)
         and min(one.failing or 0.0 for one in failed) > UNREACHABLE_SECONDS
     ):
-        return HubCondition(MirrorState.UNREACHABLE, failed[0].error)
+        return HubCondition(HubState.UNREACHABLE, failed[0].error)
     if not all(one.is_listed for one in required):
         listed = sum(one.is_listed for one in tried)
-        return HubCondition(MirrorState.SYNCING, f"{listed} of {len(tried)} kinds")
+        return HubCondition(HubState.SYNCING, f"{listed} of {len(tried)} kinds")
     for one in required:
         if reason := stale_reason(one):
-            return HubCondition(MirrorState.STALE, reason)
-    return HubCondition(MirrorState.LIVE)
+            return HubCondition(HubState.STALE, reason)
+    return HubCondition(HubState.LIVE)
 
 
 def stale_reason(stream: StreamHealth) -> str:

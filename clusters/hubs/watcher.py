@@ -20,12 +20,13 @@ from django.db import (
 )
 from django.db.models import Q
 
+from clusters.hub_state import HubState
 from clusters.hubs.connection import HubTarget, credential_of_hub
 from clusters.hubs.event_queue import EventQueue
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.mirror import FLUSH_SECONDS, HubMirror, LeaseLost
 from clusters.hubs.runner import HubRunner, Place, places_of
-from clusters.hubs.states import SIDE_STATES, HubCondition, MirrorState
+from clusters.hubs.states import SIDE_STATES, HubCondition
 from clusters.hubs.stream import StreamItem, StreamPace
 from clusters.models import Hub, HubStream, MirroredObject
 from fleetui.audit import AuditEvent, record
@@ -41,7 +42,7 @@ TICK_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 PRUNE_SECONDS = 600.0
 EVENT_AGE, MOST_EVENTS = timedelta(days=1), 10_000
-_FINAL = frozenset({MirrorState.REFUSED, MirrorState.UNSUITABLE, MirrorState.UNREACHABLE})
+_FINAL = frozenset({HubState.REFUSED, HubState.UNSUITABLE, HubState.UNREACHABLE})
 
 
 class WriterEnded(RuntimeError):
@@ -209,9 +210,12 @@ class Watcher:
                 if row.pk not in hub.mirror.streams:
                     hub.mirror.add(row, place.kind)
                 hub.runner.run_stream(place, row.pk, row.version, row.resource_version)
+            known = Hub.objects.filter(pk=hub.pk).values_list("found__permissions", flat=True).first()
             values = {
                 "server_version": found.server_version,
                 "found": {
+                    # Where the hub does not say them, those of the last check.
+                    "permissions": [one.shown for one in found.permissions] or known or [],
                     "groups": list(found.groups),
                     "versions": {kind.resource: version for kind, version in served.items()},
                     "absent": sorted(kind.resource for kind in found.absent),

@@ -7,6 +7,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 
+from clusters.hub_state import HubState
 from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, HubManager, current_hub_id
 
 LONGEST_HUB_NAME = 63
@@ -36,21 +37,6 @@ class HubIdentity(models.TextChoices):
     IMPERSONATE = "impersonate"
 
 
-class HubState(models.TextChoices):
-    """How far the mirror of a hub is (`spec/live-hub.md` 5.1)."""
-
-    NEW = "new"
-    CONNECTING = "connecting"
-    SYNCING = "syncing"
-    LIVE = "live"
-    STALE = "stale"
-    UNREACHABLE = "unreachable"
-    REFUSED = "refused"
-    UNSUITABLE = "unsuitable"
-    PAUSED = "paused"
-    REMOVED = "removed"
-
-
 class Hub(models.Model):
     """A control plane with a fleet; the row stays after a removal, because decisions refer to it.
 
@@ -73,7 +59,9 @@ class Hub(models.Model):
     extra_groups = models.JSONField(default=list, blank=True)
     field_manager = models.CharField(max_length=128, default="fleetui")
     namespaces = models.JSONField(default=list, blank=True)
-    state = models.CharField(max_length=11, choices=HubState.choices, default=HubState.NEW)
+    state = models.CharField(
+        max_length=11, choices=[(one.value, one.value.capitalize()) for one in HubState], default=HubState.NEW
+    )
     state_reason = models.CharField(max_length=500, blank=True)
     state_since = models.DateTimeField(null=True)
     is_paused = models.BooleanField(default=False)
@@ -105,7 +93,7 @@ class Hub(models.Model):
             models.CheckConstraint(condition=Q(kind__in=HubKind.values), name="hub_kind_known"),
             models.CheckConstraint(condition=Q(mode__in=HubMode.values), name="hub_mode_known"),
             models.CheckConstraint(condition=Q(identity__in=HubIdentity.values), name="hub_identity_known"),
-            models.CheckConstraint(condition=Q(state__in=HubState.values), name="hub_state_known"),
+            models.CheckConstraint(condition=Q(state__in=list(HubState)), name="hub_state_known"),
             models.CheckConstraint(
                 condition=Q(state=HubState.REMOVED, removed_at__isnull=False)
                 | (~Q(state=HubState.REMOVED) & Q(removed_at__isnull=True)),

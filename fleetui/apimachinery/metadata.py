@@ -49,7 +49,7 @@ def with_hub_metadata(
     return {**document, "metadata": metadata, **({} if status is None else {"status": status})}
 
 
-def resource_version(revision: int, status: object = None) -> str:
+def resource_version(revision: int | str, status: object = None) -> str:
     """Return the version of an object: its revision, with a digest of the status that changes without it."""
     if status is None:
         return str(revision)

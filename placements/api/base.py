@@ -1,6 +1,7 @@
 """What all viewsets share: paths, permissions, query parameters, pages of rows, and manifests."""
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from django.db.models import Model, QuerySet
 from django.http import Http404
 from django.urls.converters import IntConverter, StringConverter
 from rest_framework.exceptions import ValidationError
+from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,21 +22,25 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.concurrency import RevisionConflict
-from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
+from fleetui.middleware import body_size, reserve, settle
 from fleetui.pagination import page_of
 from fleetui.permissions import (
+    LabelsOf,
+    Role,
     may_administer_clusters,
-    may_approve,
-    may_operate,
+    may_change_at,
     may_read,
     may_view_secrets,
 )
-from placements.api.filters import DryRunQuery, NoQuery, PageQuery
-from placements.api.parsers import read_document
+from placements.api.filters import DeleteQuery, DryRunQuery, NoQuery, PageQuery
+from placements.api.hub_objects import DRY_RUNS, is_on_live_hub, mirrored_metadata, write_object
+from placements.api.parsers import PATCH_PARSERS, object_in, read_document
 from placements.api.preconditions import (
     StaleResourceVersion,
     etag,
@@ -43,7 +49,9 @@ from placements.api.preconditions import (
     revision_in,
 )
 from placements.api.schema import Schema, documented, operation, page_serializer
+from placements.api.watching import version_before, watch_query, watch_response, watchable_page
 from placements.manifests.placement import is_ocm_placement
+from placements.models import WatchedKind
 from placements.services.results import read_manifest
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -95,12 +103,18 @@ class Router(SimpleRouter):
         return str(viewset.lookup_path)
 
 
+def labels_of(view: object) -> LabelsOf | None:
+    """Return what finds the labels of the object of a viewset; None where roles by label do not apply."""
+    of: LabelsOf | None = getattr(view, "labels_of", None)
+    return of
+
+
 class MayRead(BasePermission):
     """Every role may call it: nothing is saved."""
 
     message = "Reading requires one of the roles viewer, operator, approver, cluster-administrator."
 
-    def has_permission(self, request: Request, view: object) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:
         return may_read(request.user)
 
 
@@ -109,11 +123,13 @@ class MayReadOrOperate(BasePermission):
 
     message = (
         "Reading requires one of the roles viewer, operator, approver, cluster-administrator; "
-        "changing requires the role operator."
+        "changing requires the role operator, for everything or for the label of the object."
     )
 
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_read(request.user) if request.method in SAFE_METHODS else may_operate(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if request.method in SAFE_METHODS:
+            return may_read(request.user)
+        return may_change_at(request.user, labels_of(view), view.kwargs, Role.OPERATOR)
 
 
 class MayApprove(BasePermission):
@@ -121,8 +137,8 @@ class MayApprove(BasePermission):
 
     message = "Approving requires the role approver."
 
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_approve(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return may_change_at(request.user, labels_of(view), view.kwargs, Role.APPROVER)
 
 
 class MayAdministerClusters(BasePermission):
@@ -130,7 +146,7 @@ class MayAdministerClusters(BasePermission):
 
     message = "Connections of clusters require the role cluster-administrator."
 
-    def has_permission(self, request: Request, view: object) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:
         return may_administer_clusters(request.user)
 
 
@@ -142,28 +158,52 @@ class BaseViewSet(GenericViewSet[Any]):
     """
 
     schema = Schema()
+    _deposit = _started = 0.0
     permission_classes: Sequence[type[BasePermission]] = (MayReadOrOperate,)
     lookup_path = "<named:name>"
     model: type[Model]
     not_found: Callable[..., Exception]
+    labels_of: LabelsOf | None = None
+    """Finds the labels of the object by the arguments of the path, for users with roles by label."""
+    costly: frozenset[str] = frozenset()
+    """Actions that compute much: they use the seconds of their user."""
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
+    is_written_on_hub = False
+    """Whether a live hub has these objects, and lets people write them."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the request. Raise ValidationError for a dry run of an action that has none."""
         super().initial(request, *args, **kwargs)
+        if current_hub_id() == UNKNOWN_HUB:
+            raise Http404
         given = request.query_params.get("dryRun")
+        if self.action in self.costly or given is not None:
+            body_bytes = body_size(request._request)
+            self._deposit, self._started = reserve(request.user.pk, body_bytes=body_bytes), time.thread_time()
         if given is None or request.method in SAFE_METHODS:
             return
-        if given != "All" or self.action != self.dry_run_action:
+        is_possible = self.action == self.dry_run_action or (is_on_live_hub() and self.action in DRY_RUNS)
+        if given != "All" or not is_possible:
             message = "must be All" if given != "All" else "is not supported by this operation"
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Settle the seconds of the user with what the action used."""
+        if self._deposit:
+            settle(request.user.pk, deposit=self._deposit, used=time.thread_time() - self._started)
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> Any:
         """Raise the response to a missing role; without one on a live hub nothing of it is to be known."""
         if request.user.is_authenticated and current_hub_id() != LOCAL_HUB and not may_read(request.user):
             raise Http404
         super().permission_denied(request, message, code)
+
+    def get_parsers(self) -> list[BaseParser]:
+        request: Request | None = getattr(self, "request", None)
+        is_patch = request is not None and request.method == "PATCH"
+        return [one() for one in PATCH_PARSERS] if is_patch else super().get_parsers()
 
     def get_queryset(self) -> QuerySet[Any]:
         return self.model._default_manager.all()
@@ -187,10 +227,51 @@ class BaseViewSet(GenericViewSet[Any]):
         """Respond with the manifest of an object and its entity tag."""
         row = row or self.get_object()
         manifest, state = self.manifest_and_status(row)
+        hidden = without_secrets(manifest)
         if not may_view_secrets(self.request.user):
-            manifest = without_secrets(manifest)
-        document = read_manifest(row, manifest, state)
-        return etag_response(self.request, document, etag(row.revision, state), status=status)
+            manifest = hidden
+        elif hidden is not manifest:
+            record_access("secret values read", str(row))
+        document, version = read_manifest(row, manifest, state), row.revision
+        if known := self.metadata_of_hub(manifest):
+            document["metadata"] = {**document["metadata"], **known}
+            version = known["resourceVersion"]
+        return etag_response(self.request, document, etag(version, state), status=status)
+
+    def metadata_of_hub(self, manifest: Any) -> Mapping[str, Any]:
+        """Return what a live hub calls this version of an object; empty on the local hub."""
+        if not is_on_live_hub():
+            return {}
+        metadata = manifest["metadata"]
+        found = mirrored_metadata(manifest["kind"], metadata.get("namespace") or "", metadata["name"])
+        keys = ("uid", "resourceVersion", "generation")
+        return {key: found[key] for key in keys if key in found} if "resourceVersion" in found else {}
+
+    def act_on_hub(self, action: str, fields: Params) -> Response:
+        """Have an action sent to the live hub in scope."""
+        params = query_params(self.request)
+        return write_object(self.request, action, fields, params=params, **actor(self.request))
+
+    def delete_on_hub(self, row: Any) -> Response:
+        """Delete an object of the live hub in scope."""
+        metadata = row.document["metadata"]
+        fields = {"kind": row.document["kind"], "name": metadata["name"]}
+        if metadata.get("namespace"):
+            fields["namespace"] = metadata["namespace"]
+        params = query_params(self.request, DeleteQuery)
+        return write_object(self.request, "delete", fields, params=params, **actor(self.request))
+
+    def save_on_hub(self, document: Any, params: Params) -> Response:
+        """Create or edit an object of the live hub in scope; what changed since it was read is kept."""
+        fields: dict[str, Any] = {"manifest": document}
+        row = self.get_queryset().filter(**self.key()).first()
+        if row is not None:
+            fields["base"] = row.document
+        metadata = object_in(document, what="a manifest").get("metadata")
+        given = metadata if isinstance(metadata, dict) else {}
+        fields |= {key: given[key] for key in ("uid", "resourceVersion") if given.get(key)}
+        response = write_object(self.request, "save", fields, params=params, **actor(self.request))
+        return self.manifest_response(row) if response.status_code == 204 else response
 
     def check_document(self, document: Any) -> None:
         """Raise InvalidManifest unless the document has the name that the path has."""
@@ -203,13 +284,21 @@ class BaseViewSet(GenericViewSet[Any]):
 
         With `dryRun` the response is the same, and nothing is written.
         """
-        is_dry_run = "dryRun" in query_params(self.request, query)
+        params = query_params(self.request, query)
+        is_dry_run = "dryRun" in params
+        if is_on_live_hub() and self.is_written_on_hub:
+            with read_document(self.request) as body:
+                document = self.patched(body)
+                self.check_document(document)
+                return self.save_on_hub(document, params)
+        check_no_force(params)
         exists = self.get_queryset().filter(**self.key()).exists()
         expected = expected_revision(self.request, exists=exists)
         with (
             transaction.atomic() if is_dry_run else nullcontext(),
-            read_document(self.request) as document,
+            read_document(self.request) as body,
         ):
+            document = self.patched(body)
             self.check_document(document)
             version = revision_in(document) if expected is None else None
             try:
@@ -233,6 +322,13 @@ class BaseViewSet(GenericViewSet[Any]):
         if quoted:
             response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
         return response
+
+    def patched(self, document: Any) -> Any:
+        """Return the manifest that a request wants: its body, or the object with its merge patch."""
+        if self.request.method != "PATCH":
+            return document
+        patch = object_in(document, what="a merge patch")
+        return merged(self.get_object().document, patch)
 
 
 class FullNameViewSet(BaseViewSet):
@@ -260,26 +356,36 @@ def listed(
     query: type[Serializer[Any]] = PageQuery,
     order: str = "name",
     unique: str = "name",
+    watched: WatchedKind | None = None,
     context: Callable[[Sequence[Any]], dict[str, Any]] = lambda _: {},
     **route: Any,
 ) -> Callable[[Callable[..., QuerySet[Any]]], Any]:
     """Describe an operation that responds with one page of the rows that the method returns.
 
-    `context` looks something up for all rows of a page at once; `query` may have the order.
-    The response raises ValidationError, BadCursorError.
+    `context` looks something up for all rows of a page at once; `query` may have the order. With `watched`
+    the list can be watched. The response raises ValidationError, BadCursorError, WatchExpiredError.
     """
+    query = watch_query(query) if watched else query
 
     def decorate(find: Callable[..., QuerySet[Any]]) -> Any:
         @wraps(find)
         def respond(view: BaseViewSet, request: Request, **key: Any) -> Response:
             params = query_params(request, query)
             size, after = params["limit"], params.get("after")
+
+            def serialize(found: list[Any]) -> list[Any]:
+                return list(row(found, many=True, context={"request": request, **context(found)}).data)
+
+            if watched and "watch" in params:
+                return watch_response(watched, params, find(view, params, **key), serialize)
+            more = version_before(watched, params) if watched else {}
             rows = find(view, params, **key)
             page = page_of(rows, order=params.get("order", order), size=size, after=after, unique=unique)
-            lookups = {"request": request, **context(page.rows)}
-            return page_response(request, row(page.rows, many=True, context=lookups).data, page.after)
+            return page_response(request, serialize(page.rows), page.after, **more)
 
         describe: Callable[..., Any] = documented if find.__name__ == "list" else partial(operation, **route)
+        if watched:
+            return describe(name, watchable_page(row), query=query, problems=(410,))(respond)
         return describe(name, page_serializer(row), query=query)(respond)
 
     return decorate
@@ -307,6 +413,26 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
         raise InvalidManifest(faults)
 
 
+def check_no_force(params: Params) -> None:
+    """Raise ValidationError for `force` on the local hub, whose fields have no managers."""
+    if params.get("force"):
+        message = "is for live hubs: the fields of this hub have no managers"
+        raise ValidationError({"force": [message]}, code="not-supported")
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """Return a document with a JSON merge patch (RFC 7396): null removes, a list is one value."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found
+
+
 def check_namespace(document: dict[str, Any], namespace: str) -> None:
     """Raise InvalidManifest where the path names a namespace and the document has none."""
     metadata = document.get("metadata")
@@ -328,8 +454,9 @@ def query_params(request: Request, query: type[Serializer[Any]] = NoQuery) -> di
     return dict(reader.validated_data)
 
 
-def page_response(request: Request, items: Iterable[Any], after: str | int | None) -> Response:
-    return Response({"items": list(items), "next": None if after is None else next_page(request, after)})
+def page_response(request: Request, items: Iterable[Any], after: str | int | None, **more: Any) -> Response:
+    following = None if after is None else next_page(request, after)
+    return Response({"items": list(items), "next": following, **more})
 
 
 def next_page(request: Request, after: str | int) -> str:

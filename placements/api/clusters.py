@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from clusters.drivers.base import Observation
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, cordoned_among
+from clusters.hubs.kinds.kubefleet import PREFIX
 from clusters.manifest import parse_heartbeat
 from clusters.models import MemberCluster
 from clusters.operations.edit import (
@@ -24,6 +25,7 @@ from clusters.queries import status_of
 from fleetui.permissions import may_administer_clusters
 from placements.api.base import BaseViewSet, Params, Rows, actor, listed
 from placements.api.filters import ClusterQuery
+from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation
@@ -37,6 +39,7 @@ from placements.api.serializers import (
     HeartbeatSerializer,
     TaintSerializer,
 )
+from placements.models import WatchedKind
 from placements.services.filters import bindings_on, placements_on
 
 TAINTS = TaintSerializer(many=True)
@@ -56,6 +59,7 @@ class ClusterViewSet(BaseViewSet):
         "list_clusters",
         ClusterSerializer,
         query=ClusterQuery,
+        watched=WatchedKind.CLUSTERS,
         context=lambda rows: {
             "cordoned": cordoned_among(rows),
             "placements": placements_on(row.name for row in rows),
@@ -98,6 +102,10 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as document:
             labels = object_in(document, what="an object of labels")
+            if is_on_live_hub():
+                before = self.get_object().document["metadata"].get("labels") or {}
+                removed = {key: None for key in before if key not in labels and not key.startswith(PREFIX)}
+                return self.act_on_hub("labels", {"name": name, "labels": {**labels, **removed}})
             set_labels(name, labels, **actor(request), expected=expected)
         return self.labels(request, name)
 
@@ -115,6 +123,8 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as document:
             patch = object_in(document, what="a merge patch of labels")
+            if is_on_live_hub():
+                return self.act_on_hub("labels", {"name": name, "labels": patch})
             put = {key: value for key, value in patch.items() if value is not None}
             remove = patch.keys() - put.keys()
             change_labels([name], put=put, remove=remove, **actor(request), expected=expected)
@@ -133,18 +143,24 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as taints:
             check_objects(taints, what="a list of taints")
+            if is_on_live_hub():
+                return self.act_on_hub("taints", {"name": name, "taints": taints})
             set_taints(name, taints, **actor(request), expected=expected)
         return self.taints(request, name)
 
     @operation("cordon_cluster", ClusterManifestSerializer, is_edit=True, has_tag=True, method="post")
     def cordon(self, request: Request, name: str) -> Response:
         """Cordon a cluster; its placements stay."""
+        if is_on_live_hub():
+            return self.act_on_hub("cordon", {"name": name})
         cordon([name], **actor(request), expected=expected_revision(request))
         return self.manifest_response()
 
     @operation("uncordon_cluster", ClusterManifestSerializer, is_edit=True, has_tag=True, method="post")
     def uncordon(self, request: Request, name: str) -> Response:
         """Uncordon a cluster."""
+        if is_on_live_hub():
+            return self.act_on_hub("uncordon", {"name": name})
         uncordon([name], **actor(request), expected=expected_revision(request))
         return self.manifest_response()
 

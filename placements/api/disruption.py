@@ -3,18 +3,33 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.drivers.simulated.configuration import SimulatedFault
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
-from placements.api.base import BaseViewSet, FullNameViewSet, Params, Rows, actor, listed
+from fleetui.pagination import page_of
+from placements.api.base import (
+    BaseViewSet,
+    FullNameViewSet,
+    Params,
+    Rows,
+    actor,
+    listed,
+    page_response,
+    query_params,
+)
+from placements.api.filters import DeleteQuery, EvictionQuery, PageQuery, PutObjectQuery
+from placements.api.hub_objects import is_on_live_hub
+from placements.api.manifest_schema import ref
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.schema import documented, documented_put, operation
+from placements.api.schema import documented, documented_put, operation, page_serializer
 from placements.api.serializers import (
     AnyObject,
     CamelCaseSerializer,
@@ -30,13 +45,21 @@ from placements.services.disruption.budgets import UnknownBudgetError, delete_bu
 from placements.services.disruption.drains import Pace, cancel_drain, drain
 from placements.services.disruption.evictions import evict
 from placements.services.disruption.impact import EvictionImpact, drain_impact
-from placements.services.disruption.queries import event_line, latest_drain, left_of, step_sentence
+from placements.services.disruption.overview import BudgetState, budget_states, evictions_matching
+from placements.services.disruption.queries import (
+    event_line,
+    latest_drain,
+    left_of,
+    numbers_facts,
+    step_sentence,
+)
 from placements.services.disruption.restore import Return, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster
 from placements.services.status import manifest_of
+from placements.services.teams import of_placement
 
-INJECTED_FAULTS = {"type": "array", "items": {"type": "object", "additionalProperties": True}}
+INJECTED_FAULTS = {"type": "array", "items": ref(SimulatedFault)}
 
 
 _NUMBERS = {
@@ -284,10 +307,12 @@ class PlacementDisruptionViewSet(BaseViewSet):
     Only a cluster-scoped placement has a budget.
     """
 
+    labels_of = staticmethod(of_placement)
     lookup_path = FullNameViewSet.lookup_path
 
     model = DisruptionBudget
     not_found = UnknownBudgetError
+    is_written_on_hub = True
 
     @operation("evict_placement", EvictionSerializer, body=ClusterRefSerializer, method="post")
     def evict(self, request: Request, name: str) -> Response:
@@ -297,6 +322,8 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """
         get_placement(name)
         cluster = parse_body(request, ClusterRefSerializer)["cluster"]
+        if is_on_live_hub():
+            return self.act_on_hub("evict", {"placement": name, "cluster": cluster})
         return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
 
     @listed("list_evictions", EvictionSerializer, order="-id", unique="id")
@@ -327,15 +354,72 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """Get the disruption budget of a placement."""
         return self.manifest_response()
 
-    @documented_put("put_budget", BudgetManifestSerializer)
+    @documented_put("put_budget", BudgetManifestSerializer, query=PutObjectQuery)
     @budget.mapping.put
     def put_budget(self, request: Request, name: str) -> Response:
         """Create or update the disruption budget; it applies from the next eviction on."""
-        return self.put_manifest(save_budget)
+        return self.put_manifest(save_budget, query=PutObjectQuery)
 
-    @documented("delete_budget", None, status=204, is_edit=True)
+    @documented("delete_budget", None, status=204, query=DeleteQuery, is_edit=True)
     @budget.mapping.delete
     def delete_budget(self, request: Request, name: str) -> Response:
         """Delete the disruption budget; it no longer limits evictions."""
+        if is_on_live_hub():
+            return self.delete_on_hub(self.get_object())
         delete_budget(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
+
+
+class BudgetStateSerializer(CamelCaseSerializer):
+    """A disruption budget, and what it allows now."""
+
+    name = serializers.CharField()
+    limit = serializers.CharField(help_text="Such as `maxUnavailable 1`.")
+    numbers = NumbersField(allow_null=True, help_text="Null where the budget allows nothing at all.")
+    problem = serializers.CharField(allow_blank=True, help_text="Why it allows nothing at all.")
+
+    def to_representation(self, instance: BudgetState) -> dict[str, Any]:
+        """Return the numbers as an eviction has them."""
+        shown = {"limit": instance.limit, "problem": instance.problem}
+        return {"name": instance.row.name, **shown, "numbers": numbers_facts(instance.numbers)}
+
+
+class BudgetViewSet(BaseViewSet):
+    """Disruption budgets of all placements."""
+
+    model = DisruptionBudget
+    not_found = UnknownBudgetError
+
+    @documented("list_budgets", page_serializer(BudgetStateSerializer), query=PageQuery)
+    def list(self, request: Request) -> Response:
+        """List disruption budgets with what they allow now."""
+        params = query_params(request, PageQuery)
+        page = page_of(
+            DisruptionBudget.objects.all(), order="name", size=params["limit"], after=params.get("after")
+        )
+        shown = BudgetStateSerializer(budget_states(list(page.rows)), many=True).data
+        return page_response(request, shown, page.after)
+
+    @documented("get_budget_state", BudgetStateSerializer)
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get a disruption budget with what it allows now."""
+        query_params(request)
+        return Response(BudgetStateSerializer(budget_states([self.get_object()])[0]).data)
+
+
+class EvictionViewSet(BaseViewSet):
+    """Evictions of all placements."""
+
+    model = Eviction
+    lookup_path = "<number:number>"
+
+    @listed("list_all_evictions", EvictionSerializer, query=EvictionQuery, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
+        """List evictions, the newest first."""
+        return evictions_matching(placement=params["placement"], outcome=params.get("outcome", ""))
+
+    @documented("get_eviction", EvictionSerializer)
+    def retrieve(self, request: Request, number: int) -> Response:
+        """Get an eviction with its outcome."""
+        query_params(request)
+        return Response(EvictionSerializer(get_object_or_404(Eviction, pk=number)).data)

@@ -7,7 +7,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.hubs.queries import hubs_with_role
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.api.base import BaseViewSet, FullNameViewSet, page_response, query_params
 from placements.api.filters import HistoryQuery, SearchQuery
 from placements.api.schema import documented, operation, page_serializer
@@ -23,7 +25,7 @@ from placements.services.history.queries import EntryKind, history_of
 from placements.services.results import get_placement
 from placements.services.rollouts.attention import waiting_count
 from placements.services.rollouts.queries import running_count
-from placements.services.searching import find
+from placements.services.searching import find, find_on_hubs
 
 
 class OverviewSerializer(CamelCaseSerializer):
@@ -56,6 +58,15 @@ class SearchResourceSerializer(CamelCaseSerializer):
     name = serializers.CharField()
 
 
+class HubResultSerializer(CamelCaseSerializer):
+    """A result on another hub."""
+
+    hub = serializers.CharField()
+    noun = serializers.ChoiceField(["cluster", "placement", "decision", "rollout"])
+    name = serializers.CharField()
+    number = serializers.IntegerField(allow_null=True, help_text="Of a rollout.")
+
+
 class SearchResultSerializer(CamelCaseSerializer):
     """A search result, at most 20 of each kind."""
 
@@ -64,6 +75,7 @@ class SearchResultSerializer(CamelCaseSerializer):
     decisions = names()
     runs = SearchRolloutSerializer(many=True)
     resources = SearchResourceSerializer(many=True)
+    other_hubs = HubResultSerializer(many=True, help_text="Of the live hubs; empty below `/hubs/NAME`.")
 
 
 class HistoryEntrySerializer(CamelCaseSerializer):
@@ -148,13 +160,18 @@ class OverviewViewSet(BaseViewSet):
     @documented("search", SearchResultSerializer, query=SearchQuery)
     def search(self, request: Request) -> Response:
         """Search clusters, placements, decisions, rollouts and resources."""
-        result = find(query_params(request, SearchQuery)["q"])
+        wanted = query_params(request, SearchQuery)["q"]
+        result, hubs = find(wanted), {}
+        if wanted and current_hub_id() == LOCAL_HUB:
+            others = hubs_with_role(request.user).exclude(pk=LOCAL_HUB)
+            hubs = dict(others.values_list("pk", "name"))
         document = {
             "clusters": result.clusters,
             "placements": result.placements,
             "decisions": [one.record.decision_id for one in result.decisions],
             "runs": result.runs,
             "resources": result.resources,
+            "other_hubs": find_on_hubs(wanted, hubs),
         }
         return Response(SearchResultSerializer(document).data)
 

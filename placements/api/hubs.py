@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.credentials import expiry_notice
+from clusters.hub_state import HubState
 from clusters.hubs.check import HubCheckReport
 from clusters.hubs.connection import credential_of_hub
 from clusters.hubs.kinds import HUB_KINDS
@@ -33,7 +34,7 @@ from clusters.hubs.queries import (
 )
 from clusters.kubeconfig import ca_facts
 from clusters.models import Hub, HubStream
-from clusters.models.hubs import HubIdentity, HubMode, HubState
+from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.hub_scope import in_hub
 from fleetui.pagination import page_of
 from fleetui.permissions import may_administer_clusters
@@ -53,7 +54,7 @@ from placements.api.filters import AgreementQuery, ConnectionQuery, PageQuery
 from placements.api.parsers import parse_body
 from placements.api.problems import CheckStepSerializer
 from placements.api.schema import documented, operation, page_serializer
-from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
+from placements.api.serializers import ANY_OBJECT, AnyObject, CamelCaseSerializer, ConditionField
 from placements.explain.agreements import agreement_document, agreement_fields
 from placements.models import Agreement, HubDecision, ReplayInputs
 from placements.services.hubs.queries import agreements
@@ -94,7 +95,7 @@ class HubSerializer(CamelCaseSerializer):
     identity = serializers.ChoiceField(HubIdentity.values)
     namespaces = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
     paused = serializers.BooleanField()
-    state = serializers.ChoiceField(HubState.values)
+    state = serializers.ChoiceField(list(HubState))
     reason = serializers.CharField(allow_blank=True)
     since = serializers.DateTimeField(allow_null=True)
     age_seconds = serializers.FloatField(allow_null=True, help_text="Since the last event of the hub.")
@@ -208,7 +209,7 @@ class HubAgreementSerializer(CamelCaseSerializer):
     fleet_version = serializers.IntegerField(allow_null=True)
     policy_snapshot = serializers.CharField(allow_blank=True)
     observed_generation = serializers.IntegerField(allow_null=True)
-    condition = AnyValue(allow_null=True)
+    condition = ConditionField(allow_null=True)
     differences_count = serializers.IntegerField()
     hub_at = serializers.DateTimeField(allow_null=True)
     judged_at = serializers.DateTimeField()

@@ -8,12 +8,15 @@ from rest_framework.response import Response
 
 from fleetui.apimachinery.kinds import ALPHA_VERSION, PLACEMENT_VERSIONS
 from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, listed
+from placements.api.filters import DeleteQuery, PutObjectQuery
+from placements.api.hub_objects import is_on_live_hub
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented, documented_put
+from placements.api.schema import documented, documented_patch, documented_put
 from placements.api.serializers import AnyObject, CamelCaseSerializer, RowSerializer, text
 from placements.models import Override
 from placements.models.overrides import OVERRIDE_KINDS
 from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
+from placements.services.teams import of_override
 
 
 class OverrideSerializer(RowSerializer):
@@ -39,9 +42,11 @@ class OverrideManifestSerializer(CamelCaseSerializer):
 class OverrideViewSet(BaseViewSet):
     """All overrides; the namespace is `-` for an override of clusters."""
 
+    labels_of = staticmethod(of_override)
     model = Override
     lookup_path = "<named:kind>/<named:namespace>/<named:name>"
     not_found = UnknownOverrideError
+    is_written_on_hub = True
 
     def key(self) -> dict[str, str]:
         kind, namespace, name = (self.kwargs[part] for part in ("kind", "namespace", "name"))
@@ -62,14 +67,21 @@ class OverrideViewSet(BaseViewSet):
         """Get the manifest of an override."""
         return self.manifest_response()
 
-    @documented_put("put_override", OverrideManifestSerializer)
+    @documented_put("put_override", OverrideManifestSerializer, query=PutObjectQuery)
     def update(self, request: Request, **key: str) -> Response:
         """Create or update an override; it rolls out to the clusters that it applies to."""
-        return self.put_manifest(save_override)
+        return self.put_manifest(save_override, query=PutObjectQuery)
 
-    @documented("delete_override", None, status=204, is_edit=True)
+    @documented_patch("patch_override", OverrideManifestSerializer, query=PutObjectQuery)
+    def partial_update(self, request: Request, **key: str) -> Response:
+        """Change parts of an override by a merge patch."""
+        return self.update(request, **key)
+
+    @documented("delete_override", None, status=204, query=DeleteQuery, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:
         """Delete an override; the original resources roll out to its clusters."""
+        if is_on_live_hub():
+            return self.delete_on_hub(self.get_object())
         expected = expected_revision(request)
         delete_override(*self.key().values(), **actor(request), expected=expected)
         return Response(status=204)

@@ -13,15 +13,17 @@ from placements.api.base import FullNameViewSet, Params, Rows, actor, listed, pa
 from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
 from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
+    DeleteQuery,
     DriftQuery,
     NumberedPageQuery,
     PartQuery,
     PlacementQuery,
     PutPlacementQuery,
 )
+from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented, documented_put, operation, page_serializer
+from placements.api.schema import documented, documented_patch, documented_put, operation, page_serializer
 from placements.api.serializers import (
     BindingSerializer,
     DecisionRowSerializer,
@@ -32,7 +34,7 @@ from placements.api.serializers import (
     ResourceSnapshotSerializer,
 )
 from placements.explain.cluster_objects import DifferenceType
-from placements.models import DryRun, Placement
+from placements.models import DryRun, Placement, WatchedKind
 from placements.services.dry_runs import start_dry_run
 from placements.services.filters import (
     PlacementFilter,
@@ -50,6 +52,7 @@ from placements.services.rollouts.cluster_objects import DifferenceFilter, diffe
 from placements.services.rollouts.operations import reapply
 from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
+from placements.services.teams import of_placement
 
 LARGEST_PAGE = 100
 
@@ -57,8 +60,10 @@ LARGEST_PAGE = 100
 class PlacementViewSet(FullNameViewSet):
     """All placements."""
 
+    labels_of = staticmethod(of_placement)
     model = Placement
     not_found = UnknownPlacementError
+    is_written_on_hub = True
 
     def manifest_and_status(self, row: Placement) -> tuple[Any, dict[str, Any]]:
         return row.document, status_of(row)
@@ -68,6 +73,7 @@ class PlacementViewSet(FullNameViewSet):
         PlacementSerializer,
         query=PlacementQuery,
         unique="full_name",
+        watched=WatchedKind.PLACEMENTS,
         context=lambda rows: {
             "decisions": latest_decisions(rows),
             "agreements": latest_agreements([one for one in rows if one.is_mirrored]),
@@ -101,9 +107,23 @@ class PlacementViewSet(FullNameViewSet):
         confirmed = "confirm" in query_params(request, PutPlacementQuery)
         return self.put_manifest(save_placement, query=PutPlacementQuery, confirmed=confirmed)
 
-    @documented("delete_placement", None, status=204, also={202: PlacementManifestSerializer}, is_edit=True)
+    @documented_patch("patch_placement", PlacementManifestSerializer, query=PutPlacementQuery)
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Change parts of a placement by a merge patch."""
+        return self.update(request, name=name)
+
+    @documented(
+        "delete_placement",
+        None,
+        status=204,
+        also={202: PlacementManifestSerializer},
+        query=DeleteQuery,
+        is_edit=True,
+    )
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a placement: 204 if it is deleted, 202 while clusters still have its resources."""
+        if is_on_live_hub():
+            return self.delete_on_hub(self.get_object())
         if delete_placement(name, **actor(request), expected=expected_revision(request)):
             return Response(status=204)
         return self.manifest_response(status=202)

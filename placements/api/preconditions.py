@@ -36,7 +36,7 @@ class PreconditionError(Exception):
     """The condition of a request does not hold, whatever the revision is."""
 
 
-def etag(revision: int, status: object = None) -> str:
+def etag(revision: int | str, status: object = None) -> str:
     """Return the entity tag of an object; that of a live hub differs from that of any other hub.
 
     A hub that is removed and connected again has the same addresses, and other objects there.

@@ -1,5 +1,6 @@
 """The OpenAPI document: names, inputs and responses of every operation; and the page that shows it."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -24,6 +25,7 @@ from rest_framework.views import APIView
 
 from placements.api.filters import DryRunQuery
 from placements.api.problems import PROBLEM_TYPE, ProblemSerializer
+from placements.api.serializers import ANY_OBJECT
 
 _DESCRIPTIONS = {
     400: "The request cannot be read.",
@@ -32,7 +34,8 @@ _DESCRIPTIONS = {
     404: "The object does not exist.",
     406: "The requested format is not available.",
     409: "The request conflicts with the state of the object.",
-    410: "The record was written by another version of the engine and cannot be replayed.",
+    410: "The record was written by another version of the engine and cannot be replayed; "
+    "of a watch: the changes since `resourceVersion` are not kept, list again.",
     412: "The object has changed; `changes` lists who saved what.",
     413: "The body is too large.",
     415: "The type of the body is not supported.",
@@ -76,6 +79,10 @@ class Schema(AutoSchema):
 
     def is_deprecated(self) -> bool:
         return self._former_operation() is not None
+
+    def get_summary(self) -> str:
+        """Return the first clause of the description."""
+        return re.split(r"[.;:,(]", self.get_description(), maxsplit=1)[0].strip()
 
     def get_operation_id(self) -> str:
         view: Any = self.view
@@ -141,6 +148,18 @@ def documented_put(
     """Describe an operation that creates or updates an object by its manifest."""
     more |= {"also": {201: manifest}, "body": manifest, "is_edit": True, "has_tag": True, "problems": (409,)}
     return documented(name, manifest, query=query, **more)
+
+
+def documented_patch(
+    name: str,
+    manifest: type[serializers.Serializer[Any]],
+    *,
+    query: type[serializers.Serializer[Any]] = DryRunQuery,
+) -> Any:
+    """Describe an operation that changes an object by a JSON merge patch."""
+    types = ("application/merge-patch+json", "application/json")
+    more: Any = {"body": ANY_OBJECT, "is_edit": True, "has_tag": True, "problems": (409,)}
+    return documented(name, manifest, query=query, media_types=types, **more)
 
 
 def operation(

@@ -15,6 +15,8 @@ from placements.api import (
     history,
     hub_writes,
     hubs,
+    inbox,
+    notifications,
     overrides,
     placements,
     resources,
@@ -46,10 +48,16 @@ router.register("rollouts", rollouts.RolloutViewSet, "rollout")
 router.register("decisions", decisions.DecisionViewSet, "decision")
 router.register("resources", resources.ResourceViewSet, "resource")
 router.register("overrides", overrides.OverrideViewSet, "override")
+router.register("budgets", disruption.BudgetViewSet, "budget-state")
+router.register("evictions", disruption.EvictionViewSet, "eviction")
 router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
 router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
 router.register("hubs", hubs.HubViewSet, "hub")
+
+router.register("notifications/channels", notifications.ChannelViewSet, "notification-channel")
+router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
+router.register("notifications/messages", notifications.MessageViewSet, "notification-message")
 
 cluster_disruption = disruption.ClusterDisruptionViewSet.as_view
 former_paths = [
@@ -69,8 +77,15 @@ strategies = staged_updates.StagedStrategyViewSet.as_view
 
 first_version: list[URLPattern | URLResolver] = [
     path("token", auth.TokenViewSet.as_view({"post": "create"}), name="token"),
+    path(
+        "tokens",
+        auth.ApiTokenViewSet.as_view({"get": "list", "post": "create", "delete": "destroy_all"}),
+        name="tokens",
+    ),
+    path("tokens/<number:number>", auth.ApiTokenViewSet.as_view({"delete": "destroy"}), name="api-token"),
     path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
+    path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
     path("apply", resources.ApplyViewSet.as_view({"post": "create"}), name="apply"),
     path("simulate", simulate.SimulateViewSet.as_view({"post": "create"}), name="simulate"),
     path(
@@ -94,7 +109,7 @@ first_version: list[URLPattern | URLResolver] = [
     path("staged-strategies", strategies({"get": "list"}), name="staged-strategies"),
     path(
         "staged-strategies/<full_name:name>",
-        strategies({"get": "retrieve", "put": "update", "delete": "destroy"}),
+        strategies({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
         name="staged-strategy",
     ),
     path(

@@ -98,7 +98,7 @@ def applicable_to_each(
     found: dict[str, list[OverrideContent]] = {}
     for one in sorted(concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)):
         rules = one.override.spec.policy.override_rules
-        names = dict.fromkeys(name for rule in rules for name in _matching(rule, fleet))
+        names = dict.fromkeys(name for rule in rules for name in clusters_matching_rule(rule, fleet))
         for name in names:
             found.setdefault(name, []).append(one)
     return {name: tuple(several) for name, several in found.items()}
@@ -121,7 +121,7 @@ def _selected_keys(snapshot: OverrideContent) -> frozenset[_Key]:
     return frozenset((snapshot.namespace, one.group, one.version, one.kind, one.name) for one in selectors)
 
 
-def _matching(rule: OverrideRule, fleet: Fleet) -> Iterable[str]:
+def clusters_matching_rule(rule: OverrideRule, fleet: Fleet) -> Iterable[str]:
     """Return the clusters that a rule selects: without a selector none, without terms all."""
     if rule.cluster_selector is None:
         return ()
@@ -144,7 +144,7 @@ def override(
         (snapshot, _selected_keys(snapshot), number, rule)
         for snapshot in snapshots
         for number, rule in enumerate(snapshot.override.spec.policy.override_rules)
-        if _matching(rule, alone)
+        if clusters_matching_rule(rule, alone)
     ]
     kept: list[HubObject] = []
     left_out: list[HubObject] = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from clusters.hubs.check import READ_VERBS, WRITE_VERBS, KindPermissions
+from clusters.hubs.discovery import READ_VERBS, WRITE_VERBS, KindPermissions
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import NO_WATCHER, HubSummary
 from clusters.hubs.writing.answers import WriteOutcome

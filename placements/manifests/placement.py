@@ -202,20 +202,12 @@ class NamespacedPlacementSpec(PlacementSpec):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A placement in a namespace cannot select a Namespace, nor anything else outside (B.2.2).
+        """None: KubeFleet accepts a cluster-scoped kind, and reports it as an invalid selector (B.2.2).
 
-        Of other groups than Kubernetes' own only the objects on the hub show it, as for a whole cluster.
+        This console refuses one when the placement is saved: `placements/engine/selection.py`.
         """
-        for index, selector in enumerate(
-            map(mapping_at, items_at(raw, "resourceSelectors")[:MOST_SELECTORS])
-        ):
-            group, kind = selector.get("group"), selector.get("kind")
-            if (
-                isinstance(group, str)
-                and isinstance(kind, str)
-                and scope_of(group, kind) is KindScope.CLUSTER
-            ):
-                yield cluster_scoped_kind_problem(kind).under("resourceSelectors", index)
+        del raw
+        yield from ()
 
 
 class ClusterResourcePlacement(FleetDocument):

@@ -651,7 +651,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='overridetarget',
-            constraint=models.UniqueConstraint(fields=('override_kind', 'namespace', 'group', 'version', 'kind', 'name', 'hub'), name='override_target_once'),
+            constraint=models.UniqueConstraint(condition=models.Q(('hub', 1)), fields=('override_kind', 'namespace', 'group', 'version', 'kind', 'name', 'hub'), name='override_target_once'),
         ),
         migrations.AddIndex(
             model_name='placement',
@@ -1055,5 +1055,123 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='hubdecision',
             constraint=models.CheckConstraint(condition=models.Q(('confirmed_at__isnull', True), ('agreement', 'differs'), _connector='OR'), name='hub_decision_confirmed_differs'),
+        ),
+        migrations.CreateModel(
+            name='CollectionChange',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('clusters', 'Clusters'), ('placements', 'Placements'), ('rollouts', 'Rollouts'), ('staged-runs', 'Staged Runs')], max_length=11)),
+                ('sequence', models.PositiveBigIntegerField()),
+                ('type', models.CharField(choices=[('ADDED', 'Added'), ('MODIFIED', 'Modified'), ('DELETED', 'Deleted')], max_length=8)),
+                ('object_id', models.PositiveBigIntegerField()),
+                ('name', models.CharField(max_length=330)),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('hub', 'kind', 'sequence'), name='collection_change_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='collection_change_kind_known'), models.CheckConstraint(condition=models.Q(('type__in', ['ADDED', 'MODIFIED', 'DELETED'])), name='collection_change_type_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='CollectionState',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('clusters', 'Clusters'), ('placements', 'Placements'), ('rollouts', 'Rollouts'), ('staged-runs', 'Staged Runs')], max_length=11)),
+                ('sequence', models.PositiveBigIntegerField()),
+                ('oldest', models.PositiveBigIntegerField()),
+                ('versions', models.JSONField(default=dict)),
+                ('pulse', models.CharField(blank=True, max_length=400)),
+                ('compared_at', models.DateTimeField()),
+                ('looked_at', models.DateTimeField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('hub', 'kind'), name='collection_state_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['clusters', 'placements', 'rollouts', 'staged-runs'])), name='collection_state_kind_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='NotificationProblem',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.CharField(max_length=400)),
+                ('kind', models.CharField(choices=[('rollout-stalled', 'Rollout stalled'), ('approval-pending', 'Approval pending'), ('cluster-not-ready', 'Cluster not ready'), ('placement-not-fulfilled', 'Placement not fulfilled'), ('drift', 'Drift'), ('decision-not-reproducible', 'Decision not reproducible'), ('credential-expires', 'Credential expires'), ('hub-not-live', 'Hub not live')], max_length=25)),
+                ('name', models.CharField(max_length=330)),
+                ('message', models.CharField(max_length=500)),
+                ('path', models.CharField(max_length=500)),
+                ('labels', models.JSONField(default=dict)),
+                ('since', models.DateTimeField()),
+                ('seen_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(null=True)),
+                ('hub', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='clusters.hub')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='NotificationRule',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63, unique=True)),
+                ('events', models.JSONField()),
+                ('label_key', models.CharField(blank=True, max_length=317)),
+                ('label_value', models.CharField(blank=True, max_length=63)),
+                ('quiet_from', models.TimeField(null=True)),
+                ('quiet_until', models.TimeField(null=True)),
+                ('time_zone', models.CharField(default='UTC', max_length=64)),
+                ('reminder_hours', models.PositiveSmallIntegerField(default=0)),
+                ('sends_resolved', models.BooleanField(default=True)),
+                ('is_enabled', models.BooleanField(default=True)),
+                ('active_since', models.DateTimeField()),
+                ('channel', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rules', to='clusters.notificationchannel')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='NotificationDelivery',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('problem', 'Problem'), ('reminder', 'Reminder'), ('resolved', 'Resolved'), ('test', 'Test')], max_length=8)),
+                ('idempotence_key', models.CharField(max_length=100, unique=True)),
+                ('title', models.CharField(max_length=200)),
+                ('body', models.TextField()),
+                ('state', models.CharField(choices=[('pending', 'Pending'), ('sent', 'Sent'), ('grouped', 'Grouped'), ('canceled', 'Canceled'), ('failed', 'Failed')], default='pending', max_length=8)),
+                ('attempts', models.PositiveSmallIntegerField(default=0)),
+                ('due_at', models.DateTimeField()),
+                ('lease_expires_at', models.DateTimeField(null=True)),
+                ('error', models.CharField(blank=True, max_length=300)),
+                ('created_at', models.DateTimeField()),
+                ('sent_at', models.DateTimeField(null=True)),
+                ('channel', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='clusters.notificationchannel')),
+                ('problem', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='placements.notificationproblem')),
+                ('rule', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='placements.notificationrule')),
+            ],
+        ),
+        migrations.AddIndex(
+            model_name='notificationproblem',
+            index=models.Index(fields=['ended_at'], name='problem_by_end'),
+        ),
+        migrations.AddConstraint(
+            model_name='notificationproblem',
+            constraint=models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('hub', 'key'), name='one_open_problem'),
+        ),
+        migrations.AddConstraint(
+            model_name='notificationproblem',
+            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['rollout-stalled', 'approval-pending', 'cluster-not-ready', 'placement-not-fulfilled', 'drift', 'decision-not-reproducible', 'credential-expires', 'hub-not-live'])), name='problem_kind_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='notificationrule',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('quiet_from__isnull', True), ('quiet_until__isnull', True)), models.Q(('quiet_from__isnull', False), ('quiet_until__isnull', False)), _connector='OR'), name='quiet_hours_are_whole'),
+        ),
+        migrations.AddIndex(
+            model_name='notificationdelivery',
+            index=models.Index(condition=models.Q(('state', 'pending')), fields=['due_at'], name='delivery_due'),
+        ),
+        migrations.AddIndex(
+            model_name='notificationdelivery',
+            index=models.Index(fields=['-created_at', '-id'], name='delivery_by_time'),
+        ),
+        migrations.AddConstraint(
+            model_name='notificationdelivery',
+            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['problem', 'reminder', 'resolved', 'test'])), name='delivery_kind_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='notificationdelivery',
+            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['pending', 'sent', 'grouped', 'canceled', 'failed'])), name='delivery_state_known'),
         ),
     ]

@@ -8,6 +8,7 @@ from clusters.models import HubRow
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.metadata import full_name
 from fleetui.fields import OrderedJSONField
+from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known
 from placements.models.full_names import LONGEST_NAMESPACE
 
@@ -45,7 +46,8 @@ class Override(HubRow):
 class OverrideTarget(HubRow):
     """A resource that an override changes; no other override of the same kind does (lifecycle B.1.8).
 
-    `namespace` is that of the override, empty for one that is for clusters.
+    A live hub sees to that itself: its objects may come in any order. `namespace` is that of the override,
+    empty for one that is for clusters.
     """
 
     override = models.ForeignKey(Override, models.CASCADE, related_name="targets")
@@ -60,6 +62,7 @@ class OverrideTarget(HubRow):
         constraints = [
             models.UniqueConstraint(
                 fields=["override_kind", "namespace", "group", "version", "kind", "name", "hub"],
+                condition=models.Q(hub=LOCAL_HUB),
                 name="override_target_once",
             )
         ]

@@ -14,14 +14,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from clusters.hub_state import HubState
 from clusters.hubs.queries import across_hubs, live_hubs
-from clusters.hubs.states import MirrorState
 from clusters.models import MemberCluster
 from fleetui import __version__
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.models import WorkerHeartbeat
 from placements.engine.rollout.staged_run import RunStatus
-from placements.models import Binding, Decision, Placement, Rollout, StagedRun
+from placements.models import Binding, Decision, NotificationDelivery, Placement, Rollout, StagedRun
 from placements.services.health import is_degraded
 from placements.services.waiting_work import IS_DUE
 
@@ -64,7 +64,7 @@ class FleetCollector(Collector):
         for hub in live_hubs():
             with in_hub(hub.pk):
                 self._count_hub(hub.name, families)
-            for state in MirrorState:
+            for state in HubState:
                 families["hub_state"].add_metric([hub.name, state.value], float(hub.state == state.value))
         yield from families.values()
         with across_hubs():
@@ -94,6 +94,12 @@ class FleetCollector(Collector):
             waiting.add_metric([one.queue], one.waiting)
         yield age
         yield waiting
+        sent = GaugeMetricFamily(
+            "fleetui_notifications", "Kept messages of notifications, by state.", labels=["state"]
+        )
+        for state, count in _counted(NotificationDelivery.objects.values_list("state")):
+            sent.add_metric([state], count)
+        yield sent
 
     def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
         verdicts = MemberCluster.objects.values_list("verdict", "driver")

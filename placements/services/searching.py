@@ -1,12 +1,17 @@
 """Search for clusters, placements, decisions, rollouts and resources."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
 
 from clusters.filters import ClusterFilter, clusters_matching
+from clusters.hubs.queries import across_hubs
 from clusters.models import MemberCluster
 from placements.models import Decision, Placement, Resource, Rollout
-from placements.services.decisions.records import decisions_named
+from placements.services.decisions.records import decisions_named, id_prefix
 from placements.services.filters import (
     PlacementFilter,
     latest_decisions,
@@ -17,6 +22,7 @@ from placements.services.filters import (
 MOST = 20
 _NAME = r"[a-z0-9][a-z0-9.-]*"
 _RUN = re.compile(rf"(?:run )?(?:(?P<name>{_NAME}(?:/{_NAME})?)(?: |/))?(?:run )?(?P<number>\d{{1,6}})")
+_COLUMNS = {"cluster": "name", "placement": "full_name", "decision": "record__decision_id"}
 _OF_A_KIND = re.compile(r"(?P<kind>[a-z]+)[ /](?P<name>\S+)", re.IGNORECASE)
 
 
@@ -34,6 +40,16 @@ class SearchResult:
     def count(self) -> int:
         several = (self.clusters, self.placements, self.decisions, self.runs, self.resources)
         return sum(map(len, several))
+
+
+@dataclass(frozen=True, slots=True)
+class HubResult:
+    """A result on another hub, `noun` is that of its page; a rollout has a number."""
+
+    hub: str
+    noun: str
+    name: str
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +72,7 @@ def find(text: str) -> SearchResult:
     if of_a_kind:
         rows = rows.filter(kind__iexact=of_a_kind["kind"])
     identity = rows.only("group", "kind", "namespace", "name")
-    runs, named = Rollout.objects.none(), _RUN.fullmatch(text.lower())
-    if named:
-        runs = Rollout.objects.filter(number=int(named["number"])).order_by("placement_name", "-id")
-        runs = runs.filter(placement_name=named["name"]) if named["name"] else runs
+    runs = rollouts_named(text).order_by("placement_name", "-id")
     return SearchResult(
         tuple(clusters[:MOST]),
         tuple(placements.values_list("full_name", flat=True)[:MOST]),
@@ -67,6 +80,39 @@ def find(text: str) -> SearchResult:
         tuple(runs[:MOST]),
         tuple(identity.order_by("kind", "namespace", "name")[:MOST]),
     )
+
+
+def rollouts_named(text: str) -> QuerySet[Rollout]:
+    """Return the rollouts with the number in a text, of the placement that it names; unordered."""
+    named = _RUN.fullmatch(text.lower())
+    if not named:
+        return Rollout.objects.none()
+    rows = Rollout.objects.filter(number=int(named["number"]))
+    return rows.filter(placement_name=named["name"]) if named["name"] else rows
+
+
+def find_on_hubs(text: str, hubs: Mapping[int, str]) -> list[HubResult]:
+    """Search the same on these hubs, named by their keys; four queries at most, however many there are."""
+    if not text or not hubs:
+        return []
+    named: list[tuple[str, QuerySet[Any, Any]]] = []
+    with across_hubs():
+        named.append(("cluster", clusters_matching(ClusterFilter(text=text)).values_list("name", "hub")))
+        placements = placements_matching(PlacementFilter(text=text))
+        named.append(("placement", placements.values_list("full_name", "hub")))
+        if start := id_prefix(text):
+            decisions = Decision.objects.filter(record__decision_id__startswith=start)
+            named.append(("decision", decisions.values_list("record__decision_id", "hub").distinct()))
+        runs = rollouts_named(text)
+    found = []
+    for noun, rows in named:
+        first = rows.filter(hub__in=hubs).order_by(_COLUMNS[noun], "hub")[:MOST]
+        found += [HubResult(hubs[hub], noun, name) for name, hub in first]
+    if _RUN.fullmatch(text.lower()):
+        first = runs.filter(hub__in=hubs).order_by("placement_name", "number", "hub")
+        columns = first.values_list("placement_name", "number", "hub")[:MOST]
+        found += [HubResult(hubs[hub], "rollout", name, number) for name, number, hub in columns]
+    return found
 
 
 def pair_named(text: str) -> Pair | None:

@@ -24,8 +24,9 @@ from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.yaml import load_json
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
-from fleetui.permissions import for_readers, has_role
+from fleetui.permissions import for_readers, has_role, teams_of
 from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
@@ -42,9 +43,15 @@ from placements.services.hub_writes.operations import (
     plan_offline,
     preview_write,
 )
-from placements.services.hub_writes.planning import UnknownObjectError, WritePlan, WriteRefusedError
+from placements.services.hub_writes.planning import (
+    ConfirmationNeededError,
+    UnknownObjectError,
+    WritePlan,
+    WriteRefusedError,
+)
+from placements.services.hub_writes.queries import lacking_permission
 from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
-from placements.web.request import current_user
+from placements.web.request import current_user, is_confirmed
 from placements.web.review import own_draft
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
@@ -83,13 +90,14 @@ class WritePage:
 
     def why_not(self) -> str:
         """Return why this person may not write to the hub now; "" if they may."""
-        if not has_role(self.request.user, self.action.role):
+        user, role = self.request.user, self.action.role
+        if not has_role(user, role) and not teams_of(user, role):
             return f"You don't have permission to {self.action.verb}. Required role: {self.action.role}."
         try:
             check_writable(self.hub)
         except NotWritableError as error:
             return f"{str(error)[:1].upper()}{str(error)[1:]}."
-        return ""
+        return lacking_permission(self.hub, self.action)
 
 
 def _hub() -> Hub:
@@ -142,8 +150,8 @@ def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = load_json(text)
+    except InvalidManifest as error:
         raise InvalidManifest.of("fields", "bad-format", "Invalid value", "JSON") from error
     return found if isinstance(found, dict) else {}
 
@@ -160,7 +168,7 @@ def carry_out(page: WritePage) -> HttpResponse:
         overwrite, keep = [], conflicts
     options: dict[str, Any] = {"overwrite": overwrite, "keep": keep}
     if do == "apply":
-        return apply(page, options)
+        return apply(page, options, confirmed=is_confirmed(page.request))
     return show(previewed(page, options))
 
 
@@ -206,7 +214,7 @@ def previewed(page: WritePage, options: Mapping[str, Any]) -> WritePage:
     return guarded(page, run)
 
 
-def apply(page: WritePage, options: Mapping[str, Any]) -> HttpResponse:
+def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> HttpResponse:
     """Send what was previewed; where it changed since, show the present preview."""
     by, now = current_user(page.request), datetime.now(UTC)
     done: list[AppliedWrite | None] = []
@@ -214,12 +222,16 @@ def apply(page: WritePage, options: Mapping[str, Any]) -> HttpResponse:
 
     def run() -> None:
         token = page.request.POST.get("token", "")
-        done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **options))
+        more: dict[str, Any] = {**options, "confirmed": confirmed}
+        done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **more))
 
     try:
         guarded(page, run)
     except PreviewRequiredError:
         is_outdated = True
+    except ConfirmationNeededError as error:
+        page = previewed(page, options)
+        page.message = str(error)
     if done:
         return sent(page, done[0])
     if is_outdated:

@@ -8,9 +8,12 @@ from typing import TypeVar
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import get_script_prefix
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.htmx import render_page
+from fleetui.hub_scope import LOCAL_HUB_NAME
 from fleetui.pagination import BadCursorError, Page, page_of
 from placements.explain.charts.figure import Chart
 from placements.services.placements import CONFIRMATION
@@ -21,6 +24,14 @@ def current_user(request: HttpRequest) -> User:
     if not isinstance(request.user, User):
         raise TypeError("this view requires login")
     return request.user
+
+
+def at_hub(hub: str, address: str) -> str:
+    """Return an address of the local hub as that of the same page of another hub."""
+    if hub == LOCAL_HUB_NAME:
+        return address
+    prefix = get_script_prefix().rstrip("/")
+    return f"{prefix}/hubs/{hub}{address.removeprefix(prefix)}"
 
 
 def is_confirmed(request: HttpRequest) -> bool:
@@ -41,6 +52,9 @@ def file_or_text(request: HttpRequest, text: str) -> str | bytes:
     upload = request.FILES.get("file")
     if upload is None and not text.strip():
         raise InvalidManifest([FieldError("", "required", "Required value", "a file or text")])
+    if upload is not None and (upload.size or 0) > LARGEST_UPLOAD:
+        allowed = f"at most {LARGEST_UPLOAD // MEBIBYTE} MiB"
+        raise InvalidManifest([FieldError("", "too-large", "Too large", allowed)])
     return text if upload is None else upload.read()
 
 

@@ -7,11 +7,14 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from clusters.hubs.queries import hubs_with_role
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers
 from placements.services.health import healths_named
-from placements.services.searching import MOST, SearchResult, find, pair_named
+from placements.services.searching import MOST, HubResult, SearchResult, find, find_on_hubs, pair_named
 from placements.web import badges
 from placements.web.events import resource_url
+from placements.web.request import at_hub
 
 
 @for_readers
@@ -21,18 +24,39 @@ def search(request: HttpRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()
     if pair := pair_named(text):
         return redirect(f"{reverse('web:decision', args=[pair.decision_id])}?cluster={pair.cluster}#why")
-    found = find(text)
-    if only := _only(text, found):
+    found, elsewhere = find(text), _on_other_hubs(request, text)
+    only = _only(text, found) if found.count else ""
+    if len(elsewhere) == 1 and not found.count:
+        only = url_of_result(elsewhere[0])
+    elif any(one.name == text.lower() for one in elsewhere) or (elsewhere and found.count == 1):
+        only = ""
+    if only:
         return redirect(only)
     healths = healths_named(found.placements, now=datetime.now(UTC)) if found.placements else {}
     context = {
         "text": text,
         "most": MOST,
         "found": found,
+        "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
+        "is_empty": not found.count and not elsewhere,
         "placements": [(name, badges.placement_state(healths[name])) for name in sorted(healths)],
         "resources": [(one, resource_url(one)) for one in found.resources],
     }
     return render(request, "search.html", context)
+
+
+def _on_other_hubs(request: HttpRequest, text: str) -> list[HubResult]:
+    """Return the results on the live hubs that the user may see; below the address of a hub, none."""
+    if not text or current_hub_id() != LOCAL_HUB:
+        return []
+    hubs = hubs_with_role(request.user).exclude(pk=LOCAL_HUB)
+    return find_on_hubs(text, dict(hubs.values_list("pk", "name")))
+
+
+def url_of_result(one: HubResult) -> str:
+    """Return the page of a result on another hub."""
+    arguments = [one.name] if one.number is None else [one.name, one.number]
+    return at_hub(one.hub, reverse(f"web:{one.noun}", args=arguments))
 
 
 def _only(text: str, found: SearchResult) -> str:

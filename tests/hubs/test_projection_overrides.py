@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from placements.models import DisruptionBudget, Eviction, Override, OverrideSnapshot
+from placements.models import (
+    Binding,
+    DisruptionBudget,
+    Eviction,
+    Override,
+    OverrideSnapshot,
+    OverrideTarget,
+    ResourceSnapshot,
+)
+from placements.services.overrides.queries import applying_to
 from tests.hubs.hub_documents import budget, condition, eviction, override, override_snapshot
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import bound, put_web
@@ -142,3 +151,54 @@ def test_the_impact_of_a_drain_counts_what_the_hub_reports_as_available(
     page = admin_client.get("/hubs/prod-eu/clusters/paris/drain/").content.decode()
 
     assert "2 of 2 available, 0 may go" in page
+
+
+def test_what_an_override_selects_is_found_for_the_placements_of_the_hub(
+    live: ProjectedHub, admin_client: Client
+) -> None:
+    put_web(live)
+    live.put(CLUSTER_OVERRIDE, override("tier"), override("other"))  # the mirror may have both for a while
+    live.project()
+    changed, snapshot = override("tier"), override_snapshot("tier", 0)
+    for spec in (changed["spec"], snapshot["spec"]["overrideSpec"]):
+        spec["clusterResourceSelectors"][0]["name"] = "writer"
+    live.put(CLUSTER_OVERRIDE, changed)
+    live.put(CLUSTER_SNAPSHOT, snapshot)
+    live.project()
+
+    with live.scope():
+        found = OverrideTarget.objects.order_by("override__name").values_list("override__name", "name")
+        assert list(found) == [("other", "reader"), ("tier", "writer")]
+        target = ResourceSnapshot(identities=[["rbac.authorization.k8s.io/v1", "ClusterRole", "", "writer"]])
+        [applying] = set(applying_to("web", target).values())
+        assert [str(one) for one in applying] == ["tier-0"]
+    page = admin_client.get(f"/hubs/prod-eu/overrides/{CLUSTER_OVERRIDE}/_/tier/").content.decode()
+    assert "All clusters" in page
+    assert "ClusterRole writer" in page
+
+
+def test_budgets_and_evictions_have_pages_with_their_arithmetic(
+    live: ProjectedHub, admin_client: Client
+) -> None:
+    put_web(live)
+    live.put(BUDGET, budget("web", minAvailable=1))
+    blocked = condition("Executed", "False", reason="EvictionNotExecuted", message="no room left")
+    live.put(EVICTION, eviction("gone", "web", "rome", condition("Valid"), blocked))
+    live.project()
+    with live.scope():
+        number = Eviction.objects.get().pk
+        Binding.objects.update(state="Bound", phase="available")
+        count = Binding.objects.count()
+
+    page = admin_client.get("/hubs/prod-eu/disruptions/").content.decode()
+    assert f"{count} of {count} clusters available" in page
+    assert (
+        "no room left" in admin_client.get(f"/hubs/prod-eu/disruptions/evictions/{number}/").content.decode()
+    )
+    [shown] = admin_client.get("/hubs/prod-eu/api/v1/budgets").json()["items"]
+    assert (shown["limit"], shown["numbers"]["allowed"]) == ("minAvailable 1", count - 1)
+    with live.scope():
+        Binding.objects.update(phase="applying")
+    assert "No evictions" in admin_client.get("/hubs/prod-eu/disruptions/budgets/web/").content.decode()
+    listed = admin_client.get("/hubs/prod-eu/api/v1/evictions?outcome=not-executed").json()["items"]
+    assert [one["cluster"] for one in listed] == ["rome"]

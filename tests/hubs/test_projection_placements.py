@@ -392,3 +392,19 @@ def test_a_draft_that_is_what_the_hub_has_keeps_the_bindings(live: ProjectedHub)
     assert (row.semantics, cycle.semantics) == ("kubefleet", "kubefleet")
     assert [one.is_current for one in cycle.bindings] == [True] * len(cycle.bindings)
     assert cycle.bindings
+
+
+def test_a_namespaced_placement_of_cluster_scoped_kinds_shows_what_the_hub_reports(
+    live: ProjectedHub, admin_client: Client
+) -> None:
+    content = placement("roles", namespace="shop")
+    content["spec"]["resourceSelectors"] = [
+        {"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole", "name": "reader"}
+    ]
+    refused = condition("ResourcePlacementScheduled", "False", reason="InvalidResourceSelectors")
+    live.put("ResourcePlacement", {**content, "status": {"conditions": [refused]}})
+    live.project()
+
+    assert live.mark("ResourcePlacement", "shop/roles") == (False, [], "")
+    page = admin_client.get("/hubs/prod-eu/placements/shop:roles/").content.decode()
+    assert "InvalidResourceSelectors" in page

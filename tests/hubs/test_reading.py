@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.hubs.states import MirrorState, StreamHealth, StreamState, condition_of
+from clusters.hubs.states import StreamHealth, StreamState, condition_of
 from clusters.hubs.watch_reader import (
     EventType,
     LineReader,
@@ -13,7 +13,6 @@ from clusters.hubs.watch_reader import (
     UnreadableLine,
     parse_event,
 )
-from clusters.models.hubs import HubState
 
 
 def test_lines_are_divided_wherever_the_pieces_are() -> None:
@@ -118,7 +117,3 @@ def test_a_required_kind_decides_what_the_hub_refuses_or_lacks() -> None:
     assert states(CLUSTERS, forbidden) == ("refused", "not allowed: watch bindings")
     assert states(CLUSTERS, absent) == ("unsuitable", "the hub does not serve bindings")
     assert states(CLUSTERS, rejected="credentials rejected (401)")[0] == "refused"
-
-
-def test_the_states_of_the_mirror_are_those_of_the_table() -> None:
-    assert {one.value for one in MirrorState} == set(HubState.values)

@@ -43,6 +43,8 @@ def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
         hub = Hub.objects.get(pk=run.hub.pk)
         assert (hub.server_version, hub.found["absent"]) == ("v1.30.1", [])
         assert hub.found["versions"]["memberclusters.cluster.kubernetes-fleet.io"] == "v1beta1"
+        allowed = {one["resource"].partition(".")[0]: one["verbs"] for one in hub.found["permissions"]}
+        assert allowed["memberclusters"]["list"] is True
         with in_hub(hub.pk):
             assert HubStream.objects.count() == 25
             assert not MirroredObject.objects.filter(kind="Work").exists()

@@ -14,7 +14,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements import urls
-from placements.models import DryRun, Placement, Scenario
+from placements.models import DryRun, Eviction, Placement, Scenario
 from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -23,6 +23,7 @@ from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from tests.database import rolled_back
 from tests.live_hubs import live_hub
+from tests.page_samples import NOTIFICATION_PAGES, disruptions_of
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
@@ -36,6 +37,7 @@ READ = [
     "/help/glossary/",
     "/search/",
     "/search/?q=o",
+    "/inbox/",
     "/activity/",
     "/activity/{event}/",
     "/clusters/",
@@ -66,6 +68,11 @@ READ = [
     "/rollouts/staged/runs/one/",
     "/rollouts/staged/strategies/",
     "/rollouts/staged/strategies/careful/",
+    "/overrides/",
+    "/overrides/ClusterResourceOverride/_/shelves/",
+    "/disruptions/",
+    "/disruptions/budgets/web/",
+    "/disruptions/evictions/{eviction}/",
     "/resources/",
     "/resources/_/ConfigMap/shop/settings/",
     "/decisions/{id}/",
@@ -158,6 +165,7 @@ def begin_everything(web: Placement) -> str:
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
     start_dry_run(placement="web", by=None, now=NOW)
     live_hub("rome")
+    disruptions_of("web", by=None, now=NOW)
     return web.decisions.select_related("record").get().record.decision_id
 
 
@@ -171,7 +179,12 @@ def address_of(address: str, decision_id: str) -> str:
     """Put what there is into an address."""
     numbers = {
         key: model._default_manager.latest("pk").pk
-        for key, model in (("scenario", Scenario), ("event", Event), ("dry_run", DryRun))
+        for key, model in (
+            ("scenario", Scenario),
+            ("event", Event),
+            ("dry_run", DryRun),
+            ("eviction", Eviction),
+        )
     }
     return address.format(id=decision_id, **numbers)
 
@@ -415,12 +428,16 @@ def test_no_address_is_missing_in_these_tests() -> None:
         *(*ADMINISTER, *ADMINISTER_POST, *ADD),
         *PREFERENCES,
     )
-    numbers = dict.fromkeys(("draft", "scenario", "event", "dry_run"), 1)
+    numbers = dict.fromkeys(("draft", "scenario", "event", "dry_run", "eviction"), 1)
     tested = {address.partition("?")[0].format(id="d-0", **numbers) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
     # Downloads and redirects; what only the pages of live hubs have.
     elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
+    # What only superusers open: `test_notifications.py`.
+    elsewhere |= {"notification-channel-test", "notification-channel-switch", *NOTIFICATION_PAGES}
+    # Tokens are those of the user, and the access log has a permission: `tests/access`.
+    elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
     elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 

@@ -232,3 +232,21 @@ def test_every_page_is_shown_to_every_role_and_sends_for_its_own_alone(
     assert hub.sent() == []
     assert visitor("operator", "viewer").get("/hub-write/cordon/?name=east").status_code == 404
     assert visitor("operator", "approver").get(f"{ROOT}/hub-write/explode/").status_code == 404
+
+
+def test_an_action_that_the_hub_does_not_allow_is_not_offered(hub: WritableHub) -> None:
+    verbs = {"list": True, "watch": True, "create": False, "patch": False, "delete": False}
+    permissions = [
+        {"resource": "memberclusters.cluster.kubernetes-fleet.io", "isRequired": True, "verbs": verbs}
+    ]
+    requests = len(hub.fake.seen)
+    hub.change(found={"permissions": permissions})
+    page = visitor("operator").get(f"{ROOT}/hub-write/cordon/?name=east")
+
+    assert "the account of the console may not patch memberclusters" in text(page)
+    assert 'value="preview"' not in text(page)
+    assert "kubectl patch" in text(page)
+    assert len(hub.fake.seen) == requests  # the watcher has read what is allowed
+    hub.change(identity="impersonate")
+    page = visitor("operator", "viewer").get(f"{ROOT}/hub-write/cordon/?name=east")
+    assert "may not patch" not in text(page)

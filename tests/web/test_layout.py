@@ -43,6 +43,7 @@ def test_rail_names_the_sections_and_marks_the_present_one(viewer: Client, text_
 
     assert [title for _, _, title in rail] == [
         "Overview",
+        "Inbox",
         "Clusters",
         "Placements",
         "Rollouts",

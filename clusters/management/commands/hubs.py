@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from clusters.hub_state import HubState
 from clusters.hubs.queries import HubSummary, UnknownHubError, live_hub, streams_of, summaries, summary_of
-from clusters.hubs.states import MirrorState
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
 
 
@@ -39,7 +39,7 @@ class Command(HubCommand):
                     self.stdout.write(
                         f"  {stream['resource']}  {stream['state']}  {stream['objects']} objects{error}"
                     )
-        if any(one.state != MirrorState.LIVE for one in found):
+        if any(one.state != HubState.LIVE for one in found):
             raise CommandError(
                 "Not live: " + ", ".join(one.hub.name for one in found if one.state != "live"),
                 returncode=REFUSED,

@@ -84,6 +84,15 @@ class Command(BaseCommand):
                 environ |= shared_metrics(settings.VAR_DIR / "metrics")
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
 
+    def close_files(self) -> None:
+        """Close what an earlier release, or a copy, left readable for other users of the machine."""
+        open_files = close_to_others(settings.VAR_DIR)
+        if open_files:
+            self.stderr.write(
+                f"Other users of this machine can read {len(open_files)} files in {settings.VAR_DIR}, "
+                f"such as {open_files[0]}; set the mode 0600, and 0700 of folders, as their owner"
+            )
+
     def prepare(self, names: Collection[str], *, is_prepared: bool = False) -> None:
         """Prepare the database and the files of these parts; `is_prepared`: wait until `prepare` has run."""
         try:
@@ -106,15 +115,6 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=ENVIRONMENT) from error
         except FirstRunError as error:
             raise CommandError(str(error)) from error
-
-    def close_files(self) -> None:
-        """Close what an earlier release, or a copy, left readable for other users of the machine."""
-        open_files = close_to_others(settings.VAR_DIR)
-        if open_files:
-            self.stderr.write(
-                f"Other users of this machine can read {len(open_files)} files in {settings.VAR_DIR}, "
-                f"such as {open_files[0]}; set the mode 0600, and 0700 of folders, as their owner"
-            )
 
     def make_administrator(self) -> None:
         made = make_first_administrator(

@@ -242,7 +242,7 @@ def initialise(strategy: StagedStrategySpec, placement: PlacementFacts) -> Stage
     if placement.is_staged and not placement.is_being_deleted and not placement.is_decided:
         return CannotStart((StageReason("not-decided"),), is_final=False)
     fleet = Fleet(placement.picked)
-    members = [_members(stage, fleet) for stage in strategy.stages]
+    members = [stage_members(stage, fleet) for stage in strategy.stages]
     reasons = tuple(_why_not(placement, Counter(name for names in members for name in names)))
     if reasons:
         return CannotStart(reasons)
@@ -261,7 +261,7 @@ def initialise(strategy: StagedStrategySpec, placement: PlacementFacts) -> Stage
     return StagedRunPlan(stages, deletions, placement.policy_snapshot, placement.apply_strategy)
 
 
-def _members(stage: StageSpec, fleet: Fleet) -> tuple[str, ...]:
+def stage_members(stage: StageSpec, fleet: Fleet) -> tuple[str, ...]:
     """Return the clusters of a stage by the whole number in the sorting label, then by name."""
     if stage.label_selector is None:
         return ()
@@ -269,10 +269,16 @@ def _members(stage: StageSpec, fleet: Fleet) -> tuple[str, ...]:
     matching = [cluster for cluster, matches in zip(fleet, mask, strict=True) if matches]
 
     def order(cluster: Cluster) -> tuple[bool, int, str]:  # clusters without a number come last
-        text = cluster.labels.get(stage.sorting_label_key, "") if stage.sorting_label_key else ""
-        return (False, int(text), cluster.name) if _INTEGER.fullmatch(text) else (True, 0, cluster.name)
+        number = sorting_number(cluster, stage.sorting_label_key)
+        return (number is None, number or 0, cluster.name)
 
     return tuple(cluster.name for cluster in sorted(matching, key=order))
+
+
+def sorting_number(cluster: Cluster, key: str | None) -> int | None:
+    """Return the whole number in the sorting label of a cluster; None without one."""
+    text = cluster.labels.get(key, "") if key else ""
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def _why_not(placement: PlacementFacts, counts: Counter[str]) -> Iterator[StageReason]:

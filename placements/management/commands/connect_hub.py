@@ -8,7 +8,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.connection_input import ConnectionInput
-from clusters.hubs.check import READ_VERBS, WRITE_VERBS, HubCheckReport
+from clusters.hubs.check import HubCheckReport
+from clusters.hubs.discovery import READ_VERBS, WRITE_VERBS
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.operations import (
     HubCheckFailed,

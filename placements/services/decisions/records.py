@@ -199,12 +199,18 @@ def _advice(record_id: int, cluster: str) -> Advice:
     return why_not(_decision(record_id), cluster)
 
 
+def id_prefix(text: str) -> str:
+    """Return how an id starts, as `decisions_named` reads a prefix; "" for another text."""
+    digits = text.lower().removeprefix("d-")
+    return f"d-{digits}" if len(digits) >= _SHORTEST_PREFIX and set(digits) <= set(hexdigits) else ""
+
+
 def records_named(prefix: str, *, most: int = 20) -> list[int]:
     """Return the keys of the records whose ids start so, as `decisions_named` reads a prefix."""
-    digits = prefix.lower().removeprefix("d-")
-    if len(digits) < _SHORTEST_PREFIX or not set(digits) <= set(hexdigits):
+    start = id_prefix(prefix)
+    if not start:
         return []
-    records = reachable_records().filter(decision_id__startswith=f"d-{digits}").order_by("decision_id")
+    records = reachable_records().filter(decision_id__startswith=start).order_by("decision_id")
     return list(records.values_list("pk", flat=True)[:most])
 
 

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 
+from clusters.hub_state import HubState
 from clusters.hubs.dispatch import on_live_hub
 from clusters.hubs.kinds.base import Manifest, mapping_at, text_of
 from clusters.hubs.queries import live_hubs, mirrored_objects, state_of, writes_of
-from clusters.hubs.states import MirrorState
 from clusters.hubs.writing.bodies import StaleBaseError
 from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, HubWrite, HubWriteState, MemberCluster
@@ -100,7 +100,7 @@ def advance_hub_drains(*, now: datetime) -> int:
     """Continue the drains of hubs that are live and may be written to; return how many."""
     count = 0
     for hub in live_hubs().filter(mode=HubMode.OPERATE, is_paused=False).order_by("pk"):
-        if state_of(hub, now=now)[0] != MirrorState.LIVE:
+        if state_of(hub, now=now)[0] != HubState.LIVE:
             continue
         with in_hub(hub.pk):
             due = Drain.objects.filter(state=Drain.State.RUNNING, requeue_at__lte=now)

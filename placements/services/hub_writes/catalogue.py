@@ -19,7 +19,10 @@ from placements.services.hub_writes.staged import (
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One row of the catalogue; `title` is the label of its button, `verb` ends "permission to …"."""
+    """One row of the catalogue; `title` is the label of its button, `verb` ends "permission to …".
+
+    `permissions` are plurals with the verbs that the account needs; none where that depends on the fields.
+    """
 
     name: str
     title: str
@@ -27,17 +30,20 @@ class Action:
     plan: Plan
     role: Role = Role.OPERATOR
     is_destructive: bool = False
+    permissions: tuple[tuple[str, str], ...] = ()
 
 
+_PATCH_MEMBERS = (("memberclusters", "patch"),)
+_EVICT = (("clusterresourceplacementevictions", "create"),)
 _ACTIONS = (
     Action("save", "Save", "change objects of this hub", plan_save),
     Action("scale", "Scale", "scale placements", plan_scale),
     Action("delete", "Delete", "delete objects of this hub", plan_delete, is_destructive=True),
-    Action("labels", "Change labels", "label clusters", plan_labels),
-    Action("taints", "Change taints", "taint clusters", plan_taints),
-    Action("cordon", "Cordon", "cordon clusters", plan_cordon),
-    Action("uncordon", "Uncordon", "uncordon clusters", plan_uncordon),
-    Action("evict", "Evict", "evict placements", plan_evict, is_destructive=True),
+    Action("labels", "Change labels", "label clusters", plan_labels, permissions=_PATCH_MEMBERS),
+    Action("taints", "Change taints", "taint clusters", plan_taints, permissions=_PATCH_MEMBERS),
+    Action("cordon", "Cordon", "cordon clusters", plan_cordon, permissions=_PATCH_MEMBERS),
+    Action("uncordon", "Uncordon", "uncordon clusters", plan_uncordon, permissions=_PATCH_MEMBERS),
+    Action("evict", "Evict", "evict placements", plan_evict, is_destructive=True, permissions=_EVICT),
     Action("start-run", "Start run", "start staged update runs", plan_start_run),
     Action("run-state", "Change state", "run and stop staged update runs", plan_run_state),
     Action("abandon-run", "Abort", "abort staged update runs", plan_abandon_run, is_destructive=True),

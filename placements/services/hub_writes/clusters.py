@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at
@@ -9,6 +10,7 @@ from clusters.hubs.writing.bodies import Path, value_at
 from clusters.manifest import parse_member
 from clusters.operations.edit import CORDON
 from fleetui.apimachinery.errors import InvalidManifest
+from placements.services.hub_writes.effects import failing_runs
 from placements.services.hub_writes.objects import check_not_deleting
 from placements.services.hub_writes.planning import (
     Fields,
@@ -40,7 +42,8 @@ def plan_labels(planner: Planner, entered: Fields) -> WritePlan:
     removed: list[Path] = [
         (*_LABELS, key) for key, value in labels.items() if value is None and key in before
     ]
-    return _patched(planner, fields, live, values, removed, draft)
+    plan = _patched(planner, fields, live, values, removed, draft)
+    return replace(plan, notes=failing_runs(live, draft)) if plan.request else plan
 
 
 def plan_taints(planner: Planner, entered: Fields) -> WritePlan:

@@ -12,6 +12,7 @@ from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
 from placements.manifests.staged_update import parse_staged_strategy
+from placements.services.hub_writes.effects import deselection_of
 from placements.services.hub_writes.planning import (
     MOST_LISTED,
     Fields,
@@ -89,7 +90,10 @@ def plan_edit(
     request, foreign = planner.edit(live, base, manifest)
     if foreign:
         notes = (*notes, "Fields that other managers own are removed by a second write: review again then.")
-    return WritePlan(request, fields, live, manifest, notes, foreign)
+    deselection = deselection_of(manifest) if request and live.get("kind") in PLACEMENTS else None
+    if deselection and deselection.clusters:
+        notes = (*notes, f"{deselection}.")
+    return WritePlan(request, fields, live, manifest, notes, foreign, deselection)
 
 
 def check_name(kind: str, metadata: Mapping[str, Any]) -> None:

@@ -13,9 +13,9 @@ from django.core.exceptions import PermissionDenied
 from clusters.drivers.base import DriverUnavailable, FieldDiff
 from clusters.drivers.kubernetes.diff import clean, find_differences
 from clusters.hubs.dispatch import on_live_hub
-from clusters.hubs.kinds.base import Manifest, mapping_at
+from clusters.hubs.kinds.base import Manifest, mapping_at, text_of
 from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
-from clusters.hubs.writing.bodies import Path, leaf_paths, without_paths
+from clusters.hubs.writing.bodies import Path, StaleBaseError, leaf_paths, without_paths
 from clusters.hubs.writing.gitops import gitops_marks
 from clusters.hubs.writing.identity import IdentityRefusedError, Permission
 from clusters.hubs.writing.requests import Verb, WriteRequest, WriteTooLargeError
@@ -24,10 +24,19 @@ from clusters.models import Hub, HubWrite
 from fleetui.apimachinery.errors import InvalidManifest, split_path
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.hub_scope import in_hub
-from fleetui.permissions import has_role
+from fleetui.permissions import has_role, teams_of
 from placements.services.hub_writes.catalogue import Action
-from placements.services.hub_writes.planning import Fields, Planner, WritePlan, WriteRefusedError
+from placements.services.hub_writes.planning import (
+    ConfirmationNeededError,
+    Fields,
+    Planner,
+    WritePlan,
+    WriteRefusedError,
+    text_field,
+)
+from placements.services.hub_writes.teams import check_plan
 
+PRECONDITIONS = ("uid", "resourceVersion")
 PREVIEW_SECONDS = 300
 """So long a dry run counts as one of the same request."""
 _SALT = "placements.hub_writes.preview"
@@ -111,7 +120,7 @@ def shown_object(content: Manifest) -> dict[str, Any]:
 def check_role(hub: Hub, action: Action, by: User) -> None:
     """Raise PermissionDenied unless the person has the role of an action on this hub."""
     with in_hub(hub.pk):
-        if not has_role(by, action.role):
+        if not has_role(by, action.role) and not teams_of(by, action.role):
             message = f"You don't have permission to {action.verb}. Required role: {action.role}."
             raise PermissionDenied(message)
 
@@ -121,6 +130,21 @@ def plan_offline(hub: Hub, action: Action, fields: Fields, *, by: User, now: dat
     """Plan a write on the mirror: for copies, where nothing is sent."""
     with in_hub(hub.pk):
         return action.plan(Planner(hub, by.get_username(), now), fields)
+
+
+def plan_of(action: Action, planner: Planner, entered: Fields) -> WritePlan:
+    """Return the plan of an action; every one may name the `uid` and `resourceVersion` of its object.
+
+    Raise StaleBaseError where the object is another one, or was changed.
+    """
+    fields = {key: one for key, one in entered.items() if key not in PRECONDITIONS}
+    wanted = {key: text_field(entered, key) for key in PRECONDITIONS}
+    plan = action.plan(planner, fields)
+    metadata = mapping_at(plan.live, "metadata") if plan.live else {}
+    stale = [f"metadata.{key}" for key, one in wanted.items() if one and one != text_of(metadata.get(key))]
+    if stale:
+        raise StaleBaseError(stale)
+    return plan
 
 
 @contextmanager
@@ -158,7 +182,8 @@ def preview_write(
     PermissionDenied, HubRefusedError.
     """
     with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
-        plan = without_kept(action.plan(planner, fields), keep)
+        plan = without_kept(plan_of(action, planner, fields), keep)
+        check_plan(hub, action, plan, by=by)
         if plan.request is None:
             return WritePreview(action, plan)
         permission = writer.review(plan.request)
@@ -204,17 +229,22 @@ def apply_write(
     by: User,
     now: datetime,
     token: str | None = None,
+    confirmed: bool = False,
     overwrite: Collection[str] = (),
     keep: Iterable[str] = (),
 ) -> AppliedWrite | None:
     """Send a write once, after a dry run of exactly its body: that of the token, or a new one.
 
-    None where nothing would change. Raise what `preview_write` raises, PreviewRequiredError.
+    None where nothing would change. `confirmed`: a placement may leave all or most of its clusters. Raise
+    what `preview_write` raises, PreviewRequiredError, ConfirmationNeededError.
     """
     with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
-        plan = without_kept(action.plan(planner, fields), keep)
+        plan = without_kept(plan_of(action, planner, fields), keep)
+        check_plan(hub, action, plan, by=by)
         if plan.request is None:
             return None
+        if plan.deselection and plan.needs_confirmation and not confirmed:
+            raise ConfirmationNeededError(plan.deselection)
         if token is None:
             request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
             if not answer.is_accepted:

@@ -16,6 +16,8 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 
 LONGEST_TEXT = 500
 MOST_LISTED = 20
+UNCONFIRMED_SHARE = 0.5
+"""An edit that deselects more than this part of the clusters has to be confirmed."""
 Fields = Mapping[str, Any]
 
 
@@ -31,11 +33,45 @@ class WriteRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Deselection:
+    """The clusters that a placement would leave by an edit, of those that it is on; our calculation."""
+
+    placement: str
+    clusters: tuple[str, ...]
+    before: int
+
+    @property
+    def is_total(self) -> bool:
+        return 0 < self.before == len(self.clusters)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        return self.is_total or len(self.clusters) > self.before * UNCONFIRMED_SHARE
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.clusters[:MOST_LISTED])
+        more = len(self.clusters) - MOST_LISTED
+        return (
+            f"{self.placement} would leave {len(self.clusters):,} of {self.before:,} clusters: {shown}"
+            f"{f' and {more:,} more' if more > 0 else ''}"
+        )
+
+
+class ConfirmationNeededError(Exception):
+    """An edit would remove a placement from all or most of its clusters, and nobody confirmed that."""
+
+    def __init__(self, deselection: Deselection) -> None:
+        self.deselection = deselection
+        super().__init__(f"{deselection}. Nothing was sent; confirm it first.")
+
+
+@dataclass(frozen=True, slots=True)
 class WritePlan:
     """What would be sent; `request` is None where nothing would change.
 
     `fields` make the same request again. `manifest` is the whole object as it is wanted, `notes` are to be
     read before, `foreign` is left for a second write: fields to remove that other managers own.
+    `deselection` is what an edit of a placement removes.
     """
 
     request: WriteRequest | None
@@ -44,6 +80,11 @@ class WritePlan:
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
     foreign: tuple[Path, ...] = ()
+    deselection: Deselection | None = None
+
+    @property
+    def needs_confirmation(self) -> bool:
+        return self.deselection is not None and self.deselection.needs_confirmation
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from clusters.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from clusters.hubs.mirror import moment_of
 from clusters.hubs.writing.bodies import identity_of
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.metadata import full_name
 from placements.manifests.staged_update import RunState
+from placements.services.hub_writes.effects import stage_notes
 from placements.services.hub_writes.objects import (
     NAMESPACED_PLACEMENT,
     PLACEMENT,
@@ -54,8 +56,9 @@ def plan_start_run(planner: Planner, entered: Fields) -> WritePlan:
     if index and not _INDEX.fullmatch(index):
         raise InvalidManifest.of("resourceSnapshotIndex", "bad-format", "Invalid value", "an integer from 0")
     live = planner.read(NAMESPACED_PLACEMENT if namespace else PLACEMENT, placement, namespace)
-    planner.read(kind_of("StagedUpdateStrategy", namespace), strategy, namespace)
+    stages = planner.read(kind_of("StagedUpdateStrategy", namespace), strategy, namespace)
     notes = preflight(planner, live, placement, namespace)
+    notes = (*notes, *stage_notes(stages, full_name(namespace, placement)))
     kind = kind_of("StagedUpdateRun", namespace)
     spec: dict[str, Any] = {"placementName": placement, "stagedRolloutStrategyName": strategy, "state": state}
     if index:

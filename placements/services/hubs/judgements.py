@@ -15,9 +15,9 @@ from uuid import uuid4
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 
+from clusters.hub_state import HubState
 from clusters.hubs.mirror import moment_of
 from clusters.hubs.queries import live_hubs, state_of
-from clusters.hubs.states import MirrorState
 from clusters.models import BindingChange, Hub
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
@@ -94,7 +94,7 @@ def hubs_to_judge(*, now: datetime) -> list[int]:
 
 def _live_hub(now: datetime) -> Hub | None:
     hub = live_hubs().filter(pk=current_hub_id()).first()
-    return hub if hub and state_of(hub, now=now)[0] == MirrorState.LIVE else None
+    return hub if hub and state_of(hub, now=now)[0] == HubState.LIVE else None
 
 
 def _due(now: datetime) -> QuerySet[DueJudgement]:

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from clusters.fleet import EligibilityKind, Fleet
+from clusters.hub_state import HubState
 from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP, PREFIX
 from clusters.hubs.mirror import GONE, moment_of
-from clusters.hubs.states import MirrorState
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import HUB_SEMANTICS
@@ -193,7 +193,7 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
 
 def steady_since(hub: Hub) -> datetime | None:
     """Return since when the mirror of a hub has missed nothing; None if it is out of date now."""
-    if hub.state != MirrorState.LIVE:
+    if hub.state != HubState.LIVE:
         return None
     groups = (CLUSTER_GROUP, PLACEMENT_GROUP)
     streams = HubStream.objects.filter(group__in=groups, is_required=True)

@@ -8,10 +8,10 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from django.db import DataError, IntegrityError
 
+from clusters.hub_state import HubState
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.mirror import moment_of
 from clusters.hubs.queries import state_of
-from clusters.hubs.states import MirrorState
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, MirroredObject
 from fleetui.apimachinery.metadata import full_name
@@ -38,7 +38,7 @@ class HubMoment:
     def of(cls, hub: Hub, *, now: datetime, has_events: bool = True) -> "HubMoment":
         state, _, _ = state_of(hub, now=now)
         offset = timedelta(seconds=hub.clock_offset_seconds or 0.0)
-        return cls(now, now + offset, state == MirrorState.LIVE, has_events)
+        return cls(now, now + offset, state == HubState.LIVE, has_events)
 
 
 @dataclass(slots=True)

@@ -4,15 +4,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from clusters.hubs.kinds.base import mapping_at, text_of
+from clusters.hubs.kinds.base import items_at, mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.metadata import full_name
-from fleetui.bulk import batched
+from fleetui.bulk import BATCH_SIZE, batched
 from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import PlacementScope, parse_cluster_override, parse_override
-from placements.models import DisruptionBudget, Override, OverrideSnapshot
+from placements.models import DisruptionBudget, Override, OverrideSnapshot, OverrideTarget
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.services.hubs.projection.events import HubEvents
 from placements.services.hubs.projection.kinds import OVERRIDE_OF
@@ -59,10 +59,26 @@ CLUSTER_OVERRIDES, OVERRIDES = (
 
 
 def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    """Write overrides; which objects they change is up to the hub, and is not indexed here."""
+    """Write overrides with the resources that they select: what is previewed has to find them."""
     kind = documents[0].row.kind
-    rows = CLUSTER_OVERRIDES if kind == CLUSTER_OVERRIDE_KIND else OVERRIDES
-    _record(_NOUNS[kind], write_rows(rows, documents, now=moment.now), moment)
+    is_for_clusters = kind == CLUSTER_OVERRIDE_KIND
+    rows = CLUSTER_OVERRIDES if is_for_clusters else OVERRIDES
+    written = write_rows(rows, documents, now=moment.now)
+    keys = [one.row.pk for one in written if one.row.pk]
+    OverrideTarget.objects.filter(override__in=keys).delete()
+    field = "clusterResourceSelectors" if is_for_clusters else "resourceSelectors"
+    targets = [
+        OverrideTarget(
+            override=one.row,
+            override_kind=kind,
+            namespace=one.row.namespace,
+            **{key: text_of(mapping_at(selector).get(key)) for key in ("group", "version", "kind", "name")},
+        )
+        for one in written
+        for selector in items_at(one.row.document, "spec", field)
+    ]
+    OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
+    _record(_NOUNS[kind], written, moment)
 
 
 def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None:

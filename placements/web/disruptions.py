@@ -1,0 +1,77 @@
+"""Disruption budgets and evictions of a hub: lists, and one of each."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.htmx import render_page
+from fleetui.permissions import for_readers
+from placements.models import DisruptionBudget, Eviction
+from placements.services.disruption.overview import (
+    budget_states,
+    budgets_matching,
+    eviction_rows,
+    evictions_matching,
+)
+from placements.web.request import page_from, unknown_words
+
+MOST_BUDGETS, MOST_OF_A_BUDGET = 200, 20
+LEVELS = {
+    Eviction.Outcome.PENDING: ("progress", "Pending"),
+    Eviction.Outcome.EXECUTED: ("healthy", "Executed"),
+    Eviction.Outcome.NOT_EXECUTED: ("attention", "Not executed"),
+    Eviction.Outcome.INVALID: ("failed", "Invalid"),
+}
+
+
+@for_readers
+@require_safe
+def disruptions(request: HttpRequest) -> HttpResponse:
+    """List disruption budgets with what they allow now, and evictions, the newest first."""
+    placement, outcome = (request.GET.get(key, "").strip() for key in ("placement", "outcome"))
+    outcome = outcome if outcome in Eviction.Outcome.values else ""
+    page = page_from(
+        request, evictions_matching(placement=placement, outcome=outcome), order="-id", unique="id"
+    )
+    budgets = list(budgets_matching(text=placement).order_by("name")[:MOST_BUDGETS])
+    context = {
+        "budgets": budget_states(budgets),
+        "evictions": [(one, *LEVELS[Eviction.Outcome(one.row.outcome)]) for one in eviction_rows(page.rows)],
+        "after": page.after,
+        "placement": placement,
+        "outcome": outcome,
+        "outcomes": [(one.value, LEVELS[one][1]) for one in Eviction.Outcome],
+        "most_budgets": MOST_BUDGETS,
+        "unknown": unknown_words(request, outcome=Eviction.Outcome.values),
+    }
+    return render_page(request, "disruptions/list.html", context, fragment="disruptions/_list.html")
+
+
+@for_readers
+@require_safe
+def budget(request: HttpRequest, name: str) -> HttpResponse:
+    """Show a budget: its limit, its arithmetic now, the last evictions of its placement."""
+    row = DisruptionBudget.objects.filter(name=name).first()
+    if row is None:
+        raise Http404(f"Disruption budget {name} not found on the hub.")
+    [state] = budget_states([row])
+    found = list(evictions_matching(placement=name).order_by("-id")[:MOST_OF_A_BUDGET])
+    context = {
+        "budget": state,
+        "evictions": [(one, *LEVELS[Eviction.Outcome(one.row.outcome)]) for one in eviction_rows(found)],
+        "manifest": dump_yaml(row.document),
+    }
+    return render(request, "disruptions/budget.html", context)
+
+
+@for_readers
+@require_safe
+def eviction(request: HttpRequest, number: int) -> HttpResponse:
+    """Show an eviction: its target, outcome and conditions."""
+    row = get_object_or_404(Eviction.objects.select_related("placement", "drain"), pk=number)
+    [shown] = eviction_rows([row])
+    level, word = LEVELS[Eviction.Outcome(row.outcome)]
+    manifest = dump_yaml(row.document) if row.document else ""
+    context = {"eviction": shown, "level": level, "word": word, "manifest": manifest}
+    return render(request, "disruptions/eviction.html", context)

@@ -1,0 +1,45 @@
+"""The overrides of a hub: list and detail, with the clusters that each rule selects."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from fleetui.apimachinery.secrets import without_secrets
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.htmx import render_page
+from fleetui.permissions import for_readers
+from placements.models import Override
+from placements.services.overrides.effects import effects_of, overrides_matching
+from placements.web.request import page_from
+
+
+@for_readers
+@require_safe
+def overrides(request: HttpRequest) -> HttpResponse:
+    """List the overrides."""
+    text, placement = (request.GET.get(key, "").strip() for key in ("q", "placement"))
+    page = page_from(request, overrides_matching(text=text, placement=placement), order="name", unique="id")
+    context = {
+        "rows": [(one, url_of_override(one)) for one in page.rows],
+        "after": page.after,
+        "text": text,
+        "placement": placement,
+    }
+    return render_page(request, "overrides/list.html", context, fragment="overrides/_list.html")
+
+
+def url_of_override(row: Override) -> str:
+    return reverse("web:override", args=[row.kind, row.namespace or "_", row.name])
+
+
+@for_readers
+@require_safe
+def show_override(request: HttpRequest, kind: str, namespace: str, name: str) -> HttpResponse:
+    """Show an override: the resources and clusters that it changes, its snapshots, its manifest."""
+    own = "" if namespace == "_" else namespace
+    row = Override.objects.filter(kind=kind, namespace=own, name=name).first()
+    if row is None:
+        raise Http404(f"{kind} {name} not found on the hub.")
+    context = {"effects": effects_of(row), "manifest": dump_yaml(without_secrets(row.document))}
+    return render(request, "overrides/override.html", context)

@@ -1,0 +1,139 @@
+"""The inbox and the search across hubs: what each person sees, and by how many queries."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from clusters.models import HubCredential, HubGrant
+from placements.models import Agreement, ApprovalRequest, Binding, Eviction, HubDecision, Placement
+from tests.hubs import hub_documents as documents
+from tests.hubs.projecting import ProjectedHub
+from tests.hubs.test_projection_placements import put_web
+from tests.hubs.test_projection_staged import RUN, WAITS, canary, progressing
+from tests.rows import joined, person, pick_n_spec, saved
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
+MOST_QUERIES = 20
+KINDS = ("approval", "disagreement", "unfulfilled", "rollout", "eviction", "difference", "hub", "credentials")
+
+
+def live_with_items(name: str) -> ProjectedHub:
+    """Make a live hub whose watcher does not run, with one item of each kind."""
+    live, now = ProjectedHub(name), datetime.now(UTC)
+    put_web(live)
+    status = documents.run_status(progressing("UpdateRunStuck"), stages=[canary(afterStageTaskStatus=WAITS)])
+    live.put(RUN, {**documents.staged_run("web-1"), "status": status})
+    live.put("ClusterApprovalRequest", documents.approval("web-1", "canary"))
+    live.put("ClusterResourcePlacementEviction", documents.eviction("gone", "web", "paris"))
+    live.project()
+    with live.scope():
+        row = Placement.objects.get(name="web")
+        Placement.objects.update(is_fulfilled=False)
+        Eviction.objects.update(outcome="not-executed", at=now)
+        Binding.objects.filter(placement=row).update(drifted_objects=[{"name": "settings"}])
+        HubDecision.objects.filter(placement=row).update(is_latest=False)
+        HubDecision.objects.create(
+            placement=row,
+            placement_name="web",
+            content=b"",
+            digest="1",
+            seen_at=now,
+            judged_at=now,
+            confirmed_at=now,
+            agreement=Agreement.DIFFERS,
+            differences_count=2,
+        )
+        assert ApprovalRequest.objects.filter(approved_at=None).exists()
+    HubCredential.objects.create(
+        hub=live.hub, ciphertext="x", kind="token", expires_at=now + timedelta(days=3), set_by="x", set_at=now
+    )
+    return live
+
+
+def queries_of(client: Client, address: str) -> tuple[str, int]:
+    with CaptureQueriesContext(connection) as captured:
+        text = client.get(address).content.decode()
+    return text, len(captured)
+
+
+def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(client: Client) -> None:
+    live_with_items("prod-eu")
+    ana = person("ana", "viewer", "cluster-administrator")
+    client.force_login(ana)
+    text, few = queries_of(client, "/inbox/")
+    live_with_items("prod-us")
+
+    both, many = queries_of(client, "/inbox/")
+    rest = APIClient()
+    rest.force_login(ana)
+    found = rest.get("/api/v1/inbox").json()
+
+    assert "prod-eu" in text
+    assert "prod-us" not in text
+    assert many == few <= MOST_QUERIES
+    assert {one["kind"] for one in found["items"]} == set(KINDS)
+    assert {(one["kind"], one["hub"]) for one in found["items"]} == {
+        (kind, hub) for kind in KINDS for hub in ("prod-eu", "prod-us")
+    }
+    assert [one["count"] for one in found["counts"]] == [2] * len(KINDS)
+    for address in ("/hubs/prod-us/placements/web/", "/hubs/prod-eu/rollouts/staged/runs/web-1/"):
+        assert f'href="{address}"' in both
+        assert client.get(address).status_code == 200
+    assert rest.get("/api/v1/inbox?kind=eviction&hub=prod-eu").json()["counts"] == [
+        {"kind": "eviction", "count": 1}
+    ]
+    assert rest.get("/api/v1/inbox?kind=news").status_code == 400
+
+
+def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(client: Client) -> None:
+    closed, open_to_some = live_with_items("closed"), live_with_items("granted")
+    teams = {name: Group.objects.create(name=name) for name in ("team", "others")}
+    HubGrant.objects.create(hub=closed.hub, group=teams["others"], role="viewer")
+    HubGrant.objects.create(hub=open_to_some.hub, group=teams["team"], role="viewer")
+    bea = person("bea", "viewer")
+    bea.groups.add(teams["team"])
+    client.force_login(bea)
+
+    inbox, search = (client.get(address).content.decode() for address in ("/inbox/", "/search/?q=r"))
+
+    assert "granted" in inbox
+    assert "closed" not in inbox
+    assert "Expiring credentials" not in inbox  # only who may replace them sees those
+    assert "on granted" in search
+    assert "on closed" not in search
+    assert client.get("/inbox/?hub=closed").content.decode().count("/hubs/closed/") == 0
+
+
+def test_the_navigation_counts_what_the_inbox_of_a_person_has(client: Client) -> None:
+    client.force_login(person("ana", "viewer"))
+    before = client.get("/clusters/").content.decode()
+    live_with_items("prod-eu")
+    saved("web", pick_n_spec(2))
+    Placement.objects.update(is_fulfilled=False)
+
+    after = client.get("/clusters/").content.decode()
+
+    assert 'id="count-inbox"' not in before
+    # Each kind once, apart from drifted objects and credentials; the local placement is not fulfilled either.
+    assert f'id="count-inbox">{len(KINDS) - 2 + 1}<' in after
+
+
+def test_a_search_names_the_hub_of_each_result_and_opens_the_only_one(client: Client) -> None:
+    put_web(live := ProjectedHub())
+    live.project()
+    joined("bravelion")
+    client.force_login(person("ana", "viewer"))
+
+    listed = client.get("/search/?q=r").content.decode()
+    only = client.get("/search/?q=web")
+    below = client.get("/hubs/prod-eu/search/?q=bravelion")
+
+    assert "bravelion" in listed
+    assert "Cluster on prod-eu" in listed
+    assert only.headers["Location"] == "/hubs/prod-eu/placements/web/"
+    assert "No results" in below.content.decode()
