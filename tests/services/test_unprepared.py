@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 OFFLINE = {
     *("simulate", "commands", "completion", "man"),
-    *("up", "prepare", "backup", "restore"),
+    *("up", "prepare", "backup", "restore", "end_sessions"),
 }
-"""What needs no database, or is about the database as a whole: it prepares, copies or replaces it."""
+"""What needs no database, or is about all hubs: it prepares, copies or replaces the database, or ends sessions."""
 
 
 def test_every_command_of_the_hub_can_say_that() -> None:
