@@ -16,7 +16,7 @@ OFFLINE = {
     *("simulate", "commands", "completion", "man"),
     *("up", "prepare", "backup", "restore", "end_sessions"),
 }
-"""What needs no database, or is about all hubs: it prepares, copies or replaces the database, or ends sessions."""
+"""What needs no database, or is about all hubs: it prepares, copies or replaces the database."""
 
 
 def test_every_command_of_the_hub_can_say_that() -> None:
