@@ -3,9 +3,11 @@
 from typing import Any
 
 from django.contrib.admin import AdminSite
-from django.contrib.auth.forms import AuthenticationForm
-from django.http import HttpRequest
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.template.response import TemplateResponse
+from django.urls import reverse
 
 from fleetui.models import Event
 from fleetui.permissions import may_read
@@ -20,11 +22,23 @@ class FleetAdminSite(AdminSite):
     site_title = "FleetUI admin"
     index_title = "Fleet"
     enable_nav_sidebar = False  # the lists are wide; the index is one click away
-    login_form = AuthenticationForm
-    """Django's own for the admin lets only staff in."""
 
     def has_permission(self, request: HttpRequest) -> bool:
         return may_read(request.user)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:  # noqa: ARG002
+        """Go to the login of the console, with its limits and second factors."""
+        if request.user.is_authenticated and not self.has_permission(request):
+            return render(request, "no_role.html", status=403)
+        return redirect_to_login(request.GET.get("next") or reverse("admin:index"))
+
+    def password_change(  # type: ignore[override]  # the page is elsewhere
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        extra_context: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> HttpResponse:
+        """Go to the page of the console."""
+        return redirect("account_change_password")
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """Show the models and the latest events."""

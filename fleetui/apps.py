@@ -9,6 +9,10 @@ class FleetUIConfig(AppConfig):
 
     name = "fleetui"
 
+    def ready(self) -> None:
+        """Register the checks of this app."""
+        from fleetui import private_files  # noqa: F401, PLC0415  # the settings are complete by now
+
 
 class FleetAdminConfig(SimpleAdminConfig):
     """The admin, open to everyone with a role of this console.

@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -176,6 +176,67 @@ def read_proxies(environ: Mapping[str, str], name: str) -> frozenset[str]:
             name, shown, "list URLs such as http://proxy.example.com:3128 separated by commas"
         )
     return frozenset(proxies)
+
+
+_LDAP = re.compile(r"ldaps?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_ADDRESS = re.compile(r"(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+")
+
+
+def read_choices(environ: Mapping[str, str], name: str, *, allowed: Collection[str]) -> frozenset[str]:
+    """Return comma-separated words of a closed set, none when absent. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return frozenset()
+    words = frozenset(word.strip() for word in value.split(","))
+    if not words <= set(allowed):
+        raise SettingRefused(name, value, f"list some of {', '.join(allowed)}, separated by commas")
+    return words
+
+
+def read_pairs(environ: Mapping[str, str], name: str, *, allowed: Collection[str]) -> dict[str, str]:
+    """Return pairs such as `fleet-ops=operator`, separated by `;`; none when absent. Raises SettingRefused.
+
+    The part before the last `=` may be any text, for example the name of a group in a directory.
+    """
+    value = environ.get(name)
+    if value is None:
+        return {}
+    pairs = [text.strip().rpartition("=") for text in value.split(";")]
+    if not all(group.strip() and role.strip() in allowed for group, _, role in pairs):
+        example = "write pairs such as fleet-ops=operator separated by semicolons"
+        raise SettingRefused(name, value, f"{example}; the roles are {', '.join(allowed)}")
+    return {group.strip(): role.strip() for group, _, role in pairs}
+
+
+def read_address(environ: Mapping[str, str], name: str) -> str:
+    """Return the https:// address of a server, empty when absent; http:// only for this machine."""
+    value = environ.get(name)
+    if value is None:
+        return ""
+    if not _ADDRESS.fullmatch(value):
+        raise SettingRefused(name, value, "write an address such as https://id.example.com/realms/fleet")
+    return value.rstrip("/")
+
+
+def read_ldap_server(environ: Mapping[str, str], name: str) -> str:
+    """Return the address of a directory, empty when absent. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return ""
+    if not _LDAP.fullmatch(value):
+        raise SettingRefused(name, value, "write ldaps://ldap.example.com, or ldap://… to start TLS on it")
+    return value
+
+
+def read_header(environ: Mapping[str, str], name: str) -> str:
+    """Return the key in `request.META` of a header such as X-Remote-User, empty when absent."""
+    value = environ.get(name)
+    if value is None:
+        return ""
+    if not _NAME.fullmatch(value):
+        raise SettingRefused(name, value, "write the name of a header such as X-Remote-User")
+    return "HTTP_" + value.upper().replace("-", "_")
 
 
 def read_minutes(environ: Mapping[str, str], name: str, *, default: int, most: int) -> timedelta:

@@ -5,7 +5,6 @@ connections of clusters; a superuser may do everything.
 """
 
 from collections.abc import Callable, Collection
-from enum import StrEnum
 from functools import wraps
 from typing import Any
 
@@ -19,15 +18,7 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
-
-
-class Role(StrEnum):
-    """The names of the groups."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    APPROVER = "approver"
-    CLUSTER_ADMINISTRATOR = "cluster-administrator"
+from fleetui.role_names import Role
 
 
 def may_read(user: AbstractBaseUser | AnonymousUser) -> bool:

@@ -11,15 +11,21 @@ from kombu import Queue
 from fleetui import broker
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from fleetui.env import (
+    SettingRefused,
     keep_secret,
+    read_address,
     read_broker,
+    read_choices,
     read_database,
     read_encryption_keys,
     read_flag,
     read_folder,
+    read_header,
     read_hosts,
+    read_ldap_server,
     read_minutes,
     read_networks,
+    read_pairs,
     read_password,
     read_period,
     read_proxies,
@@ -27,6 +33,7 @@ from fleetui.env import (
     read_text,
 )
 from fleetui.middleware import https_origins
+from fleetui.role_names import ROLE_NAMES
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -42,8 +49,26 @@ ALLOWED_HOSTS = read_hosts(
 HTTPS = read_flag(os.environ, "FLEETUI_HTTPS", default=False)
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
+# A name that browsers accept over HTTPS only, from this host only, and not from a subdomain of it.
+SESSION_COOKIE_NAME = "__Host-sessionid" if HTTPS else "sessionid"
+CSRF_COOKIE_NAME = "__Host-csrftoken" if HTTPS else "csrftoken"
+SECURE_SSL_REDIRECT = HTTPS
+# Prometheus reads each process at its own address, behind the proxy.
+SECURE_REDIRECT_EXEMPT = [r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and read_flag(os.environ, "FLEETUI_HSTS_SUBDOMAINS", default=False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+# Only these may say for whom they speak (`fleetui/accounts/proxy.py`).
+TRUSTED_PROXIES = read_networks(os.environ, "FLEETUI_TRUSTED_PROXIES")
+PROXY_USER_HEADER = read_header(os.environ, "FLEETUI_PROXY_USER_HEADER")
+if PROXY_USER_HEADER and not TRUSTED_PROXIES:
+    raise SettingRefused(
+        "FLEETUI_PROXY_USER_HEADER",
+        os.environ["FLEETUI_PROXY_USER_HEADER"],
+        "list the addresses of the proxies in FLEETUI_TRUSTED_PROXIES as well",
+    )
+PROXY_GROUPS_HEADER = read_header(os.environ, "FLEETUI_PROXY_GROUPS_HEADER")
+PROXY_ROLES = read_pairs(os.environ, "FLEETUI_PROXY_ROLES", allowed=ROLE_NAMES)
 CSRF_TRUSTED_ORIGINS = https_origins(ALLOWED_HOSTS) if HTTPS else []
 
 # Made on first use and not on import: `simulate` has to run where nothing may be written.
@@ -54,6 +79,7 @@ SECRET_KEY = read_secret(os.environ, "FLEETUI_SECRET_KEY") or SimpleLazyObject(
 INSTALLED_APPS = [
     "fleetui.apps.FleetUIConfig",
     "fleetui.apps.FleetAdminConfig",
+    "fleetui.accounts.apps.AccountsConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -61,6 +87,11 @@ INSTALLED_APPS = [
     # Ahead of staticfiles: with DEBUG on, too, files go the way they go in production.
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "django_htmx",
     "rest_framework",
     "rest_framework.authtoken",
@@ -71,12 +102,16 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # Ahead of everything that reads the address of the client.
+    *(["fleetui.accounts.proxy.TrustedProxyMiddleware"] if TRUSTED_PROXIES else []),
     "fleetui.middleware.RequestIdMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.probes.ProbesMiddleware",
     "fleetui.http_metrics.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # After the static files, which browsers keep.
+    "fleetui.middleware.NoStoreMiddleware",
     # Ahead of everything that reads the path or the database.
     "clusters.hubs.middleware.HubMiddleware",
     # After the static files: a picture may bring a style of its own.
@@ -91,6 +126,10 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # After the messages: a session that ends leaves one.
+    "fleetui.middleware.SessionLimitsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    *(["fleetui.accounts.proxy.ProxyLoginMiddleware"] if PROXY_USER_HEADER else []),
     "placements.web.record_middleware.UnreadableRecordMiddleware",
 ]
 
@@ -194,9 +233,92 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+] + [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    }
 ]
+# A session ends so long after the last request of a person, and so long after the login.
+SESSION_IDLE = read_period(os.environ, "FLEETUI_SESSION_IDLE", default=timedelta(hours=1))
+SESSION_LONGEST = read_period(os.environ, "FLEETUI_SESSION_LONGEST", default=timedelta(hours=12))
+SESSION_COOKIE_AGE = int(SESSION_LONGEST.total_seconds())
+
+# Counters of attempts and used codes: one cache for all web processes, without a server of its own.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "fleetui_shared_cache",
+        # Beyond it entries are dropped, and with them counters: more than attempts in 15 minutes can leave.
+        "OPTIONS": {"MAX_ENTRIES": 200_000},
+    }
+}
+
+# Roles that need a second factor (`fleetui/accounts/second_factor.py`).
+SECOND_FACTOR_ROLES = read_choices(os.environ, "FLEETUI_SECOND_FACTOR_ROLES", allowed=ROLE_NAMES)
+
+# An identity provider (`fleetui/accounts/oidc.py`).
+OIDC_ISSUER = read_address(os.environ, "FLEETUI_OIDC_ISSUER")
+OIDC_NAME = read_text(os.environ, "FLEETUI_OIDC_NAME", default="single sign-on") if OIDC_ISSUER else ""
+OIDC_NAME_CLAIM = read_text(os.environ, "FLEETUI_OIDC_NAME_CLAIM", default="preferred_username")
+OIDC_ROLE_CLAIM = read_text(os.environ, "FLEETUI_OIDC_ROLE_CLAIM", default="groups")
+OIDC_ROLES = read_pairs(os.environ, "FLEETUI_OIDC_ROLES", allowed=ROLE_NAMES)
+_OIDC_CLIENT = {
+    "provider_id": "oidc",
+    "name": OIDC_NAME,
+    "client_id": read_text(os.environ, "FLEETUI_OIDC_CLIENT_ID", default="fleetui"),
+    "secret": read_password(os.environ, "FLEETUI_OIDC_CLIENT_SECRET") or "",
+    "settings": {
+        "server_url": OIDC_ISSUER,
+        "oauth_pkce_enabled": True,
+        "scope": read_text(os.environ, "FLEETUI_OIDC_SCOPES", default="openid profile email").split(),
+    },
+}
+
+# A directory (`fleetui/accounts/directory.py`, with the extra `ldap`).
+LDAP_SERVER = read_ldap_server(os.environ, "FLEETUI_LDAP_SERVER")
+LDAP_BIND_DN = read_text(os.environ, "FLEETUI_LDAP_BIND_DN", default="")
+LDAP_BIND_PASSWORD = read_password(os.environ, "FLEETUI_LDAP_BIND_PASSWORD") or ""
+LDAP_USERS = read_text(os.environ, "FLEETUI_LDAP_USERS", default="")
+LDAP_USER_FILTER = read_text(os.environ, "FLEETUI_LDAP_USER_FILTER", default="(uid=%(user)s)")
+LDAP_GROUPS = read_text(os.environ, "FLEETUI_LDAP_GROUPS", default="")
+LDAP_CA = read_text(os.environ, "FLEETUI_LDAP_CA", default="")
+LDAP_ROLES = read_pairs(os.environ, "FLEETUI_LDAP_ROLES", allowed=ROLE_NAMES)
+
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    *(["fleetui.accounts.directory.DirectoryBackend"] if LDAP_SERVER else []),
+]
+
+# allauth: no visitor creates an account, e-mail addresses mean nothing, and attempts are limited by
+# `fleetui/accounts/attempts.py` at each entry point, so that its own limit of logins is off.
+ACCOUNT_ADAPTER = "fleetui.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}
+ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+MFA_ADAPTER = "fleetui.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_RECOVERY_CODE_DIGITS = 10
+MFA_FORMS = {
+    "authenticate": "fleetui.accounts.forms.FactorCodeForm",
+    "reauthenticate": "fleetui.accounts.forms.FactorCodeAgainForm",
+    "authenticate_webauthn": "fleetui.accounts.forms.SecurityKeyForm",
+    "reauthenticate_webauthn": "fleetui.accounts.forms.SecurityKeyAgainForm",
+}
+SOCIALACCOUNT_ADAPTER = "fleetui.accounts.oidc.ProviderAdapter"
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
+SOCIALACCOUNT_REAUTHENTICATION_REQUIRED = True
+SOCIALACCOUNT_LOGIN_ON_GET = False
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [_OIDC_CLIENT] if OIDC_ISSUER else []}}
 
 # Of the first start only: the administrator that is made when there is none.
 FIRST_ADMIN_USER = read_text(os.environ, "FLEETUI_ADMIN_USER", default="admin")
@@ -219,6 +341,8 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "fleetui.staticfiles.PlotlyFinder",
 ]
+# Django makes them readable for everyone otherwise, whatever the umask is.
+FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
@@ -230,10 +354,17 @@ METRICS_TOKEN = read_secret(os.environ, "FLEETUI_METRICS_TOKEN")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "fleetui.middleware.RequestIdFilter"}},
+    "filters": {
+        "request_id": {"()": "fleetui.middleware.RequestIdFilter"},
+        "refused": {"()": "fleetui.middleware.RefusedRequestFilter"},
+    },
     "formatters": {"plain": {"format": "%(message)s%(request_id)s"}},
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "filters": ["request_id"], "formatter": "plain"}
+        "console": {
+            "class": "logging.StreamHandler",
+            "filters": ["request_id", "refused"],
+            "formatter": "plain",
+        }
     },
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
     "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
@@ -262,7 +393,6 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_METADATA_CLASS": None,
     "EXCEPTION_HANDLER": "placements.api.problems.answer_problem",
-    "DEFAULT_THROTTLE_RATES": {"token": "10/min"},
     # What a client writes into X-Forwarded-For must not give it a new count of attempts.
     "NUM_PROXIES": 0,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",

@@ -272,7 +272,8 @@ def web(options: ProcessOptions) -> list[SupervisedProcess]:
         *("--keep-alive", "20"),
         *("--worker-class", "gthread", "--no-control-socket", "--graceful-timeout", "5"),
         *("--workers", str(options.web_processes), "--threads", str(options.web_threads)),
-        *("--log-level", options.log_level),
+        # gunicorn sets a umask of its own, by default none.
+        *("--umask", "0o077", "--log-level", options.log_level),
     )
     return [SupervisedProcess("web", command, (options.listener,))]
 

@@ -104,6 +104,21 @@ def test_every_setting_has_a_row() -> None:
     assert len(read) >= 9
 
 
+def test_the_evidence_of_security_exists() -> None:
+    file, missing, count = "", [], 0
+    for name, test in re.findall(r"`([\w/]+\.py)?(?:::(\w+))?`", PAGES["security.md"]):
+        file = name or file
+        if not test and not name:
+            continue
+        count += 1
+        path = ROOT / "tests" / file
+        if not path.exists() or (test and f"def {test}(" not in path.read_text(encoding="utf-8")):
+            missing.append(f"{file}::{test}")
+
+    assert missing == []
+    assert count > 30
+
+
 def test_filters_are_listed_in_the_order_of_the_profile() -> None:
     names = [each.name for each in (*NAMESPACED_FILTERS, TopologyKeyFilter())]
 

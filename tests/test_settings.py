@@ -15,13 +15,18 @@ from django.db.utils import ConnectionHandler
 from fleetui.env import (
     SettingRefused,
     keep_secret,
+    read_address,
     read_broker,
+    read_choices,
     read_encryption_keys,
     read_flag,
     read_folder,
+    read_header,
     read_hosts,
+    read_ldap_server,
     read_minutes,
     read_networks,
+    read_pairs,
     read_period,
     read_proxies,
     read_secret,
@@ -250,6 +255,58 @@ def test_proxies_refuse_what_is_unclear(text: str) -> None:
         read_proxies({"P": text}, "P")
 
     assert "hidden" not in str(refusal.value)
+
+
+def test_choices_and_pairs_are_of_a_closed_set() -> None:
+    allowed = ("viewer", "operator")
+    group = "cn=ops,dc=example=operator"
+
+    assert read_choices({}, "C", allowed=allowed) == frozenset()
+    assert read_choices({"C": "viewer, operator"}, "C", allowed=allowed) == {"viewer", "operator"}
+    assert read_pairs({}, "P", allowed=allowed) == {}
+    assert read_pairs({"P": f"{group}; readers=viewer"}, "P", allowed=allowed) == {
+        "cn=ops,dc=example": "operator",
+        "readers": "viewer",
+    }
+    for text in ("", "boss", "viewer,", "viewer;operator"):
+        with pytest.raises(SettingRefused, match="list some of viewer, operator"):
+            read_choices({"C": text}, "C", allowed=allowed)
+    for text in ("", "ops", "ops=boss", "=viewer", "ops=operator;"):
+        with pytest.raises(SettingRefused, match="the roles are viewer, operator"):
+            read_pairs({"P": text}, "P", allowed=allowed)
+
+
+def test_servers_of_logins_have_tls() -> None:
+    for text in ("https://id.example.com/realms/fleet/", "http://127.0.0.1:9000/x", "http://localhost:9000"):
+        assert read_address({"A": text}, "A") == text.rstrip("/")
+    for text in (
+        "",
+        "http://id.example.com",
+        "https://",
+        "ftp://a",
+        "https://u:p@a",
+        "http://localhost.evil",
+    ):
+        with pytest.raises(SettingRefused, match="write an address such as https://"):
+            read_address({"A": text}, "A")
+    assert read_ldap_server({"L": "ldaps://ldap.example.com:636"}, "L") == "ldaps://ldap.example.com:636"
+    for text in ("", "ldap.example.com", "ldaps://", "http://ldap.example.com"):
+        with pytest.raises(SettingRefused, match="write ldaps://"):
+            read_ldap_server({"L": text}, "L")
+
+
+def test_headers_are_read_by_their_name() -> None:
+    assert read_header({"H": "X-Remote-User"}, "H") == "HTTP_X_REMOTE_USER"
+    for text in ("", "X Remote", "X_Remote", "1", "X-Remote:"):
+        with pytest.raises(SettingRefused, match="write the name of a header"):
+            read_header({"H": text}, "H")
+
+
+def test_a_proxy_that_logs_in_has_to_be_trusted() -> None:
+    answer = _python("manage.py", "check", FLEETUI_PROXY_USER_HEADER="X-Remote-User")
+
+    assert answer.returncode == 1
+    assert "list the addresses of the proxies in FLEETUI_TRUSTED_PROXIES as well" in answer.stderr
 
 
 def test_minutes() -> None:

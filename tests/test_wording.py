@@ -36,7 +36,7 @@ PYTHON = [
 ]
 CLEAN = (
     *("activity", "clusters", "dashboard", "demo", "drains", "editor", "parts", "placements"),
-    *("registration", "resources", "rollouts", "staged_updates", "what_if"),
+    *("accounts", "resources", "rollouts", "staged_updates", "what_if"),
 )
 """Folders of templates without exceptions."""
 MOST_IN_TEMPLATES = 2

@@ -26,6 +26,8 @@ _HUB_INDEPENDENT = (
     "/keys/",
     "/login/",
     "/logout/",
+    "/account/",
+    "/oidc/",
     "/static/",
     "/inbox/",
     "/metrics",
@@ -38,6 +40,8 @@ _HUB_INDEPENDENT = (
     "/admin/logout/",
     "/admin/auth/",
     "/admin/authtoken/",
+    "/admin/mfa/",
+    "/admin/socialaccount/",
     "/admin/clusters/hubgrant/",
 )
 """Addresses that are the same for all hubs; they are served without the prefix."""

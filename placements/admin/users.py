@@ -1,5 +1,10 @@
 """Users, groups, tokens and grants, for superusers only."""
 
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
@@ -11,7 +16,8 @@ from rest_framework.authtoken.models import TokenProxy
 from clusters.models import HubGrant
 from placements.admin.base import SuperusersOnly
 
-for model in (User, Group, TokenProxy):
+# What allauth shows of e-mail addresses and providers has no use here, or has secrets.
+for model in (User, Group, TokenProxy, Authenticator, EmailAddress, SocialAccount, SocialApp, SocialToken):
     admin.site.unregister(model)
 
 
@@ -34,6 +40,21 @@ class UsersAdmin(SuperusersOnly, UserAdmin):
 @admin.register(Group)
 class RolesAdmin(SuperusersOnly, GroupAdmin):
     """Groups; three of them are roles."""
+
+
+@admin.register(Authenticator)
+class SecondFactorsAdmin(SuperusersOnly, admin.ModelAdmin):
+    """Second factors of users, without their keys; who lost one gets it removed here."""
+
+    list_display = ("user", "type", "created_at", "last_used_at")
+    list_filter = ("type",)
+    fields = list_display
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
 @admin.register(HubGrant)

@@ -1,29 +1,19 @@
 """A token for the name and password of a user."""
 
-from django.contrib.auth import authenticate
 from rest_framework import serializers
 from rest_framework.authentication import TokenAuthentication
 from rest_framework.authtoken.models import Token
-from rest_framework.exceptions import AuthenticationFailed, ValidationError
+from rest_framework.exceptions import AuthenticationFailed, Throttled, ValidationError
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import SimpleRateThrottle
-from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
+from fleetui.accounts.attempts import WAIT_SECONDS
+from fleetui.accounts.tokens import LoginRefusedError, TooManyAttemptsError, log_in_for_token
 from placements.api.parsers import document_of, object_in
 from placements.api.schema import Schema, documented
 from placements.api.serializers import CamelCaseSerializer
-
-
-class TokenThrottle(SimpleRateThrottle):
-    """Limits the attempts from one address, for all users together."""
-
-    scope = "token"
-
-    def get_cache_key(self, request: Request, view: APIView) -> str:
-        return self.cache_format % {"scope": self.scope, "ident": self.get_ident(request)}
 
 
 class CredentialsSerializer(CamelCaseSerializer):
@@ -31,6 +21,12 @@ class CredentialsSerializer(CamelCaseSerializer):
 
     username = serializers.CharField(max_length=150)
     password = serializers.CharField(max_length=4096, trim_whitespace=False)
+    code = serializers.CharField(
+        max_length=20,
+        required=False,
+        default="",
+        help_text="The code of the second factor, or a recovery code, if the account has one.",
+    )
 
 
 class TokenSerializer(CamelCaseSerializer):
@@ -45,7 +41,6 @@ class TokenViewSet(ViewSet):
     schema = Schema()
     authentication_classes = (TokenAuthentication,)
     permission_classes = (AllowAny,)
-    throttle_classes = (TokenThrottle,)
     largest_body = 64 * 1024
 
     @documented("create_token", TokenSerializer, body=CredentialsSerializer, problems=(429,), auth=[])
@@ -55,8 +50,11 @@ class TokenViewSet(ViewSet):
         reader = CredentialsSerializer(data=given)
         if not reader.is_valid():
             raise ValidationError(reader.errors)
-        user = authenticate(request, **reader.validated_data)
-        if user is None:
-            raise AuthenticationFailed("There is no active user with this name and password.")
+        try:
+            user = log_in_for_token(request._request, **reader.validated_data)
+        except TooManyAttemptsError as error:
+            raise Throttled(wait=WAIT_SECONDS) from error
+        except LoginRefusedError as error:
+            raise AuthenticationFailed(str(error)) from error
         token, _ = Token.objects.get_or_create(user=user)
         return Response({"token": token.key})

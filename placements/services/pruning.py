@@ -18,6 +18,7 @@ from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from clusters.hubs.queries import across_hubs, hub_ids
 from clusters.models import BindingChange, MemberCluster
+from fleetui.accounts.models import SharedCacheEntry
 from fleetui.broker import is_folder, messages_before
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.models import Event, PeriodicWork
@@ -159,6 +160,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     events_before = now - (settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY)
     yield "events", Event.objects.filter(at__lt=events_before), _BATCH
     yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
+    yield "expired counters", SharedCacheEntry.objects.filter(expires__lt=now), _BATCH
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:

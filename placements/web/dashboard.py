@@ -1,6 +1,6 @@
 """The overview: totals, what needs attention, the placements with the least headroom, recent decisions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -25,6 +25,7 @@ from placements.explain.charts.fleet import (
     state_filter,
     waffle_chart,
 )
+from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.services.dashboard import queries
 from placements.services.dashboard.queries import (
@@ -78,6 +79,68 @@ def tight_row(tight: PlacementHeadroom) -> TightRow:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TilePart:
+    """A part of a total: its level, its words and the list that shows it."""
+
+    level: str
+    words: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A total of the overview: the page that lists it, and the parts that deserve a look."""
+
+    title: str
+    url: str
+    total: int
+    parts: list[TilePart]
+    ready: int | None = None
+    """How many of the total are ready, for a bar."""
+
+    @property
+    def level(self) -> str:
+        """The worst level of the parts."""
+        levels = {part.level for part in self.parts}
+        order = (one.value for one in HealthLevel if one.value in levels)
+        return next(order, HealthLevel.HEALTHY if self.total else HealthLevel.SUSPENDED)
+
+
+def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> list[Tile]:
+    clusters, placements, rollouts = (
+        reverse(f"web:{name}") for name in ("clusters", "placements", "rollouts")
+    )
+    of_clusters = (
+        ("failed", counts.not_eligible, "not ready", f"{clusters}?state=not-eligible"),
+        ("attention", counts.late, "heartbeat late", f"{clusters}?state=heartbeat-late"),
+        ("suspended", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
+        ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),
+        ("unknown", counts.not_monitored, "not monitored", f"{clusters}?state=not-monitored"),
+    )
+    # A placement that is not fulfilled is degraded too.
+    degraded = counts.degraded if counts.degraded > counts.unfulfilled + counts.invalid else 0
+    of_placements = (
+        ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
+        ("attention", counts.unfulfilled, "not fulfilled", f"{placements}?state=unfulfilled"),
+        ("attention", degraded, "degraded or failed", f"{placements}?state=degraded"),
+        ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
+    )
+    of_rollouts = (
+        ("attention", waiting, "stalled or waiting for approval", rollouts),
+        ("attention", approvals, f"pending approval{'s' * (approvals != 1)}", f"{rollouts}?waiting=approval"),
+    )
+
+    def parts(found: Iterable[tuple[str, int, str, str]]) -> list[TilePart]:
+        return [TilePart(level, f"{count:,} {words}", url) for level, count, words, url in found if count]
+
+    return [
+        Tile("Clusters", clusters, counts.clusters, parts(of_clusters), ready=counts.ready),
+        Tile("Placements", placements, counts.placements, parts(of_placements)),
+        Tile("Rollouts in progress", rollouts, runs, parts(of_rollouts)),
+    ]
+
+
 _KEYS_SHOWN = 50
 _VERSIONS_OF_FLEET = 2
 
@@ -125,8 +188,8 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "is_news": wants_fragment(request),
         **fleet,
         "counts": counts,
+        "tiles": _tiles(counts, under_way, waiting, approvals_count),
         "runs": under_way,
-        "runs_waiting": waiting,
         "is_calm": under_way == waiting and not counts.pending,
         "most": queries.MOST,
         "approvals": [waiting_for(one, current_user(request)) for one in approvals],

@@ -4,8 +4,8 @@
 const place = document.getElementById("api");
 
 function csrfToken() {
-  const found = document.cookie.split("; ").find((one) => one.startsWith("csrftoken="));
-  return found ? decodeURIComponent(found.slice("csrftoken=".length)) : "";
+  const found = document.cookie.match(/(?:^|; )(?:__Host-)?csrftoken=([^;]*)/);
+  return found ? decodeURIComponent(found[1]) : "";
 }
 
 SwaggerUIBundle({

@@ -20,6 +20,10 @@ function tick() {
 setInterval(() => { if (Date.now() >= next) tick(); }, 500);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
 window.addEventListener("online", tick);
+/* The server does not count what the timer sends as activity: a session ends although its tab is open. */
+document.addEventListener("htmx:configRequest", (event) => {
+  if (event.detail.triggeringEvent?.type === "tick") event.detail.headers["FleetUI-Poll"] = "1";
+});
 
 /* "Updated": the time of the last response. Hollow after two ticks without a response, "Reconnecting" after five; until
    the next response buttons of class `danger` are disabled, because the page may be outdated. */

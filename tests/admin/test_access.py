@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
@@ -26,7 +27,7 @@ LISTS = (
     "placements/disruptionbudget",
     "fleetui/event",
 )
-PEOPLE = ("auth/user", "auth/group", "authtoken/tokenproxy")
+PEOPLE = ("auth/user", "auth/group", "authtoken/tokenproxy", "mfa/authenticator")
 MUTATING = ("add", "change", *ACTIONS)
 
 
@@ -125,12 +126,37 @@ def test_what_is_only_looked_at_cannot_be_added(
     assert browser_of(role).post(f"/admin/{address}/add/", {}).status_code == 403
 
 
+def test_only_a_superuser_removes_a_lost_second_factor(browser_of: Callable[[str], Client]) -> None:
+    row = Authenticator.objects.create(user=person("ada"), type="totp", data={"secret": "a-planted-secret"})
+    address = f"/admin/mfa/authenticator/{row.pk}"
+
+    superuser = browser_of("superuser")
+    refused = browser_of("operator").post(f"{address}/delete/", {"post": "yes"}).status_code
+    page = text_of(superuser.get(f"{address}/change/"))
+    removed = superuser.post(f"{address}/delete/", {"post": "yes"}).status_code
+
+    assert (refused, removed) == (403, 302)
+    assert "a-planted-secret" not in page
+    assert not Authenticator.objects.exists()
+
+
+def test_the_admin_has_no_login_of_its_own(browser_of: Callable[[str], Client]) -> None:
+    person("ada", "viewer")
+
+    answer = Client().post("/admin/login/", {"username": "ada", "password": "a long enough password"})
+
+    assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/admin/")
+    assert browser_of("nobody").get("/admin/login/?next=/admin/").status_code == 403
+
+
 def test_a_role_is_enough_to_log_in() -> None:
     person("ada", "viewer")
     client = Client()
-    given = {**fields_of(client.get("/admin/login/")), "username": "ada"}
+    page = client.get("/admin/", follow=True)
+    given = {**fields_of(page), "username": "ada", "password": "a long enough password"}
 
-    answer = client.post("/admin/login/?next=/admin/", {**given, "password": "a long enough password"})
+    answer = client.post("/login/", given)
 
+    assert page.redirect_chain[-1][0] == "/login/?next=/admin/"
     assert (answer.status_code, answer["Location"]) == (302, "/admin/")
     assert "Latest events" in text_of(client.get("/admin/"))

@@ -1,10 +1,9 @@
-"""Callers of the API, each with a role; no attempts remembered from one test to the next."""
+"""Callers of the API, each with a role."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from django.core.cache import cache
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
@@ -14,12 +13,6 @@ from tests.rows import person
 @pytest.fixture(autouse=True)
 def _served(collected_static: Path) -> None:
     """Serve the files as in production: the page of the documentation has some."""
-
-
-@pytest.fixture(autouse=True)
-def _no_attempts() -> None:
-    """Forget how often tokens were requested."""
-    cache.clear()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The first administrator is made once, and its password is known to somebody."""
 
-import re
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -61,17 +61,20 @@ def test_a_user_of_that_name_does_not_become_administrator() -> None:
     assert not User.objects.get(username="admin").is_superuser
 
 
-def test_up_prints_the_password_at_the_first_start_only() -> None:
+def test_up_says_at_the_first_start_where_the_password_is(settings: Settings, tmp_path: Path) -> None:
+    settings.VAR_DIR = tmp_path
     first, second = StringIO(), StringIO()
 
     Command(stdout=first).make_administrator()
     Command(stdout=second).make_administrator()
 
-    printed = re.fullmatch(
-        r"Administrator admin, password (\S+) \(shown only this once\)\n", first.getvalue()
-    )
-    assert printed
-    assert User.objects.get().check_password(printed[1])
+    path = tmp_path / "first-admin-password"
+    password = path.read_text().strip()
+    expected = f"Administrator admin, password in {path} (readable by its owner only)\n"
+    assert first.getvalue() == expected
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert User.objects.get().check_password(password)
+    assert password not in first.getvalue()
     assert second.getvalue() == ""
 
 
@@ -87,8 +90,10 @@ def test_up_does_not_print_the_password_of_the_environment(settings: Settings) -
 @pytest.mark.parametrize(
     ("username", "password", "reason"),
     [
-        ("admin", "short", r"FLEETUI_ADMIN_PASSWORD is refused: .*at least 10 characters"),
-        ("admin", "1234567890", "too common"),
+        ("admin", "short", r"FLEETUI_ADMIN_PASSWORD is refused: .*at least 12 characters"),
+        ("admin", "q1w2e3r4t5y6", "too common"),
+        ("administrator", "administrator1", "too similar to the username"),
+        ("admin", "83012759102847", "entirely numeric"),
         ("two words", None, "FLEETUI_ADMIN_USER is refused"),
     ],
 )

@@ -35,7 +35,8 @@ def test_every_command_of_the_transcript_works(console_folder: Path) -> None:
 def _transcript(address: str) -> tuple[str, list[str]]:
     """Return what applies, and the lines that read, with the address and the password of the test."""
     block = re.findall(r"^```\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)[0]
-    block = block.replace("http://127.0.0.1:8000", address).replace("the one that was printed", PASSWORD)
+    block = block.replace("http://127.0.0.1:8000", address)
+    block = block.replace("the one in var/first-admin-password", PASSWORD)
     before, _, after = block.partition("\nEND\n")
     return f"{before}\nEND\n", [line for line in after.splitlines() if line]
 

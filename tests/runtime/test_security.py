@@ -49,10 +49,13 @@ def test_origins_follow_the_hosts() -> None:
 @pytest.mark.parametrize(
     ("https", "expected"),
     [
-        ("0", [False, False, 0, None, []]),
+        ("0", [False, False, 0, None, [], False, False, "sessionid", "csrftoken"]),
         (
             "1",
-            [True, True, 31_536_000, ["HTTP_X_FORWARDED_PROTO", "https"], ["https://fleet.example"]],
+            [
+                *(True, True, 31_536_000, ["HTTP_X_FORWARDED_PROTO", "https"], ["https://fleet.example"]),
+                *(True, True, "__Host-sessionid", "__Host-csrftoken"),
+            ],
         ),
     ],
 )
@@ -63,6 +66,10 @@ def test_https_is_one_switch(https: str, expected: list[object], tmp_path: Path)
         "SECURE_HSTS_SECONDS",
         "SECURE_PROXY_SSL_HEADER",
         "CSRF_TRUSTED_ORIGINS",
+        "SECURE_SSL_REDIRECT",
+        "SECURE_HSTS_INCLUDE_SUBDOMAINS",
+        "SESSION_COOKIE_NAME",
+        "CSRF_COOKIE_NAME",
     ]
     probe = (
         f"import json; from fleetui import settings as s; print(json.dumps([getattr(s, n) for n in {names}]))"
@@ -74,6 +81,7 @@ def test_https_is_one_switch(https: str, expected: list[object], tmp_path: Path)
         env=os.environ
         | {
             "FLEETUI_HTTPS": https,
+            "FLEETUI_HSTS_SUBDOMAINS": "1",
             "FLEETUI_ALLOWED_HOSTS": "fleet.example",
             "FLEETUI_VAR_DIR": str(tmp_path),
         },

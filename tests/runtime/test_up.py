@@ -13,6 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
+from fleetui.private_files import open_to_others
 from fleetui.supervisor import ProcessOptions, hold_lock, workers
 from tests.runtime.processes import PATIENCE, Watched, eventually, is_gone, living_with, watching
 
@@ -60,8 +61,9 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         with capsys.disabled():
             sys.stdout.write(f" [up: ready in {seconds} s] ")
         assert _status(address) == 200
-        assert (folder / "credential.keys").stat().st_mode & 0o777 == 0o600
         eventually(lambda: _has_ticked_since(0, folder))
+        assert (folder / "credential.keys").exists()
+        assert open_to_others(folder) == []
         before = parts_of(up)
         assert sorted(before) == sorted(EVERY_PART)
         everyone = living_with(f"FLEETUI_VAR_DIR={folder}").keys() - {up.process.pid}

@@ -334,7 +334,7 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
 
     page = text_of(viewer, "/")
 
-    assert "Rollouts in progress</a> <strong>2</strong> " in page
+    assert "Rollouts in progress</a> <strong>2</strong>" in page
     assert "1 stalled or waiting for approval" in page
     assert '<span class="count" id="count-rollouts">2<span' in page
 
@@ -368,3 +368,15 @@ def _queries_with(viewer: Client, number: int) -> int:
     with CaptureQueriesContext(connection) as queries:
         viewer.get("/")
     return len(queries)
+
+
+def test_a_tile_has_the_worst_level_of_its_parts_and_leads_to_each(viewer: Client, text_of: Fetch) -> None:
+    simulated("one")  # neither has reported yet
+    simulated("two")
+
+    page = text_of(viewer, "/")
+
+    tile = page.partition('class="panel tile tile-failed"')[2].partition('class="panel tile')[0]
+    assert "Clusters</a> <strong>2</strong>" in tile
+    assert re.search(r'href="/clusters/\?state=not-eligible">.*2 not ready', tile)
+    assert 'class="panel tile tile-suspended"' in page  # no placements, no rollouts

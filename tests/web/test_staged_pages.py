@@ -342,11 +342,11 @@ def test_who_started_may_not_approve_where_the_placement_demands_another(
 def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/")
 
-    assert 'href="/rollouts/?waiting=approval">1 pending approval</a>' in page
+    assert 'href="/rollouts/?waiting=approval"' in page
+    assert "1 pending approval<" in page
     assert "Pending approval of stage canary of one (" in page
     assert "Approvers: an approver." in page
-    tile = 'Rollouts in progress</a> <strong>1</strong> <span class="quiet">1 stalled or waiting for approval'
-    assert tile in page
+    assert "1 stalled or waiting for approval" in page
     assert "You may approve this stage." in text_of(approver, "/")
     assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in page
 

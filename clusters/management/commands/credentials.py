@@ -1,18 +1,20 @@
-"""manage.py credentials: check the credentials of clusters and hubs, and encrypt them with another key."""
+"""manage.py credentials: check what the keys encrypt, and encrypt it with another key."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.credentials import CredentialsUnreadable, KeyReport, add_key, check_credentials
+from fleetui.accounts.second_factor import unreadable_keys
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
 
 
 class Command(HubCommand):
     """Check or rotate the encryption of credentials."""
 
-    help = "Check the stored credentials of clusters and hubs, or encrypt them with the first key."
+    help = "Check the stored credentials of clusters and hubs and the second factors, or encrypt them again."
     exit_codes = {CredentialsUnreadable: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,11 +34,13 @@ class Command(HubCommand):
             add_key()
         report = check_credentials(reencrypt=action == "rotate")
         self.stdout.write(f"{report.first_key} with the first key, {report.other_keys} with another key")
-        refuse_unreadable(report)
+        users = unreadable_keys(reencrypt=action == "rotate")
+        factors = tuple(f"second factor of {user}" for user in users)
+        refuse_unreadable(replace(report, unreadable=(*report.unreadable, *factors)))
 
 
 def refuse_unreadable(report: KeyReport) -> None:
-    """Raise CommandError with the names of the clusters and hubs whose credentials cannot be read."""
+    """Raise CommandError with the names of the clusters, hubs and users whose secrets cannot be read."""
     if report.unreadable:
         names = ", ".join(report.unreadable)
         raise CommandError(

@@ -18,10 +18,12 @@ from django.db import DatabaseError, connections
 from django.db.models import Model
 
 from fleetui import bootstrap
+from fleetui.accounts.first_password import keep_first_password
 from fleetui.bootstrap import FirstRunError, make_first_administrator
 from fleetui.env import keep_secret, new_encryption_key
 from fleetui.environment import ENVIRONMENT
 from fleetui.http_metrics import shared_metrics
+from fleetui.private_files import PRIVATE, close_to_others
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
 
 _LAST_PORT = 65535
@@ -46,6 +48,7 @@ class Command(BaseCommand):
     def handle(self, *_arguments: Any, **options: Any) -> None:
         """Run until a signal stops it."""
         started = time.monotonic()
+        os.umask(PRIVATE)  # inherited by every process that is started below
         names = [name for name in PARTS if name in (options["only"] or PARTS)]
         with ExitStack() as stack:
             listener = None
@@ -57,6 +60,7 @@ class Command(BaseCommand):
                 bootstrap.wait_for_database(connections.settings["default"], say=self.stdout.write)
                 with bootstrap.one_at_a_time(settings.VAR_DIR):
                     bootstrap.migrate()
+                    self.close_files()
                     if not settings.CREDENTIAL_KEYS:
                         keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
                     if "web" in names:
@@ -89,14 +93,23 @@ class Command(BaseCommand):
                 environ |= shared_metrics(settings.VAR_DIR / "metrics")
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
 
+    def close_files(self) -> None:
+        """Close what an earlier release, or a copy, left readable for other users of the machine."""
+        open_files = close_to_others(settings.VAR_DIR)
+        if open_files:
+            self.stderr.write(
+                f"Other users of this machine can read {len(open_files)} files in {settings.VAR_DIR}, "
+                f"such as {open_files[0]}; set the mode 0600, and 0700 of folders, as their owner"
+            )
+
     def make_administrator(self) -> None:
         made = make_first_administrator(
             username=settings.FIRST_ADMIN_USER, password=settings.FIRST_ADMIN_PASSWORD
         )
         if made and made.generated_password:
-            self.stdout.write(
-                f"Administrator {made.username}, password {made.generated_password} (shown only this once)"
-            )
+            path = keep_first_password(made.generated_password)
+            where = f"{path} (readable by its owner only)"
+            self.stdout.write(f"Administrator {made.username}, password in {where}")
         elif made:
             self.stdout.write(f"Administrator {made.username}, with the password of FLEETUI_ADMIN_PASSWORD")
 

@@ -49,9 +49,11 @@ MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The totals."""
+    """The totals; `ready` clusters are eligible, answer, are monitored and not cordoned."""
 
     clusters: int
+    ready: int
+    cordoned: int
     placements: int
     unfulfilled: int
     degraded: int
@@ -120,6 +122,8 @@ def counts() -> Counts:
     leaving = of_clusters[ClusterFilterState.LEAVING]
     return Counts(
         clusters=of_clusters[ClusterFilterState.ELIGIBLE] + not_eligible,
+        ready=of_clusters[ClusterFilterState.READY],
+        cordoned=of_clusters[ClusterFilterState.CORDONED],
         placements=placements,
         unfulfilled=by_state[PlacementFilterState.UNFULFILLED],
         degraded=by_state[PlacementFilterState.DEGRADED],

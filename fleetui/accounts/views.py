@@ -1,0 +1,95 @@
+"""The pages of logging in and of one's own account; most are views of allauth with templates of our own."""
+
+from http import HTTPStatus
+from typing import Any
+
+from allauth.account import views as account_views
+from allauth.mfa.base import views as mfa_views
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import NON_FIELD_ERRORS
+from django.forms import Form
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse_lazy
+from django.views.decorators.http import require_POST
+
+from fleetui.accounts.attempts import WAIT_SECONDS
+from fleetui.accounts.first_password import forget_first_password
+from fleetui.accounts.forms import LoginForm
+from fleetui.accounts.oidc import PROVIDER
+from fleetui.accounts.sessions import end_sessions, session_keys
+
+
+def refuse_too_many(request: HttpRequest) -> HttpResponse:
+    """Respond to too many requests of one user or address."""
+    response = render(request, "429.html", status=HTTPStatus.TOO_MANY_REQUESTS)
+    response.headers["Retry-After"] = str(WAIT_SECONDS)
+    return response
+
+
+def mark_refused(response: HttpResponse, form: Form, field: str) -> HttpResponse:
+    """Give the page of a refused form its status: 429 after too many attempts, 422 otherwise."""
+    if form.has_error(field, "too_many_login_attempts"):
+        response.status_code = HTTPStatus.TOO_MANY_REQUESTS
+        response.headers["Retry-After"] = str(WAIT_SECONDS)
+    else:
+        response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+    return response
+
+
+class LoginView(account_views.LoginView):
+    """Log in with a name and a password, or go to the identity provider."""
+
+    template_name = "accounts/login.html"
+    form_class = LoginForm
+
+    def form_invalid(self, form: LoginForm) -> HttpResponse:
+        return mark_refused(super().form_invalid(form), form, NON_FIELD_ERRORS)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs), "provider": settings.OIDC_NAME}
+
+
+class SecondFactorView(mfa_views.AuthenticateView):
+    """Enter a code, or use a security key, after the password."""
+
+    template_name = "accounts/second_factor.html"
+
+    def form_invalid(self, form: Form) -> HttpResponse:
+        field = "code" if "code" in form.fields else "credential"
+        return mark_refused(super().form_invalid(form), form, field)
+
+
+class PasswordView(account_views.PasswordChangeView):
+    """Change one's own password; other sessions end."""
+
+    template_name = "accounts/password.html"
+    success_url = reverse_lazy("account")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        response: HttpResponse = super().form_valid(form)
+        forget_first_password(self.request.user.get_username())
+        return response
+
+
+@login_required
+def account(request: HttpRequest) -> HttpResponse:
+    """Show one's own account: password, second factors, identity provider."""
+    context = {
+        "provider": settings.OIDC_NAME,
+        "other_sessions": len(session_keys(request.user, without=request.session.session_key)),
+        "connections": SocialAccount.objects.filter(user=request.user.pk, provider=PROVIDER).order_by("pk"),
+    }
+    return render(request, "accounts/account.html", context)
+
+
+@require_POST
+@login_required
+def end_other_sessions(request: HttpRequest) -> HttpResponse:
+    """End one's own sessions in other browsers."""
+    count = end_sessions(request.user, without=request.session.session_key)
+    messages.success(request, f"Other sessions ended: {count}")
+    return redirect("account")

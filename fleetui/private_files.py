@@ -1,0 +1,43 @@
+"""The folder `var/`: its files are for their owner only, as they have keys, sessions and the database."""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+
+PRIVATE = 0o077
+"""The umask of all processes that `manage.py up` starts: files get mode 0600, folders 0700."""
+
+
+def open_to_others(folder: Path) -> list[Path]:
+    """Return what other users of the machine can read or write: the folder, and everything in it."""
+    found = []
+    for parent, _, files in os.walk(folder):
+        for path in (Path(parent), *(Path(parent) / name for name in files)):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                mode = path.lstat().st_mode
+                if not stat.S_ISLNK(mode) and mode & PRIVATE:  # a link has no permissions of its own
+                    found.append(path)
+    return found
+
+
+def close_to_others(folder: Path) -> list[Path]:
+    """Take the permissions of other users away; return what belongs to another owner and stays open."""
+    for path in open_to_others(folder):
+        with suppress(FileNotFoundError, PermissionError):  # removed meanwhile; of another owner
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~PRIVATE)
+    return open_to_others(folder)
+
+
+@checks.register(checks.Tags.security, deploy=True)
+def check_private_files(**_options: Any) -> list[checks.CheckMessage]:
+    """Warn of files that are open to others: `manage.py check --deploy`."""
+    found = open_to_others(settings.VAR_DIR)
+    if not found:
+        return []
+    message = f"{len(found)} files and folders are open to other users of this machine, such as {found[0]}"
+    return [checks.Warning(message, hint="Start `manage.py up` once: it closes them.", id="fleetui.W001")]

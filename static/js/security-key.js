@@ -1,0 +1,27 @@
+/* Security keys (WebAuthn): the button of a form asks the browser for a key and sends its answer. A button appears only
+   where the browser has keys: over HTTPS and on localhost. */
+const ACTIONS = {
+  get: (options) => window.webauthnJSON.get(options),
+  create: (options) => window.webauthnJSON.create(options),
+};
+
+for (const form of document.querySelectorAll("form[data-security-key]")) {
+  const button = form.querySelector("button[type=button]");
+  const fault = form.querySelector("p.faults");
+  const options = JSON.parse(document.getElementById(form.dataset.options).textContent);
+  button.hidden = !window.PublicKeyCredential;
+  if (button.hidden) {
+    fault.textContent = "This browser offers no security keys at this address. They need HTTPS, or localhost.";
+    fault.hidden = form.dataset.securityKey === "get";
+  }
+  button.addEventListener("click", async () => {
+    fault.hidden = true;
+    try {
+      form.elements.credential.value = JSON.stringify(await ACTIONS[form.dataset.securityKey](options));
+      form.submit();
+    } catch {
+      fault.textContent = "No key was used: the request was canceled, timed out, or the key is not known here.";
+      fault.hidden = false;
+    }
+  });
+}

@@ -1,0 +1,210 @@
+"""Sessions end after inactivity and after their longest time; a page that polls keeps none alive."""
+
+import logging
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from pytest_django import Settings
+
+from fleetui.middleware import ACTIVE, STARTED
+from fleetui.polling import clear_caches
+from tests.accounts.conftest import PASSWORD
+from tests.rows import person
+
+pytestmark = pytest.mark.django_db
+POLL = {"HX-Request": "true", "FleetUI-Poll": "1"}
+HOUR = 3600
+
+
+@pytest.fixture
+def browser() -> Client:
+    """Return the browser of somebody who has just logged in."""
+    person("ana", "operator")
+    client = Client()
+    client.post("/login/", {"username": "ana", "password": PASSWORD})
+    return client
+
+
+def let_pass(client: Client, seconds: int, *keys: str) -> None:
+    """Move the moments of a session into the past."""
+    session = client.session
+    for key in keys:
+        session[key] -= seconds
+    session.save()
+
+
+def test_a_login_leads_to_this_host_only() -> None:
+    person("ana", "operator")
+    given = {"username": "ana", "password": PASSWORD}
+    addresses = ("https://evil.example/", "//evil.example", "http://x.localhost/", "javascript:alert(1)")
+
+    found = {Client().post("/login/", {**given, "next": one})["Location"] for one in addresses}
+
+    assert found == {"/"}
+    assert Client().post("/login/", {**given, "next": "/clusters/?q=a"})["Location"] == "/clusters/?q=a"
+
+
+def test_it_ends_an_hour_after_the_last_request(browser: Client, reported: list[str]) -> None:
+    let_pass(browser, HOUR - 10, ACTIVE)
+    before = browser.get("/clusters/").status_code
+    let_pass(browser, HOUR, ACTIVE)
+
+    after = browser.get("/clusters/")
+    login = browser.get(after["Location"]).content.decode()
+
+    assert (before, after.status_code, after["Location"]) == (200, 302, "/login/?next=/clusters/")
+    assert "ended after inactivity" in login
+    assert reported == ["out ana"]
+
+
+def test_it_ends_twelve_hours_after_the_login_whatever_is_done(browser: Client) -> None:
+    let_pass(browser, 12 * HOUR, STARTED)
+
+    assert browser.get("/clusters/").status_code == 302
+    assert browser.get("/clusters/").status_code == 302
+
+
+def test_requests_of_a_timer_are_no_activity(browser: Client) -> None:
+    let_pass(browser, HOUR - 100, ACTIVE)
+    moment = browser.session[ACTIVE]
+
+    polled = browser.get("/", headers=POLL)
+    kept = browser.session[ACTIVE]
+    browser.get("/")
+
+    assert polled.status_code == 200
+    assert kept == moment
+    assert browser.session[ACTIVE] > moment + HOUR - 200
+
+
+def test_a_page_that_polls_goes_to_the_login_when_the_session_has_ended(browser: Client) -> None:
+    let_pass(browser, HOUR, ACTIVE)
+    clear_caches()
+
+    response = browser.get("/", headers=POLL)
+
+    assert response.headers["HX-Redirect"].startswith("/login/")
+
+
+def test_rest_without_a_session_is_refused_when_it_has_ended(browser: Client) -> None:
+    assert browser.get("/api/v1/clusters").status_code == 200
+    let_pass(browser, HOUR, ACTIVE)
+
+    assert browser.get("/api/v1/clusters").status_code == 401
+
+
+def test_the_limits_cost_no_query_on_a_page(browser: Client) -> None:
+    browser.get("/clusters/")
+
+    with CaptureQueriesContext(connection) as found:
+        browser.get("/clusters/")
+
+    assert len([one for one in found.captured_queries if "django_session" in one["sql"]]) == 1
+
+
+def test_other_sessions_end_with_a_new_password(browser: Client) -> None:
+    other = Client()
+    other.post("/login/", {"username": "ana", "password": PASSWORD})
+    new = "another passphrase of hers"
+
+    changed = browser.post(
+        reverse("account_change_password"), {"oldpassword": PASSWORD, "password1": new, "password2": new}
+    )
+
+    assert (changed.status_code, changed["Location"]) == (302, "/account/")
+    assert (browser.get("/").status_code, other.get("/").status_code) == (200, 302)
+
+
+def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(browser: Client) -> None:
+    other, stranger = Client(), Client()
+    other.post("/login/", {"username": "ana", "password": PASSWORD})
+    stranger.force_login(person("li", "viewer"))
+    before = browser.get("/account/").content.decode()
+
+    refused = browser.get("/account/sessions/end/").status_code
+    after = browser.post("/account/sessions/end/", follow=True).content.decode()
+
+    assert (refused, "1 in other browsers" in before, "Other sessions ended: 1" in after) == (405, True, True)
+    assert [one.get("/").status_code for one in (browser, other, stranger)] == [200, 302, 200]
+
+
+def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Client) -> None:
+    stranger, out = Client(), StringIO()
+    stranger.force_login(person("li", "viewer"))
+
+    for arguments in ([], ["ana", "--all"], ["ana", "nobody"]):
+        with pytest.raises(CommandError):
+            call_command("end_sessions", *arguments)
+    unchanged = browser.get("/").status_code
+    call_command("end_sessions", "ana", stdout=out)
+    first = [browser.get("/").status_code, stranger.get("/").status_code]
+    call_command("end_sessions", "--all", stdout=out)
+
+    assert (unchanged, first, stranger.get("/").status_code) == (200, [302, 200], 302)
+    assert out.getvalue().startswith("1 sessions ended\n")
+
+
+@pytest.mark.parametrize(
+    ("password", "reason"),
+    [
+        ("short one", "at least 12 characters"),
+        ("1qaz2wsx3edc", "too common"),
+        ("12345678901234567", "entirely numeric"),
+        ("anastasia-2026", "too similar to the username"),
+    ],
+)
+def test_a_weak_password_is_refused(browser: Client, password: str, reason: str) -> None:
+    user = person("anastasia", "viewer")
+    browser.force_login(user)
+    given = {"oldpassword": PASSWORD, "password1": password, "password2": password}
+
+    page = browser.post("/account/password/", given).content.decode()
+
+    user.refresh_from_db()
+    assert reason in page
+    assert user.check_password(PASSWORD)
+
+
+def test_https_is_demanded_of_everything_but_what_is_read_inside(settings: Settings) -> None:
+    settings.SECURE_SSL_REDIRECT, settings.SECURE_HSTS_SECONDS = True, 31_536_000
+    settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    client = Client()
+
+    plain = {address: client.get(address) for address in ("/", "/login/", "/api/v1/clusters")}
+    inside = [client.get(address).status_code for address in ("/healthz", "/version", "/metrics")]
+    secure = client.get("/login/", headers={"X-Forwarded-Proto": "https"})
+
+    assert {one.status_code for one in plain.values()} == {301}
+    assert plain["/login/"]["Location"] == "https://testserver/login/"
+    assert inside == [200, 200, 401]
+    assert secure.status_code == 200
+    assert secure["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
+
+
+def test_private_responses_are_kept_by_no_cache(browser: Client) -> None:
+    for address in ("/", "/clusters/", "/account/", "/login/", "/api/v1/clusters", "/admin/", "/nothing/"):
+        assert "no-store" in browser.get(address).headers["Cache-Control"], address
+
+
+def test_a_refused_request_is_one_line_in_the_log(browser: Client) -> None:
+    stream = logging.getLogger("django").handlers[0]
+    written: list[str] = []
+    emit, stream.emit = stream.emit, lambda record: written.append(stream.format(record))  # type: ignore[method-assign]
+    strict = Client(enforce_csrf_checks=True)
+    try:
+        browser.get("/nothing/")
+        browser.get("/clusters/?q=%00")
+        browser.get("/", headers={"host": "elsewhere.example"})
+        strict.post("/login/", {"username": "ana"})
+        Client().get("/api/v1/clusters")
+    finally:
+        stream.emit = emit  # type: ignore[method-assign]  # see above
+
+    assert len(written) >= 4
+    assert [text for text in written if "\n" in text] == []
