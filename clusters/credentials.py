@@ -1,4 +1,4 @@
-"""Secrets of clusters and hubs at rest: encrypted, bound to what they belong to, rotated (section 3.3).
+"""Secrets of clusters, hubs and channels at rest: encrypted, bound to what they belong to, rotated (3.3).
 
 The keys come from FLEETUI_CREDENTIAL_KEYS or the file `credential.keys` in the data directory, which is read
 for each use: after a rotation no process has to be restarted.
@@ -22,10 +22,10 @@ from django.db.models import F, Q
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.kubeconfig import Secret
-from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster
+from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, NotificationChannel
 from fleetui.env import is_encryption_key, keep_secret, new_encryption_key
 
-PURPOSE, HUB_PURPOSE, VERSION = "credential", "hub-credential", 1
+PURPOSE, HUB_PURPOSE, CHANNEL_PURPOSE, VERSION = "credential", "hub-credential", "notification-channel", 1
 UNREADABLE = "credentials-unreadable"
 BLOCKED_AFTER = 2
 """So many consecutive 401 answers stop the calls for a while, so that no account is locked."""
@@ -34,6 +34,9 @@ BATCH = 200
 NOTICE_DAYS = (1, 7, 14)
 """Before credentials expire that are not renewed."""
 Credential = ClusterCredential | HubCredential
+Stored = Credential | NotificationChannel
+Owner = MemberCluster | Hub | NotificationChannel
+_NOUNS: dict[type[Owner], str] = {Hub: "hub ", NotificationChannel: "channel "}
 
 
 class CredentialsUnreadable(DriverUnavailable):
@@ -133,7 +136,7 @@ def check_credentials(*, reencrypt: bool = False) -> KeyReport:
         try:
             secret = decrypt_with(keys, owner.uid, row.ciphertext, purpose=purpose)
         except CredentialsUnreadable:
-            unreadable.append(owner.name if isinstance(owner, MemberCluster) else f"hub {owner.name}")
+            unreadable.append(f"{_NOUNS.get(type(owner), '')}{owner.name}")
             continue
         if has_first_key(row, owner.uid, keys):
             first += 1
@@ -147,8 +150,8 @@ def check_credentials(*, reencrypt: bool = False) -> KeyReport:
     return KeyReport(first, other, tuple(sorted(unreadable)))
 
 
-def stored_credentials() -> Iterator[tuple[Credential, MemberCluster | Hub]]:
-    """Yield all credentials with what they belong to."""
+def stored_credentials() -> Iterator[tuple[Stored, Owner]]:
+    """Yield all credentials with what they belong to, and the addresses of notification channels."""
     last = 0
     rows = ClusterCredential.objects.select_related("cluster").order_by("pk")
     while batch := list(rows.filter(pk__gt=last)[:BATCH]):
@@ -156,13 +159,16 @@ def stored_credentials() -> Iterator[tuple[Credential, MemberCluster | Hub]]:
         yield from ((row, row.cluster) for row in batch)
     for row in HubCredential.objects.select_related("hub").order_by("pk"):
         yield row, row.hub
+    yield from ((row, row) for row in NotificationChannel.objects.order_by("pk"))
 
 
-def purpose_of(row: Credential) -> str:
+def purpose_of(row: Stored) -> str:
+    if isinstance(row, NotificationChannel):
+        return CHANNEL_PURPOSE
     return HUB_PURPOSE if isinstance(row, HubCredential) else PURPOSE
 
 
-def has_first_key(row: Credential, owner: UUID, keys: Sequence[str]) -> bool:
+def has_first_key(row: Stored, owner: UUID, keys: Sequence[str]) -> bool:
     """Return whether ciphertext and fingerprint of a readable credential were made with the first key."""
     try:
         secret = decrypt_with(keys[:1], owner, row.ciphertext, purpose=purpose_of(row))

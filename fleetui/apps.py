@@ -1,7 +1,10 @@
 """The project as an app, for its commands and its own admin site."""
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.contrib.admin.apps import SimpleAdminConfig
+
+from fleetui.tracing import start_tracing
 
 
 class FleetUIConfig(AppConfig):
@@ -10,8 +13,11 @@ class FleetUIConfig(AppConfig):
     name = "fleetui"
 
     def ready(self) -> None:
-        """Register the checks of this app."""
+        """Register the checks of this app; start tracing before the first request or task where it is on."""
         from fleetui import private_files  # noqa: F401, PLC0415  # the settings are complete by now
+
+        if settings.TRACES:
+            start_tracing()
 
 
 class FleetAdminConfig(SimpleAdminConfig):

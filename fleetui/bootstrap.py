@@ -18,7 +18,10 @@ from django.core.management import call_command
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.utils import ConnectionHandler
 
+from fleetui.probes import check_migrations
+
 DATABASE_SECONDS = 30.0
+MIGRATION_SECONDS = 600.0
 _PAUSE_SECONDS = 0.5
 _ADVISORY_LOCK = 0xF1EE7
 _UNUSED = ["redoc"]
@@ -57,6 +60,24 @@ def wait_for_database(
         else:
             probe.close()
             return
+
+
+def wait_for_migrations(
+    settings: dict[str, Any], *, seconds: float = MIGRATION_SECONDS, say: Callable[[str], None]
+) -> None:
+    """Wait until another process has applied all migrations; report a delay once.
+
+    Raises DatabaseMissingError after the timeout.
+    """
+    wait_for_database(settings, say=say)
+    deadline, has_said = time.monotonic() + seconds, False
+    while problem := check_migrations():
+        if time.monotonic() >= deadline:
+            raise DatabaseMissingError(f"not prepared within {seconds:g} s: {problem}")
+        if not has_said:
+            say(f"waiting up to {seconds:g} s for `prepare`: {problem}")
+        has_said = True
+        time.sleep(_PAUSE_SECONDS)
 
 
 @contextmanager

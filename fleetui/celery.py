@@ -5,7 +5,7 @@ from typing import Any
 
 from celery import Celery, Task
 
-from fleetui import broker
+from fleetui import broker, tracing
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
@@ -16,7 +16,11 @@ class HubTask(Task[..., Any]):
     """A task works on the local hub, unless its argument `hub` is the primary key of another one."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        with in_hub(options.get("hub", LOCAL_HUB)):
+        sent_with = self.request.headers or {}
+        with (
+            in_hub(options.get("hub", LOCAL_HUB)),
+            tracing.tracing.span(self.name, kind="CONSUMER", carrier=sent_with),
+        ):
             return self.run(*arguments, **options)
 
 

@@ -247,6 +247,32 @@ def read_minutes(environ: Mapping[str, str], name: str, *, default: int, most: i
     return timedelta(minutes=int(value))
 
 
+def read_integer(environ: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
+    """Return a whole number from low to high; absent is the default. Raises SettingRefused."""
+    value = environ.get(name)
+    if value is None:
+        return default
+    if not re.fullmatch("[0-9]{1,9}", value) or not low <= int(value) <= high:
+        raise SettingRefused(name, value, f"write a whole number from {low} to {high}")
+    return int(value)
+
+
+def read_url(environ: Mapping[str, str], name: str, *, default: str) -> str:
+    """Return an address without a slash at its end; absent is the default. Raises SettingRefused."""
+    value = environ.get(name, default)
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
+        raise SettingRefused(name, value, "write an address such as https://fleet.example.com")
+    return value.rstrip("/")
+
+
+def read_word(environ: Mapping[str, str], name: str, *, allowed: tuple[str, ...]) -> str:
+    """Return one of a few words; absent is the first. Raises SettingRefused."""
+    value = environ.get(name, allowed[0])
+    if value not in allowed:
+        raise SettingRefused(name, value, f"write {' or '.join(allowed)}")
+    return value
+
+
 def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
     """Return a text; an empty variable is rejected."""
     value = environ.get(name, default)

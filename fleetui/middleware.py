@@ -1,31 +1,74 @@
-"""Middleware: request ids, headers, the limits of sessions, and the check of request paths."""
+"""Middleware: request ids, headers, limits of sessions, the check of request paths, and budgets of requests.
+
+Budgets are kept by process. The seconds of a user are a bucket that fills up again within two minutes: many
+quick previews pass, and a few long simulations do not. A limit of requests would stop the editor first.
+"""
 
 import logging
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import wraps
+from http import HTTPStatus
+from math import ceil
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import SESSION_KEY, logout
 from django.core.exceptions import SuspiciousOperation
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils.module_loading import import_string
+
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
+
+log = logging.getLogger(__name__)
 
 HEADER = "X-Request-ID"
 
 
+current_request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
+"""The request of this thread; None for a worker or a command."""
+
+
 class RequestIdMiddleware:
-    """Sets the id of the request and its response header."""
+    """Sets the id of the request and its response header; refused requests are recorded.
+
+    This module is loaded before any model, so that what records them is a setting.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
+        self._record_refusal = import_string(settings.REFUSAL_RECORDER)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.fleetui_id = secrets.token_hex(4)  # type: ignore[attr-defined]  # read by request_id below
-        response = self._get_response(request)
+        token = current_request.set(request)
+        try:
+            response = self._get_response(request)
+            if response.status_code == HTTPStatus.FORBIDDEN:
+                with _logged_errors(request):
+                    self._record_refusal(request)
+        finally:
+            current_request.reset(token)
         response.headers[HEADER] = request_id(request)
         return response
+
+
+@contextmanager
+def _logged_errors(request: HttpRequest) -> Iterator[None]:
+    """Log an error of the database: the response does not depend on the record of it."""
+    try:
+        yield
+    except DatabaseError as error:
+        log.error("refusal not recorded: %s", error, extra={"request": request})
 
 
 def request_id(request: object) -> str:
@@ -192,3 +235,187 @@ class NoNullsMiddleware:
 
 def https_origins(hosts: Iterable[str]) -> list[str]:
     return [f"https://{'*' if host.startswith('.') else ''}{host}" for host in hosts if host != "*"]
+
+
+REFILL_SECONDS = 120.0
+_DEPOSIT = 0.05
+"""Seconds that are taken before it is known how many a request needs."""
+_DEPOSIT_OF_MEBIBYTE = 0.25
+_MOST_USERS = 10_000
+LARGE = MEBIBYTE
+"""Bytes of a body from which on a request waits for one of a few places: parsed, they are many times more."""
+LARGE_AT_ONCE = 2
+LARGE_PATIENCE = 10.0
+LARGEST_FORM = 3 * LARGEST_UPLOAD + MEBIBYTE
+LARGEST_SMALL_FORM = MEBIBYTE
+_LARGE_FORMS = (
+    *("placement-new", "placement-edit", "draft", "resource-apply", "resource-dry-run", "cluster-import"),
+    *("cluster-new", "cluster-connection", "staged-strategy", "hub-new", "hub-credentials", "hub-write"),
+)
+"""How the names of pages begin whose forms have manifests, files or previews of them."""
+
+
+class BudgetSpentError(Exception):
+    """A user has spent the seconds of a processor; `wait` seconds later there are some again."""
+
+    def __init__(self, wait: float) -> None:
+        super().__init__(f"Too much was computed for you lately; try again in {ceil(wait)} seconds.")
+        self.wait = wait
+
+
+class RequestTooLongError(Exception):
+    """A request took longer than its budget; what it changed is rolled back."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The request took longer than {seconds:g} seconds and was ended.")
+        self.wait = REFILL_SECONDS / 4
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+_buckets: OrderedDict[object, _Bucket] = OrderedDict()
+_lock = threading.Lock()
+_large_places = threading.BoundedSemaphore(LARGE_AT_ONCE)
+
+
+def forget_budgets() -> None:
+    """Give everyone a full budget again."""
+    with _lock:
+        _buckets.clear()
+
+
+def reserve(user: object, *, body_bytes: int = 0, now: float | None = None) -> float:
+    """Take a deposit from the seconds of a user, and return it. Raise BudgetSpentError."""
+    capacity = float(settings.COMPUTE_SECONDS)
+    now = time.monotonic() if now is None else now
+    deposit = min(capacity, _DEPOSIT + body_bytes / MEBIBYTE * _DEPOSIT_OF_MEBIBYTE)
+    with _lock:
+        bucket = _filled(user, capacity, now)
+        if bucket.left < deposit:
+            raise BudgetSpentError((deposit - bucket.left) * REFILL_SECONDS / capacity)
+        bucket.left -= deposit
+    return deposit
+
+
+def settle(user: object, *, deposit: float, used: float, now: float | None = None) -> None:
+    """Take what a request used in place of its deposit."""
+    now = time.monotonic() if now is None else now
+    with _lock:
+        bucket = _filled(user, float(settings.COMPUTE_SECONDS), now)
+        bucket.left += deposit - used
+
+
+def _filled(user: object, capacity: float, now: float) -> _Bucket:
+    bucket = _buckets.pop(user, None) or _Bucket(capacity, now)
+    bucket.left = min(capacity, bucket.left + (now - bucket.at) * capacity / REFILL_SECONDS)
+    bucket.at = now
+    _buckets[user] = bucket
+    if len(_buckets) > _MOST_USERS:
+        _buckets.popitem(last=False)
+    return bucket
+
+
+def body_size(request: HttpRequest) -> int:
+    text = str(request.META.get("CONTENT_LENGTH") or "")
+    return int(text) if text.isdecimal() and len(text) < 15 else 0
+
+
+def costly(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Let a page use the seconds of its user; without any left it responds with status 429."""
+
+    @wraps(view)
+    def measured(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        user = request.user.pk
+        try:
+            deposit = reserve(user, body_bytes=body_size(request))
+        except BudgetSpentError as error:
+            return too_many(request, error)
+        started = time.thread_time()
+        try:
+            return view(request, *args, **kwargs)
+        finally:
+            settle(user, deposit=deposit, used=time.thread_time() - started)
+
+    return measured
+
+
+def too_many(request: HttpRequest, error: Any) -> HttpResponse:
+    """Return the page for a request that is refused for now; `error.wait` is for how long."""
+    response = render(request, "throttled.html", {"message": str(error)}, status=HTTPStatus.TOO_MANY_REQUESTS)
+    response.headers["Retry-After"] = str(ceil(error.wait))
+    return response
+
+
+class RequestBudgetMiddleware:
+    """Refuses bodies that are too large before they are read, and ends requests that take too long.
+
+    Ahead of the check of forms, which reads the body. The time is looked at before each query.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with ExitStack() as stack:
+            if body_size(request) > LARGE:
+                if not _large_places.acquire(timeout=LARGE_PATIENCE):
+                    return _refusal(
+                        request, HTTPStatus.SERVICE_UNAVAILABLE, "Other large requests are running."
+                    )
+                stack.callback(_large_places.release)
+            stack.enter_context(_deadline(float(settings.REQUEST_SECONDS)))
+            return self._get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Any, _arguments: Any, _named: Any
+    ) -> HttpResponse | None:
+        """Refuse a body that is larger than the address accepts."""
+        match = request.resolver_match
+        if hasattr(view, "cls"):
+            most = getattr(view.cls, "largest_body", LARGEST_UPLOAD)
+        else:
+            is_large = match is not None and (match.url_name or "").startswith(_LARGE_FORMS)
+            most = LARGEST_FORM if is_large else LARGEST_SMALL_FORM
+        if body_size(request) <= most:
+            return None
+        return _refusal(
+            request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {most} bytes", "too-large"
+        )
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Respond to a page that took too long; REST has its own response."""
+        if not isinstance(error, RequestTooLongError):
+            return None
+        return _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), "too-long")
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Raise RequestTooLongError at the first query after so many seconds."""
+    until = time.monotonic() + seconds
+
+    def check(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+        if time.monotonic() > until:
+            raise RequestTooLongError(seconds)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(check):
+        yield
+
+
+def _refusal(request: HttpRequest, status: HTTPStatus, message: str, kind: str = "") -> HttpResponse:
+    headers = {"Retry-After": "2"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
+    if "/api/" in request.path:
+        problem = {
+            "type": f"urn:fleetui:problem:{kind}" if kind else "about:blank",
+            "title": status.phrase,
+            "status": status,
+            "detail": message,
+        }
+        kind_of_problem = "application/problem+json"
+        return JsonResponse(problem, status=status, content_type=kind_of_problem, headers=headers)
+    return HttpResponse(f"{message[:1].upper()}{message[1:]}", "text/plain", status=status, headers=headers)

@@ -1,17 +1,21 @@
 """Four roles as groups, checked by pages, REST and admin with the same functions.
 
 A viewer reads, an operator writes, an approver reads and approves, a cluster administrator reads and sets the
-connections of clusters; a superuser may do everything.
+connections of clusters; a superuser may do everything. A grant of a team gives the role of an operator or
+approver for placements and resources with one label only: `may_change` is that rule, and the only one. The
+scopes of an API token restrict all of it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 from django.apps import apps
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permission, User
 from django.contrib.auth.views import redirect_to_login
-from django.db.models import Exists, FilteredRelation, Q
+from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, FilteredRelation, OuterRef, Q
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRedirect
@@ -38,7 +42,7 @@ def may_administer_clusters(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 
 def has_role(user: AbstractBaseUser | AnonymousUser, role: Role) -> bool:
-    """Return whether a user has a role on the hub in scope."""
+    """Return whether a user has a role on the whole hub in scope."""
     return _has_one_of(user, (role,))
 
 
@@ -47,26 +51,142 @@ def may_view_secrets(user: AbstractBaseUser | AnonymousUser) -> bool:
     return isinstance(user, User) and user.has_perm("placements.view_secrets")
 
 
+def may_view_access_log(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Return whether a user reads the access log: superusers, and those with its permission."""
+    if not isinstance(user, User) or not user.is_active:
+        return False
+    return user.is_superuser or _grants(user).is_auditor
+
+
 def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role]) -> bool:
     if not isinstance(user, User) or not user.is_active:
         return False
-    return user.is_superuser or not roles_of(user).isdisjoint(roles)
+    mine: Collection[str] = frozenset(Role) if user.is_superuser else roles_of(user)
+    is_reader = Role.VIEWER in roles and bool(mine or _grants(user).teams)
+    return is_reader or any(role in mine and _is_in_scope(user, role) for role in roles)
 
 
-def roles_of(user: User) -> frozenset[str]:
-    """Return the roles of a user on the hub in scope; one query for each request.
+_SCOPES = "_fleetui_scopes"
+_SCOPE_OF_ROLE = {
+    Role.OPERATOR: "operate",
+    Role.CLUSTER_ADMINISTRATOR: "operate",
+    Role.APPROVER: "approve",
+}
 
-    They are the groups of the user, unless somebody has a grant for this hub: then only grants count.
+
+def set_scopes(user: User, scopes: Iterable[str]) -> None:
+    """Restrict what this user may do in this request to the scopes of an API token."""
+    setattr(user, _SCOPES, frozenset(scopes))
+
+
+def scopes_of(user: object) -> frozenset[str] | None:
+    """Return the scopes of the token that the user came with; None for a session."""
+    scopes: frozenset[str] | None = getattr(user, _SCOPES, None)
+    return scopes
+
+
+def _is_in_scope(user: User, role: Role) -> bool:
+    """Return whether a token may use a role; every one reads."""
+    scopes = scopes_of(user)
+    return scopes is None or role is Role.VIEWER or _SCOPE_OF_ROLE[role] in scopes
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A label, and the role that a user has for what has it."""
+
+    role: str
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What a user may do on a hub: roles on all of it, and roles of teams."""
+
+    roles: frozenset[str]
+    teams: frozenset[Team]
+    is_auditor: bool
+    """May view the access log; read here, since every page asks for it."""
+
+
+def _grants(user: User) -> Grants:
+    """Return the roles and teams of a user on the hub in scope; one query for each request.
+
+    Roles are the groups of the user, unless a group has a grant for this hub: then only grants count.
     """
     hub = current_hub_id()
-    known: dict[int, frozenset[str]] = user.__dict__.setdefault("_fleetui_roles", {})
+    known: dict[int, Grants] = user.__dict__.setdefault("_fleetui_roles", {})
     if hub not in known:
         grants = apps.get_model("clusters", "HubGrant")._default_manager.filter(hub=hub)
         of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
-        groups = user.groups.annotate(is_granted=Exists(grants), of_hub=of_hub)
-        rows = groups.values_list("name", "is_granted", "of_hub__role")
-        known[hub] = frozenset(role or "" if is_granted else name for name, is_granted, role in rows)
+        of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
+        views_log = Permission.objects.filter(codename="view_access_log", content_type__app_label="access")
+        is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user.pk)))
+        groups = user.groups.annotate(
+            is_granted=Exists(grants), of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
+        )
+        columns = ("of_team__role", "of_team__key", "of_team__value")
+        rows = list(groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns))
+        roles = frozenset(role or "" if is_granted else name for name, is_granted, role, *_ in rows)
+        teams = frozenset(Team(*team) for _, _, _, _, *team in rows if team[0])
+        known[hub] = Grants(roles & frozenset(Role), teams, any(row[3] for row in rows))
     return known[hub]
+
+
+def may_manage_notifications(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
+    return isinstance(user, User) and user.has_perm("clusters.change_notificationchannel")
+
+
+def roles_of(user: User) -> frozenset[str]:
+    """Return the roles of a user on the whole hub in scope."""
+    return _grants(user).roles
+
+
+Labels = Mapping[str, Any]
+FLEET: Labels = {}
+"""The labels of what belongs to no team, such as clusters: only roles on the whole hub change it."""
+
+
+def may_change(
+    user: AbstractBaseUser | AnonymousUser | None, *labels: Labels, role: Role = Role.OPERATOR
+) -> bool:
+    """Return whether a user may change what has these labels: the rule of every change.
+
+    The role on the whole hub is enough; without it each of the objects needs the label of one of the user's
+    teams. An object that is changed counts twice, as it was and as it will be, so that no label can be
+    removed or changed to leave or enter a team. Without a user the console itself acts.
+    """
+    if user is None or _has_one_of(user, (role,)):
+        return True
+    teams = teams_of(user, role)
+    return bool(labels) and all(any(one.get(team.key) == team.value for team in teams) for one in labels)
+
+
+def teams_of(user: AbstractBaseUser | AnonymousUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:
+    """Return the teams for which a user has a role on the hub in scope."""
+    if not isinstance(user, User) or not user.is_active or user.is_superuser or not _is_in_scope(user, role):
+        return frozenset()
+    return frozenset(team for team in _grants(user).teams if team.role == role)
+
+
+class NotOfTeamError(PermissionDenied):
+    """A user with a role for some labels only may not change this."""
+
+
+def check_change(
+    by: AbstractBaseUser | AnonymousUser | None, *labels: Labels, role: Role = Role.OPERATOR, what: str
+) -> None:
+    """Raise NotOfTeamError unless `may_change`; `what` is the object, for the message."""
+    if may_change(by, *labels, role=role):
+        return
+    teams = " or ".join(sorted(map(str, teams_of(by, role))))
+    allowed = f" Your role applies to the label {teams} only." if teams else ""
+    raise NotOfTeamError(f"You don't have permission to change {what}. Required role: {role}.{allowed}")
 
 
 View = Callable[..., HttpResponseBase]
@@ -87,30 +207,68 @@ def for_readers(view: View) -> View:
     return checked
 
 
-def for_roles(*roles: Role, action: str) -> Callable[[View], View]:
-    """Require one of these roles; `action` ends the sentence "You don't have permission to …"."""
+LabelsOf = Callable[..., Iterable[Labels] | None]
+"""From the arguments of a path to the labels of what the address changes; None where it names nothing yet."""
+
+
+def by_operation(**_arguments: Any) -> None:
+    """Return no labels: the operation checks what the body of the request names."""
+
+
+def may_change_at(
+    user: AbstractBaseUser | AnonymousUser, of: LabelsOf | None, arguments: Mapping[str, Any], role: Role
+) -> bool:
+    """Return whether a user may use an address that changes something; without `of` teams may not."""
+    if _has_one_of(user, (role,)):
+        return True
+    if of is None or not teams_of(user, role):
+        return False
+    labels = of(**arguments)
+    return labels is None or may_change(user, *labels, role=role)
+
+
+def for_roles(*roles: Role, action: str, of: LabelsOf | None = None) -> Callable[[View], View]:
+    """Require one of these roles; `action` ends the sentence "You don't have permission to …".
+
+    `of` lets users with roles by label in, for objects of their teams.
+    """
 
     def decorated(view: View) -> View:
         @for_readers
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if not _has_one_of(request.user, roles):
-                context = {"action": action, "role": " or ".join(roles)}
-                return render(request, "not_allowed.html", context, status=403)
-            return view(request, *args, **kwargs)
+            if any(may_change_at(request.user, of, kwargs, role) for role in roles):
+                return view(request, *args, **kwargs)
+            teams = sorted({str(team) for role in roles for team in teams_of(request.user, role)})
+            context = {"action": action, "role": " or ".join(roles), "teams": teams}
+            return render(request, "not_allowed.html", context, status=403)
 
         return checked
 
     return decorated
 
 
-def for_operators(action: str) -> Callable[[View], View]:
-    return for_roles(Role.OPERATOR, action=action)
+def for_operators(action: str, *, of: LabelsOf | None = None) -> Callable[[View], View]:
+    return for_roles(Role.OPERATOR, action=action, of=of)
 
 
-def for_approvers(action: str) -> Callable[[View], View]:
-    return for_roles(Role.APPROVER, action=action)
+def for_approvers(action: str, *, of: LabelsOf | None = None) -> Callable[[View], View]:
+    return for_roles(Role.APPROVER, action=action, of=of)
 
 
 def for_cluster_administrators(action: str) -> Callable[[View], View]:
     return for_roles(Role.CLUSTER_ADMINISTRATOR, action=action)
+
+
+def for_notification_managers(view: View) -> View:
+    """Require the permission to manage notifications, which superusers have."""
+
+    @for_readers
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not may_manage_notifications(request.user):
+            context = {"action": "manage notifications", "role": "superuser"}
+            return render(request, "not_allowed.html", context, status=403)
+        return view(request, *args, **kwargs)
+
+    return checked

@@ -3,7 +3,7 @@
 import os
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from django.utils.functional import SimpleLazyObject
 from kombu import Queue
@@ -22,6 +22,7 @@ from fleetui.env import (
     read_folder,
     read_header,
     read_hosts,
+    read_integer,
     read_ldap_server,
     read_minutes,
     read_networks,
@@ -31,14 +32,17 @@ from fleetui.env import (
     read_proxies,
     read_secret,
     read_text,
+    read_url,
+    read_word,
 )
+from fleetui.locations import SOURCE, assets_folder, data_folder
 from fleetui.middleware import https_origins
 from fleetui.role_names import ROLE_NAMES
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = SOURCE
 
 # What the running console writes: database, secret, collected static files. Never in git.
-VAR_DIR = read_folder(os.environ, "FLEETUI_VAR_DIR", default=BASE_DIR / "var")
+VAR_DIR = read_folder(os.environ, "FLEETUI_VAR_DIR", default=data_folder(os.environ))
 
 DEBUG = read_flag(os.environ, "FLEETUI_DEBUG", default=False)
 ALLOWED_HOSTS = read_hosts(
@@ -94,12 +98,15 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "django_htmx",
     "rest_framework",
-    "rest_framework.authtoken",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "fleetui.access.apps.AccessConfig",
     "clusters",
     "placements",
 ]
+
+# Traces of requests and tasks (`fleetui/tracing.py`).
+TRACES = read_flag(os.environ, "FLEETUI_TRACES", default=False)
 
 MIDDLEWARE = [
     # Ahead of everything that reads the address of the client.
@@ -107,6 +114,7 @@ MIDDLEWARE = [
     "fleetui.middleware.RequestIdMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.probes.ProbesMiddleware",
+    *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.http_metrics.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -117,6 +125,8 @@ MIDDLEWARE = [
     # After the static files: a picture may bring a style of its own.
     "fleetui.middleware.ContentSecurityPolicyMiddleware",
     "fleetui.middleware.NoNullsMiddleware",
+    # Ahead of the check of forms, which reads the body.
+    "fleetui.middleware.RequestBudgetMiddleware",
     # Ahead of the session, which it saves reading.
     "fleetui.polling.UnchangedMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -133,6 +143,9 @@ MIDDLEWARE = [
     "placements.web.record_middleware.UnreadableRecordMiddleware",
 ]
 
+REFUSAL_RECORDER = "fleetui.access.audit.record_refusal"
+"""Called with each request that was answered with the status 403."""
+
 ROOT_URLCONF = "fleetui.urls"
 WSGI_APPLICATION = "fleetui.wsgi.application"
 ASGI_APPLICATION = "fleetui.asgi.application"
@@ -140,7 +153,7 @@ ASGI_APPLICATION = "fleetui.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [assets_folder() / "templates"],
         "APP_DIRS": True,  # the admin brings its own
         "OPTIONS": {
             "context_processors": [
@@ -198,6 +211,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 5.0},
     },
+    "notify": {"task": "placements.tasks.notify", "schedule": 15.0, "options": {"expires": 15.0}},
     "resolve-hub-writes": {
         "task": "clusters.tasks.resolve_hub_writes",
         "schedule": 15.0,
@@ -213,7 +227,12 @@ KEEP_ROLLOUTS = read_period(os.environ, "FLEETUI_KEEP_ROLLOUTS", default=_KEEP)
 KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP)
 KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
 KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
+KEEP_ACCESS_LOG = read_period(os.environ, "FLEETUI_KEEP_ACCESS_LOG", default=timedelta(days=365))
 KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
+KEEP_NOTIFICATIONS = read_period(os.environ, "FLEETUI_KEEP_NOTIFICATIONS", default=timedelta(days=30))
+# Where people open the console: links in notifications start with it.
+PUBLIC_URL = read_url(os.environ, "FLEETUI_PUBLIC_URL", default="http://127.0.0.1:8000")
+WATCH_HOLDERS = read_integer(os.environ, "FLEETUI_WATCH_HOLDERS", default=2, low=1, high=1000)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go
@@ -228,6 +247,15 @@ MEMBER_PROXIES = read_proxies(os.environ, "FLEETUI_MEMBER_PROXIES")
 LONGEST_OBSERVATION = read_minutes(
     os.environ, "FLEETUI_LONGEST_OBSERVATION_MINUTES", default=15, most=24 * 60
 )
+
+# For how many days an API token may be valid (`fleetui/access/tokens.py`).
+TOKEN_MOST_DAYS = read_integer(os.environ, "FLEETUI_TOKEN_MOST_DAYS", default=365, low=1, high=3650)
+
+# Budgets by process (`fleetui/middleware.py`): of a request in seconds, of a user in seconds of a
+# processor within two minutes; and how many what-if analyses of a user may wait at once.
+REQUEST_SECONDS = read_integer(os.environ, "FLEETUI_REQUEST_SECONDS", default=120, low=5, high=3600)
+COMPUTE_SECONDS = read_integer(os.environ, "FLEETUI_COMPUTE_SECONDS", default=60, low=1, high=3600)
+MOST_WAITING_ANALYSES = read_integer(os.environ, "FLEETUI_WAITING_ANALYSES", default=5, low=1, high=100)
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -253,7 +281,9 @@ CACHES = {
         "LOCATION": "fleetui_shared_cache",
         # Beyond it entries are dropped, and with them counters: more than attempts in 15 minutes can leave.
         "OPTIONS": {"MAX_ENTRIES": 200_000},
-    }
+    },
+    # Of each process: what is looked at in every request.
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
 }
 
 # Roles that need a second factor (`fleetui/accounts/second_factor.py`).
@@ -334,8 +364,10 @@ USE_TZ = True
 
 # Absolute: the static files are the same for all hubs.
 STATIC_URL = "/static/"
-STATIC_ROOT = VAR_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+# Of an image: collected when it was built, where nobody writes.
+STATIC_ROOT = read_folder(os.environ, "FLEETUI_STATIC_DIR", default=VAR_DIR / "static")
+STATIC_IS_BUILT = "FLEETUI_STATIC_DIR" in os.environ
+STATICFILES_DIRS = [assets_folder() / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
@@ -351,31 +383,40 @@ STORAGES = {
 # Whoever sends this token, or a superuser, reads `/metrics`.
 METRICS_TOKEN = read_secret(os.environ, "FLEETUI_METRICS_TOKEN")
 
-LOGGING = {
+# For people, or one JSON object a line for programs (`fleetui/logs.py`).
+LOG_FORMAT = read_word(os.environ, "FLEETUI_LOG_FORMAT", allowed=("plain", "json"))
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
         "request_id": {"()": "fleetui.middleware.RequestIdFilter"},
         "refused": {"()": "fleetui.middleware.RefusedRequestFilter"},
     },
-    "formatters": {"plain": {"format": "%(message)s%(request_id)s"}},
+    "formatters": {
+        "plain": {"format": "%(message)s%(request_id)s"},
+        "json": {"()": "fleetui.logs.JsonFormatter"},
+    },
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
             "filters": ["request_id", "refused"],
-            "formatter": "plain",
+            "formatter": LOG_FORMAT,
         }
     },
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
     "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
 }
+if LOG_FORMAT == "json":  # then of everything: Celery would write its own lines otherwise
+    LOGGING |= {"root": {"handlers": ["console"], "level": "WARNING"}}
+    LOGGING["loggers"]["django"]["propagate"] = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = LOG_FORMAT != "json"
 
 # --- REST: JSON and YAML, problems as RFC 9457 has them, a schema of our own words ---------------
 
 REST_FRAMEWORK = {
     # The token first: its challenge goes with every 401.
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",
+        "placements.api.authentication.ApiTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     # Every viewset has its own; one without is for administrators only.
@@ -405,5 +446,5 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "ENUM_NAME_OVERRIDES": {"PlacementVersion": "fleetui.apimachinery.kinds.PLACEMENT_VERSIONS"},
+    "POSTPROCESSING_HOOKS": ["placements.api.manifest_schema.complete_schema"],
 }

@@ -22,6 +22,7 @@ from typing import IO, TextIO
 
 from fleetui import broker, tether
 from fleetui.broker import ANALYSES, PERIODIC, UPDATES
+from fleetui.logs import wrapped_line
 
 _PERIODIC_SLOTS = 2
 """One for the observation of clusters, which may wait for slow ones, and one for the sweep."""
@@ -81,15 +82,18 @@ def pause_before_restart(quick_ends: int) -> float:
 class Output:
     """Writes whole lines of many processes, each behind the name of its process."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, width: int) -> None:
-        self._out, self._err, self._width = out, err, width
+    def __init__(self, out: TextIO, err: TextIO, *, width: int, as_json: bool = False) -> None:
+        self._out, self._err, self._width, self._as_json = out, err, width, as_json
         self._lock = threading.Lock()
 
     def say(self, name: str, line: str, *, is_error: bool = False) -> None:
         """Write one line; a closed stream does not stop the processes."""
         target = self._err if is_error else self._out
+        text = f"{name:<{self._width}} | {line}"
+        if self._as_json:
+            text = wrapped_line(name, line, is_error=is_error)
         with self._lock, suppress(OSError, ValueError):
-            target.write(f"{name:<{self._width}} | {line}\n")
+            target.write(f"{text}\n")
             target.flush()
 
     def pump(self, name: str, stream: IO[bytes], *, is_error: bool) -> threading.Thread:
@@ -257,6 +261,7 @@ class ProcessOptions:
     beat_file: Path
     listener: int | None
     has_live_hub: Callable[[], bool] = lambda: False
+    logs_as_json: bool = False
 
 
 def web(options: ProcessOptions) -> list[SupervisedProcess]:
@@ -274,6 +279,7 @@ def web(options: ProcessOptions) -> list[SupervisedProcess]:
         *("--workers", str(options.web_processes), "--threads", str(options.web_threads)),
         # gunicorn sets a umask of its own, by default none.
         *("--umask", "0o077", "--log-level", options.log_level),
+        *(("--logger-class", "fleetui.logs.JsonGunicornLogger") if options.logs_as_json else ()),
     )
     return [SupervisedProcess("web", command, (options.listener,))]
 
@@ -322,7 +328,7 @@ def beat(options: ProcessOptions) -> list[SupervisedProcess]:
 
 def hubs(options: ProcessOptions) -> list[SupervisedProcess]:
     """Return the watcher of live hubs, which runs while there is one."""
-    command = (sys.executable, "manage.py", "watch_hubs")
+    command = (sys.executable, "-m", "fleetui", "watch_hubs")
     return [SupervisedProcess("hubs", command, is_wanted=options.has_live_hub)]
 
 

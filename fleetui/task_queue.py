@@ -13,12 +13,13 @@ from typing import Any, cast
 
 from celery import current_app
 from celery.beat import PersistentScheduler
-from django.db import transaction
+from django.db import connection, transaction
 from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
 from fleetui.broker import UPDATES
 from fleetui.models import WorkerHeartbeat
+from fleetui.tracing import current_carrier
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def send_now(task: str, arguments: dict[str, Any]) -> None:
             if is_full(task, producer):
                 return
             options = {"producer": producer, "expires": HINT_SECONDS, "ignore_result": True, "retry": False}
-            current_app.send_task(task, kwargs=arguments, **options)
+            current_app.send_task(task, kwargs=arguments, headers=current_carrier(), **options)
     except (OperationalError, OSError) as error:
         _silent_until = monotonic() + _PAUSE
         log.warning("wake-up not sent, the sweep will find it: task=%s error=%s", task, error)
@@ -106,3 +107,11 @@ def worker_state(*, now: datetime, due_since: Callable[[], datetime | None]) -> 
     since = due_since()
     silence = now - (last.at if last else since) if since else timedelta()
     return WorkerState(silent_for=silence if silence > SILENT_AFTER else None)
+
+
+def live_workers(*, now: datetime) -> dict[str, datetime]:
+    """Return the queues whose worker has reported lately, with the time; none without the tables."""
+    if WorkerHeartbeat._meta.db_table not in connection.introspection.table_names():
+        return {}
+    rows = WorkerHeartbeat.objects.filter(at__gt=now - SILENT_AFTER)
+    return dict(rows.values_list("queue", "at"))

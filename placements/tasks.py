@@ -11,6 +11,7 @@ from celery.signals import worker_ready
 from django.db import DatabaseError, connections
 
 from clusters.hubs.queries import live_hubs
+from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
@@ -25,6 +26,8 @@ from placements.services.hubs.projection.operations import (
     project_changes,
     rejudge,
 )
+from placements.services.notifications.evaluation import evaluate
+from placements.services.notifications.sending import send_due
 from placements.services.rollouts import controller, orphans, worker
 from placements.services.waiting_work import count_waiting
 from placements.services.what_if.operations import evaluate_due, is_due
@@ -158,8 +161,16 @@ def advance_hub_drains(**_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
+def notify(**_newer: Any) -> None:
+    """Compare the problems with those known, and send messages; what is not sent now is at the next time."""
+    evaluate(now=datetime.now(UTC))
+    _repeat(send_due)
+
+
+@shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; take drains a step further."""
+    """Send hints for the work that is due, whose own may be lost; seal the access log, advance drains."""
+    seal()
     enqueue_affected_placements()
     _repeat(advance_drains)
     due = {

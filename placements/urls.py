@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.web import (
+    access_log,
     activity,
     cluster_edit,
     cluster_objects,
@@ -26,6 +27,7 @@ from placements.web import (
     inbox,
     layout,
     metrics,
+    notifications,
     overrides,
     placements,
     resources,
@@ -34,6 +36,7 @@ from placements.web import (
     search,
     semantics,
     staged_updates,
+    tokens,
     what_if,
 )
 
@@ -68,6 +71,12 @@ urlpatterns = [
         for name in layout.PREFERENCES
     ),
     *(path(f"help/{page}/", help.help_page, {"page": page}, name="help") for page in help.PAGES),
+    # /tokens/ and /access-log/
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/revoke/", tokens.revoke, {"number": None}, name="tokens-revoke"),
+    path("tokens/<int:number>/revoke/", tokens.revoke, name="token-revoke"),
+    path("access-log/", access_log.access_log, name="access-log"),
+    path("access-log/export/", access_log.export, name="access-log-export"),
     # /demo/
     path("demo/load/", help.load, name="demo-load"),
     path("demo/remove/", help.remove, name="demo-remove"),
@@ -151,6 +160,30 @@ urlpatterns = [
     path("drafts/<int:number>/dry-run/", review.dry_run_draft, name="draft-dry-run"),
     path("drafts/<int:number>/hub-write/", hub_writes.write_draft, name="draft-hub-write"),
     path("dry-runs/<int:number>/", dry_runs.dry_run, name="dry-run"),
+    # /notifications/
+    path("notifications/", notifications.notifications, name="notifications"),
+    path("notifications/channels/new/", notifications.channel, name="notification-channel-new"),
+    path("notifications/channels/<slug:name>/edit/", notifications.channel, name="notification-channel"),
+    path(
+        "notifications/channels/<slug:name>/test/",
+        notifications.test_channel,
+        name="notification-channel-test",
+    ),
+    path(
+        "notifications/channels/<slug:name>/switch/",
+        notifications.switch_channel,
+        name="notification-channel-switch",
+    ),
+    path(
+        "notifications/channels/<slug:name>/delete/",
+        notifications.remove_channel,
+        name="notification-channel-delete",
+    ),
+    path("notifications/rules/new/", notifications.rule, name="notification-rule-new"),
+    path("notifications/rules/<slug:name>/edit/", notifications.rule, name="notification-rule"),
+    path(
+        "notifications/rules/<slug:name>/delete/", notifications.remove_rule, name="notification-rule-delete"
+    ),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
     path("rollouts/<full_name:name>/", rollouts.newest, name="rollout-latest"),

@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.apps import apps
+from django.core.cache import caches
 from django.db import connection, transaction
 from django.db.models import Model
 
 from clusters import queries as cluster_queries
 from clusters.kubernetes_drivers import hub_id
+from fleetui.middleware import forget_budgets
 from fleetui.polling import clear_caches
 from placements.services.decisions.records import forget_cached_records
 
@@ -20,6 +22,8 @@ def forget_caches() -> None:
     hub_id.cache_clear()
     forget_cached_records()
     clear_caches()
+    caches["process"].clear()
+    forget_budgets()
 
 
 @contextmanager

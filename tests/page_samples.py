@@ -5,12 +5,13 @@ A page without a sample here fails the first test of `tests/browser/test_accessi
 
 from datetime import datetime, timedelta
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 
 from clusters.drivers.registry import KUBERNETES
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import new_member
 from clusters.operations.join import ClusterSpec, upsert_clusters
+from fleetui.access.tokens import create_token
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.models import Decision, Placement, Resource
@@ -41,6 +42,10 @@ SAMPLES = {
     "activity": "/activity/",
     "event": "/activity/{event}/",
     "help": "/help/semantics/",
+    "tokens": "/tokens/",
+    "tokens-revoke": "/tokens/revoke/",
+    "token-revoke": "/tokens/{token}/revoke/",
+    "access-log": "/access-log/",
     "demo-remove": "/demo/remove/",
     "clusters": "/clusters/",
     "cluster-new": "/clusters/new/",
@@ -112,7 +117,18 @@ HUB_PAGES = {
     "hub-remove": "/hubs/{hub}/about/remove/",
 }
 """Pages about live hubs, which need one; `tests/browser/test_hub_pages.py` opens them."""
+NOTIFICATION_PAGES = {
+    "notifications": "/notifications/",
+    "notification-channel-new": "/notifications/channels/new/",
+    "notification-channel": "/notifications/channels/chat/edit/",
+    "notification-channel-delete": "/notifications/channels/chat/delete/",
+    "notification-rule-new": "/notifications/rules/new/",
+    "notification-rule": "/notifications/rules/payments/edit/",
+    "notification-rule-delete": "/notifications/rules/payments/delete/",
+}
+"""Pages for superusers; `tests/browser/test_notification_pages.py` opens them."""
 NO_PAGE = {
+    *("notification-channel-test", "notification-channel-switch"),
     *(
         "demo-load",
         "placement-yaml",
@@ -122,7 +138,7 @@ NO_PAGE = {
         "rows-set",
         "keys-set",
     ),
-    *("draft-dry-run", "resource-dry-run", "placement-cluster-read"),
+    *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
     *("hub-check", "hub-pause", "hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"),
     *("draft-discard", "draft-rebase", "cluster-connection-check", "cluster-connection-renew"),
 }
@@ -155,6 +171,7 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "scenario": scenario.pk,
         "event": Event.objects.latest("pk").pk,
         "eviction": disruptions_of(placement, by=by, now=now),
+        "token": _create_token(by, now=now),
     }
     return {name: address.format(**things) for name, address in SAMPLES.items()}
 
@@ -171,6 +188,13 @@ def disruptions_of(placement: str, *, by: User | None, now: datetime) -> int:
     }
     save_budget(budget, by=by, now=now)
     return evict("nobody", "nowhere", by=by, now=now).pk
+
+
+def _create_token(by: User, *, now: datetime) -> int:
+    """Create an API token of the user, who may read the access log; return its number."""
+    by.user_permissions.add(Permission.objects.get(codename="view_access_log"))
+    there = by.api_tokens.first()  # users and tokens are those of all hubs
+    return (there or create_token(by, name="deploy-pipeline", scopes=["read"], days=30, by=by, now=now)[0]).pk
 
 
 def _connect_cluster(*, now: datetime) -> str:

@@ -13,6 +13,8 @@ from django.contrib.auth.models import Group, User
 
 from clusters.models import MemberCluster
 from clusters.operations.join import ClusterSpec, upsert_clusters
+from fleetui.access.models import SCOPES, ApiToken
+from fleetui.access.tokens import create_token
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement
 from placements.services.demo.load import load_demo
@@ -113,6 +115,13 @@ def person(name: str, *roles: str) -> User:
     user = User.objects.create_user(name, password="a long enough password")
     user.groups.set(Group.objects.filter(name__in=roles))
     return user
+
+
+def api_token(user: User, *scopes: str, now: datetime | None = None) -> str:
+    """Create an API token of a user, by default with all scopes."""
+    made = now or datetime.now(UTC)
+    name = f"test {ApiToken.objects.count()}"
+    return create_token(user, name=name, scopes=scopes or SCOPES, days=30, by=user, now=made)[1]
 
 
 def namespace(name: str, **labels: str) -> dict[str, Any]:

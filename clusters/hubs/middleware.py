@@ -31,17 +31,18 @@ _HUB_INDEPENDENT = (
     "/static/",
     "/inbox/",
     "/metrics",
+    "/tokens/",
+    "/access-log/",
     "/api/v1/hubs",
     "/api/v1/inbox",
-    "/api/v1/token",
+    "/api/v1/token",  # and tokens
     "/api/docs",
     "/api/schema",
     "/admin/login/",
     "/admin/logout/",
     "/admin/auth/",
-    "/admin/authtoken/",
     "/admin/mfa/",
-    "/admin/socialaccount/",
+    "/admin/access/",
     "/admin/clusters/hubgrant/",
 )
 """Addresses that are the same for all hubs; they are served without the prefix."""

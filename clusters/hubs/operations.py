@@ -38,8 +38,9 @@ from clusters.models.hubs import (
     HubIdentity,
     HubMode,
 )
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
 from fleetui.hub_scope import in_hub
 
 HUB = "hub"
@@ -271,6 +272,7 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
         if before is None:
             return []
         before.delete()
+        record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now)
         return [AuditEvent("credentials removed", HUB, hub.name, before=shown)]
     if before and before.fingerprint == fingerprint(secret):
         with suppress(CredentialsUnreadable):
@@ -289,6 +291,8 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
         "set_at": now,
     }
     credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
+    details = {"fingerprint": credential.fingerprint[:16]}
+    record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, details=details, now=now)
     return [AuditEvent("credentials set", HUB, hub.name, before=shown, after=public_facts(credential))]
 
 

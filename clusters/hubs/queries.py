@@ -13,6 +13,7 @@ from clusters.hub_state import HubState
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, HubGrant, HubStream, HubWrite, MirroredObject
+from fleetui.access.models import TeamGrant
 from fleetui.hub_scope import in_hub, scopes_disabled
 from fleetui.permissions import Role
 
@@ -65,7 +66,9 @@ def visible_hubs(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Hub]:
     if not isinstance(user, User) or user.is_superuser:
         return hubs if isinstance(user, User) else hubs.none()
     granted = HubGrant.objects.filter(group__user=user).values("hub")
-    return hubs.filter(~Exists(HubGrant.objects.filter(hub=OuterRef("pk"))) | Q(pk__in=granted))
+    of_team = TeamGrant.objects.filter(group__user=user).values("hub")
+    is_open = ~Exists(HubGrant.objects.filter(hub=OuterRef("pk")))
+    return hubs.filter(is_open | Q(pk__in=granted) | Q(pk__in=of_team))
 
 
 def hubs_with_role(user: AbstractBaseUser | AnonymousUser, *roles: Role) -> QuerySet[Hub]:

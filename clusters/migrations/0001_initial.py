@@ -441,4 +441,22 @@ class Migration(migrations.Migration):
         ),
         # Nothing to undo: the table is removed. Keep this when the file is made again.
         migrations.RunPython(create_local_hub, migrations.RunPython.noop),
+        migrations.CreateModel(
+            name='NotificationChannel',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
+                ('name', models.CharField(max_length=63, unique=True)),
+                ('kind', models.CharField(choices=[('apprise', 'Apprise'), ('webhook', 'Webhook')], max_length=7)),
+                ('ciphertext', models.TextField()),
+                ('fingerprint', models.CharField(max_length=16)),
+                ('summary', models.CharField(max_length=200)),
+                ('is_enabled', models.BooleanField(default=True)),
+                ('created_at', models.DateTimeField()),
+                ('created_by', models.CharField(max_length=150)),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['apprise', 'webhook'])), name='channel_kind_known'), models.CheckConstraint(condition=models.Q(('ciphertext', ''), _negated=True), name='channel_has_ciphertext')],
+            },
+        ),
     ]

@@ -1,5 +1,6 @@
 """Hubs, member clusters, and the counters of changes of the fleet."""
 
+from clusters.models.channels import ChannelKind, NotificationChannel
 from clusters.models.hubs import Hub, HubGrant, HubRow
 from clusters.models.members import (
     CORDON_KEY,
@@ -32,6 +33,7 @@ __all__ = [
     "LONGEST_LABEL_KEY",
     "LONGEST_LABEL_VALUE",
     "BindingChange",
+    "ChannelKind",
     "ClusterCredential",
     "ClusterLabel",
     "ClusterTaint",
@@ -47,5 +49,6 @@ __all__ = [
     "MemberCluster",
     "Membership",
     "MirroredObject",
+    "NotificationChannel",
     "SimulatedPlacement",
 ]

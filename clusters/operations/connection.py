@@ -31,9 +31,10 @@ from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, upsert_clusters
 from clusters.preparation import DEFAULT_KINDS
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
 
 INSECURE_WARNING = (
@@ -268,6 +269,7 @@ def save_secret(
     if secret is None:
         if before:
             before.delete()
+            record_access("credentials changed", f"cluster {row.name}", by=by or SYSTEM, now=now)
         return removal_event(row, before) if before else None
     if before and before.fingerprint == fingerprint(secret):
         with suppress(CredentialsUnreadable):
@@ -294,6 +296,8 @@ def store_secret(
     now: datetime,
 ) -> ClusterCredential:
     """Save a secret with what may be shown of it, in the transaction of the operation."""
+    details = {"fingerprint": fingerprint(secret)[:16]}
+    record_access("credentials changed", f"cluster {row.name}", by=by or SYSTEM, details=details, now=now)
     facts = facts_of(secret)
     values = {
         "ciphertext": encrypt(row.uid, secret),

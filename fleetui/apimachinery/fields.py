@@ -9,7 +9,14 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
 from fleetui.apimachinery.kinds import ALPHA_VERSION, CLUSTER_SCOPED, PLACEMENT_VERSIONS, refuse_other_kinds
@@ -181,8 +188,8 @@ def non_empty(value: object) -> str:
 
 def integer(low: int, high: int = INT32_MAX) -> BeforeValidator:
     """Return a validator for integers in [low, high]."""
-
-    return BeforeValidator(lambda value: whole_number(value, low, high))
+    published = Annotated[int, Field(ge=low, le=high)]
+    return BeforeValidator(lambda value: whole_number(value, low, high), json_schema_input_type=published)
 
 
 def whole_number(value: object, low: int, high: int) -> int:
@@ -205,7 +212,8 @@ def one_of(closed: type[StrEnum], *, hints: Mapping[str, str] | None = None) -> 
 def literal(*allowed: str) -> BeforeValidator:
     """Return a validator for a few fixed texts."""
     listing = ", ".join(word or "nothing" for word in allowed)
-    return BeforeValidator(partial(_choice, {word: word for word in allowed}, listing, {}))
+    check = partial(_choice, {word: word for word in allowed}, listing, {})
+    return BeforeValidator(check, json_schema_input_type=_published(allowed))
 
 
 def _choice(members: Mapping[str, str], allowed: str, hints: Mapping[str, str], value: object) -> str:
@@ -226,7 +234,12 @@ def api_version(*supported: str) -> BeforeValidator:
             raise refusal("api-version-not-supported", message, " or ".join(supported))
         return found
 
-    return BeforeValidator(check)
+    return BeforeValidator(check, json_schema_input_type=_published(supported))
+
+
+def _published(allowed: tuple[str, ...]) -> Any:
+    """Return the type by which a JSON schema lists a few texts."""
+    return Annotated[str, WithJsonSchema({"type": "string", "enum": list(allowed)})]
 
 
 def pattern(

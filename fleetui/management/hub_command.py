@@ -44,7 +44,7 @@ class HubCommand(BaseCommand):
                 raise CommandError(str(problem), returncode=ENVIRONMENT) from error
             if not isinstance(error, DatabaseError) or is_prepared():
                 raise
-            message = "the database is not prepared: run `make up` once, or `manage.py migrate`"
+            message = "the database is not prepared: run `make up`, `fleetui up` or `manage.py migrate` once"
             raise CommandError(message, returncode=NOT_PREPARED) from error
 
 

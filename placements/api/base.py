@@ -1,6 +1,7 @@
 """What all viewsets share: paths, permissions, query parameters, pages of rows, and manifests."""
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -21,16 +22,19 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
+from fleetui.middleware import body_size, reserve, settle
 from fleetui.pagination import page_of
 from fleetui.permissions import (
+    LabelsOf,
+    Role,
     may_administer_clusters,
-    may_approve,
-    may_operate,
+    may_change_at,
     may_read,
     may_view_secrets,
 )
@@ -45,7 +49,9 @@ from placements.api.preconditions import (
     revision_in,
 )
 from placements.api.schema import Schema, documented, operation, page_serializer
+from placements.api.watching import version_before, watch_query, watch_response, watchable_page
 from placements.manifests.placement import is_ocm_placement
+from placements.models import WatchedKind
 from placements.services.results import read_manifest
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -97,12 +103,18 @@ class Router(SimpleRouter):
         return str(viewset.lookup_path)
 
 
+def labels_of(view: object) -> LabelsOf | None:
+    """Return what finds the labels of the object of a viewset; None where roles by label do not apply."""
+    of: LabelsOf | None = getattr(view, "labels_of", None)
+    return of
+
+
 class MayRead(BasePermission):
     """Every role may call it: nothing is saved."""
 
     message = "Reading requires one of the roles viewer, operator, approver, cluster-administrator."
 
-    def has_permission(self, request: Request, view: object) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:
         return may_read(request.user)
 
 
@@ -111,11 +123,13 @@ class MayReadOrOperate(BasePermission):
 
     message = (
         "Reading requires one of the roles viewer, operator, approver, cluster-administrator; "
-        "changing requires the role operator."
+        "changing requires the role operator, for everything or for the label of the object."
     )
 
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_read(request.user) if request.method in SAFE_METHODS else may_operate(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if request.method in SAFE_METHODS:
+            return may_read(request.user)
+        return may_change_at(request.user, labels_of(view), view.kwargs, Role.OPERATOR)
 
 
 class MayApprove(BasePermission):
@@ -123,8 +137,8 @@ class MayApprove(BasePermission):
 
     message = "Approving requires the role approver."
 
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_approve(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return may_change_at(request.user, labels_of(view), view.kwargs, Role.APPROVER)
 
 
 class MayAdministerClusters(BasePermission):
@@ -132,7 +146,7 @@ class MayAdministerClusters(BasePermission):
 
     message = "Connections of clusters require the role cluster-administrator."
 
-    def has_permission(self, request: Request, view: object) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:
         return may_administer_clusters(request.user)
 
 
@@ -144,10 +158,15 @@ class BaseViewSet(GenericViewSet[Any]):
     """
 
     schema = Schema()
+    _deposit = _started = 0.0
     permission_classes: Sequence[type[BasePermission]] = (MayReadOrOperate,)
     lookup_path = "<named:name>"
     model: type[Model]
     not_found: Callable[..., Exception]
+    labels_of: LabelsOf | None = None
+    """Finds the labels of the object by the arguments of the path, for users with roles by label."""
+    costly: frozenset[str] = frozenset()
+    """Actions that compute much: they use the seconds of their user."""
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
     is_written_on_hub = False
@@ -159,12 +178,21 @@ class BaseViewSet(GenericViewSet[Any]):
         if current_hub_id() == UNKNOWN_HUB:
             raise Http404
         given = request.query_params.get("dryRun")
+        if self.action in self.costly or given is not None:
+            body_bytes = body_size(request._request)
+            self._deposit, self._started = reserve(request.user.pk, body_bytes=body_bytes), time.thread_time()
         if given is None or request.method in SAFE_METHODS:
             return
         is_possible = self.action == self.dry_run_action or (is_on_live_hub() and self.action in DRY_RUNS)
         if given != "All" or not is_possible:
             message = "must be All" if given != "All" else "is not supported by this operation"
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Settle the seconds of the user with what the action used."""
+        if self._deposit:
+            settle(request.user.pk, deposit=self._deposit, used=time.thread_time() - self._started)
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> Any:
         """Raise the response to a missing role; without one on a live hub nothing of it is to be known."""
@@ -199,8 +227,11 @@ class BaseViewSet(GenericViewSet[Any]):
         """Respond with the manifest of an object and its entity tag."""
         row = row or self.get_object()
         manifest, state = self.manifest_and_status(row)
+        hidden = without_secrets(manifest)
         if not may_view_secrets(self.request.user):
-            manifest = without_secrets(manifest)
+            manifest = hidden
+        elif hidden is not manifest:
+            record_access("secret values read", str(row))
         document, version = read_manifest(row, manifest, state), row.revision
         if known := self.metadata_of_hub(manifest):
             document["metadata"] = {**document["metadata"], **known}
@@ -325,26 +356,36 @@ def listed(
     query: type[Serializer[Any]] = PageQuery,
     order: str = "name",
     unique: str = "name",
+    watched: WatchedKind | None = None,
     context: Callable[[Sequence[Any]], dict[str, Any]] = lambda _: {},
     **route: Any,
 ) -> Callable[[Callable[..., QuerySet[Any]]], Any]:
     """Describe an operation that responds with one page of the rows that the method returns.
 
-    `context` looks something up for all rows of a page at once; `query` may have the order.
-    The response raises ValidationError, BadCursorError.
+    `context` looks something up for all rows of a page at once; `query` may have the order. With `watched`
+    the list can be watched. The response raises ValidationError, BadCursorError, WatchExpiredError.
     """
+    query = watch_query(query) if watched else query
 
     def decorate(find: Callable[..., QuerySet[Any]]) -> Any:
         @wraps(find)
         def respond(view: BaseViewSet, request: Request, **key: Any) -> Response:
             params = query_params(request, query)
             size, after = params["limit"], params.get("after")
+
+            def serialize(found: list[Any]) -> list[Any]:
+                return list(row(found, many=True, context={"request": request, **context(found)}).data)
+
+            if watched and "watch" in params:
+                return watch_response(watched, params, find(view, params, **key), serialize)
+            more = version_before(watched, params) if watched else {}
             rows = find(view, params, **key)
             page = page_of(rows, order=params.get("order", order), size=size, after=after, unique=unique)
-            lookups = {"request": request, **context(page.rows)}
-            return page_response(request, row(page.rows, many=True, context=lookups).data, page.after)
+            return page_response(request, serialize(page.rows), page.after, **more)
 
         describe: Callable[..., Any] = documented if find.__name__ == "list" else partial(operation, **route)
+        if watched:
+            return describe(name, watchable_page(row), query=query, problems=(410,))(respond)
         return describe(name, page_serializer(row), query=query)(respond)
 
     return decorate
@@ -413,8 +454,9 @@ def query_params(request: Request, query: type[Serializer[Any]] = NoQuery) -> di
     return dict(reader.validated_data)
 
 
-def page_response(request: Request, items: Iterable[Any], after: str | int | None) -> Response:
-    return Response({"items": list(items), "next": None if after is None else next_page(request, after)})
+def page_response(request: Request, items: Iterable[Any], after: str | int | None, **more: Any) -> Response:
+    following = None if after is None else next_page(request, after)
+    return Response({"items": list(items), "next": following, **more})
 
 
 def next_page(request: Request, after: str | int) -> str:

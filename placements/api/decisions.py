@@ -9,6 +9,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from fleetui.apimachinery.model import Semantics
 from placements.api.base import BaseViewSet, Params, Rows, listed, next_page, page_response, query_params
 from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
 from placements.api.hubs import HubDecisionSerializer
@@ -18,8 +19,10 @@ from placements.api.serializers import (
     AnyObject,
     AnyValue,
     CamelCaseSerializer,
+    ConditionField,
     DecisionRowSerializer,
     WarningSerializer,
+    enum,
     names,
 )
 from placements.engine.advice.search import why_not
@@ -56,7 +59,7 @@ class OutcomeSerializer(CamelCaseSerializer):
     """The outcome of a cluster, with its reasons."""
 
     cluster = serializers.CharField()
-    outcome = serializers.CharField()
+    outcome = enum(Outcome)
     round = serializers.IntegerField(allow_null=True)
     stays = serializers.BooleanField()
     reasons = ReasonSerializer(many=True)
@@ -88,14 +91,14 @@ class DecisionSerializer(CamelCaseSerializer):
     api_version = serializers.CharField()
     kind = serializers.CharField()
     id = serializers.CharField()
-    semantics = serializers.CharField()
+    semantics = enum(Semantics)
     fulfilled = serializers.BooleanField()
     picked = names()
     kept = names()
     unscheduled = names()
     not_found = names()
     scores = AnyObject()
-    condition = AnyValue(allow_null=True)
+    condition = ConditionField(allow_null=True)
     warnings = WarningSerializer(many=True)
     traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")
     cycles = DecisionRowSerializer(many=True, help_text="The latest cycles with this decision.")

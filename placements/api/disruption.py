@@ -9,6 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.drivers.simulated.configuration import SimulatedFault
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import faults_of, set_faults
@@ -25,6 +26,7 @@ from placements.api.base import (
 )
 from placements.api.filters import DeleteQuery, EvictionQuery, PageQuery, PutObjectQuery
 from placements.api.hub_objects import is_on_live_hub
+from placements.api.manifest_schema import ref
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation, page_serializer
@@ -55,8 +57,9 @@ from placements.services.disruption.restore import Return, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster
 from placements.services.status import manifest_of
+from placements.services.teams import of_placement
 
-INJECTED_FAULTS = {"type": "array", "items": {"type": "object", "additionalProperties": True}}
+INJECTED_FAULTS = {"type": "array", "items": ref(SimulatedFault)}
 
 
 _NUMBERS = {
@@ -304,6 +307,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
     Only a cluster-scoped placement has a budget.
     """
 
+    labels_of = staticmethod(of_placement)
     lookup_path = FullNameViewSet.lookup_path
 
     model = DisruptionBudget

@@ -15,9 +15,9 @@ from placements.api.placements import PlacementViewSet
 from placements.api.schema import documented, operation
 from placements.api.serializers import (
     AnyObject,
-    AnyValue,
     CamelCaseSerializer,
     PlacementManifestSerializer,
+    Score,
     WarningSerializer,
     names,
 )
@@ -51,7 +51,7 @@ class PickSerializer(CamelCaseSerializer):
     """A selected cluster with the scores of its round."""
 
     cluster = serializers.CharField()
-    topology_spread_score = AnyValue(allow_null=True)
+    topology_spread_score = Score(allow_null=True)
     affinity_score = serializers.FloatField(allow_null=True)
 
 
@@ -109,10 +109,12 @@ MOST_GROUPS = 50
 class PreviewViewSet(PlacementViewSet):
     """The path of the preview is also that of a placement named `preview`: their methods differ."""
 
+    costly = frozenset({"preview", "preview_semantics"})
+
     def get_permissions(self) -> Any:
         return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
 
-    @documented("preview_placement", PreviewSerializer, body=PlacementManifestSerializer)
+    @documented("preview_placement", PreviewSerializer, body=PlacementManifestSerializer, problems=(429,))
     def preview(self, request: Request, name: str) -> Response:
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
@@ -132,7 +134,7 @@ class PreviewViewSet(PlacementViewSet):
         }
         return Response(PreviewSerializer(document).data)
 
-    @documented("preview_semantics", ComparisonSerializer, body=PlacementManifestSerializer)
+    @documented("preview_semantics", ComparisonSerializer, body=PlacementManifestSerializer, problems=(429,))
     def preview_semantics(self, request: Request) -> Response:
         """Schedule a draft under all scheduling rules, and compare the decisions."""
         with read_document(request) as document:
@@ -163,13 +165,14 @@ class PlanViewSet(FullNameViewSet):
     """The waves of a rolling update before it starts."""
 
     permission_classes = (MayRead,)
+    costly = frozenset({"plan", "plan_draft"})
 
-    @operation("get_plan", PlanSerializer)
+    @operation("get_plan", PlanSerializer, problems=(429,))
     def plan(self, request: Request, name: str) -> Response:
         """Plan the rollout of a placement."""
         return Response(plan_document(*plan_now(get_placement(name), now=datetime.now(UTC))))
 
-    @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer)
+    @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer, problems=(429,))
     @plan.mapping.post
     def plan_draft(self, request: Request, name: str) -> Response:
         """Plan the rollout that saving a draft of a placement would start."""

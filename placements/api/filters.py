@@ -30,7 +30,7 @@ def _text(**options: Any) -> serializers.CharField:
     )
 
 
-def _one_of(values: Any, **options: Any) -> serializers.ChoiceField:
+def choice(values: Any, **options: Any) -> serializers.ChoiceField:
     return serializers.ChoiceField([str(one) for one in values], required=False, **options)
 
 
@@ -39,28 +39,28 @@ def _number(default: int, least: int, most: int) -> serializers.IntegerField:
 
 
 def _switch(*, default: str = "false", **options: Any) -> serializers.ChoiceField:
-    return _one_of(["true", "false"], default=default, **options)
+    return choice(["true", "false"], default=default, **options)
 
 
-def _query(*bases: Query, **fields: serializers.Field[Any, Any, Any, Any]) -> Query:
+def query_of(*bases: Query, **fields: serializers.Field[Any, Any, Any, Any]) -> Query:
     """Return the parameters of an operation: those of the bases, and these."""
     return type("Query", bases or (serializers.Serializer,), fields)
 
 
-NoQuery = _query()
-ConfirmQuery = _query(
-    confirm=_one_of(
+NoQuery = query_of()
+ConfirmQuery = query_of(
+    confirm=choice(
         [CONFIRMATION],
         help_text="Required after a 409 `confirmation-needed`: the change unschedules everything.",
     )
 )
-ConnectionQuery = _query(
-    confirm=_one_of(
+ConnectionQuery = query_of(
+    confirm=choice(
         [FAILED_CHECK],
         help_text="Required after a 409 `confirmation-needed`: the check of the connection fails.",
     )
 )
-PrepareQuery = _query(
+PrepareQuery = query_of(
     pods=_switch(default="true", help_text="List pods, for the available capacity."),
     clusterRoles=_switch(help_text="ClusterRoles and ClusterRoleBindings."),
     definitions=_switch(help_text="CustomResourceDefinitions."),
@@ -74,37 +74,37 @@ PrepareQuery = _query(
     recover=_switch(help_text="List the chosen kinds except Secrets, to recover a lost inventory."),
     everything=_switch(help_text="All kinds: as much as a cluster administrator."),
 )
-DryRunQuery = _query(
-    dryRun=_one_of(["All"], help_text="Validate everything, respond as if it was saved, and write nothing.")
+DryRunQuery = query_of(
+    dryRun=choice(["All"], help_text="Validate everything, respond as if it was saved, and write nothing.")
 )
 _FORCE = _text(
     help_text="Paths, separated by commas, that are taken from other field managers of a live hub."
 )
-PutObjectQuery = _query(DryRunQuery, force=_FORCE)
-PutPlacementQuery = _query(PutObjectQuery, ConfirmQuery)
-DeleteQuery = _query(dryRun=_one_of(["All"], help_text="Of a live hub: try it and delete nothing."))
-ApplyQuery = _query(
+PutObjectQuery = query_of(DryRunQuery, force=_FORCE)
+PutPlacementQuery = query_of(PutObjectQuery, ConfirmQuery)
+DeleteQuery = query_of(dryRun=choice(["All"], help_text="Of a live hub: try it and delete nothing."))
+ApplyQuery = query_of(
     DryRunQuery,
     ConfirmQuery,
-    strict=_one_of(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
+    strict=choice(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
 )
-LimitQuery = _query(limit=_number(100, 1, 500))
-PageQuery = _query(
+LimitQuery = query_of(limit=_number(100, 1, 500))
+PageQuery = query_of(
     after=serializers.CharField(
         required=False, max_length=_LONGEST_CURSOR, help_text="The end of the previous page, from its `next`."
     ),
     limit=_number(100, 1, 500),
 )
-NumberedPageQuery = _query(after=_number(0, 0, 10**9), limit=_number(20, 1, 100))
-HubWriteQuery = _query(
+NumberedPageQuery = query_of(after=_number(0, 0, 10**9), limit=_number(20, 1, 100))
+HubWriteQuery = query_of(
     PageQuery,
-    state=_one_of(HubWriteState.values),
+    state=choice(HubWriteState.values),
     kind=_text(help_text="The kind of the object, such as MemberCluster."),
     object=_text(help_text="The name of the object."),
     by=_text(help_text="The user who requested it."),
 )
 SendWriteQuery = PutPlacementQuery
-ClusterQuery = _query(
+ClusterQuery = query_of(
     PageQuery,
     q=_text(help_text="Part of the name."),
     label=serializers.ListField(
@@ -114,76 +114,76 @@ ClusterQuery = _query(
         max_length=20,
         help_text="`key:value`, or `key` for any value; all of them have to match.",
     ),
-    state=_one_of(ClusterFilterState),
-    verdict=_one_of(EligibilityKind),
-    order=_one_of(ORDERS, default="name"),
+    state=choice(ClusterFilterState),
+    verdict=choice(EligibilityKind),
+    order=choice(ORDERS, default="name"),
 )
-PlacementQuery = _query(
+PlacementQuery = query_of(
     PageQuery,
     q=_text(help_text="Part of the name."),
-    state=_one_of(PlacementFilterState),
-    type=_one_of(PlacementType),
-    semantics=_one_of(Semantics),
+    state=choice(PlacementFilterState),
+    type=choice(PlacementType),
+    semantics=choice(Semantics),
     cluster=_text(help_text="A cluster that has the placement."),
     namespace=_text(help_text="The namespace of the placement."),
-    order=_one_of(PLACEMENT_ORDERS, default="name"),
+    order=choice(PLACEMENT_ORDERS, default="name"),
 )
-AgreementQuery = _query(
+AgreementQuery = query_of(
     PageQuery,
-    agreement=_one_of(Agreement.values),
+    agreement=choice(Agreement.values),
     placement=_text(help_text="The name of a placement."),
 )
-DriftQuery = _query(
+DriftQuery = query_of(
     PageQuery,
     cluster=_text(help_text="The name of a cluster."),
     kind=_text(help_text="The kind of the objects."),
     path=_text(help_text="A JSON pointer, such as `/spec/replicas`: this field, or one below or above it."),
-    type=_one_of(
+    type=choice(
         DifferenceType, help_text="`Drift`: changed after the apply; `Diff`: before a takeover, or reported."
     ),
 )
-ResourceQuery = _query(
+ResourceQuery = query_of(
     PageQuery,
     kind=_text(),
     namespace=_text(),
     q=_text(help_text="Part of the name."),
-    order=_one_of(RESOURCE_ORDERS, default="name"),
+    order=choice(RESOURCE_ORDERS, default="name"),
 )
-HistoryQuery = _query(
+HistoryQuery = query_of(
     PageQuery,
-    unchanged=_one_of(
+    unchanged=choice(
         ("true", "false"), default="false", help_text="Whether decisions that changed no cluster are listed."
     ),
 )
-DecisionQuery = _query(PageQuery, placement=_text())
-EventQuery = _query(
+DecisionQuery = query_of(PageQuery, placement=_text())
+EventQuery = query_of(
     PageQuery,
     kind=_text(help_text="`cluster`, `placement` or `resource`."),
     name=_text(),
     q=_text(help_text="Part of the name."),
     by=_text(help_text="Part of the name of a user, or of `system`."),
 )
-OutcomeQuery = _query(
-    outcome=_one_of(Outcome),
+OutcomeQuery = query_of(
+    outcome=choice(Outcome),
     after=_text(help_text="The name of the last cluster of the previous page."),
     limit=_number(100, 1, 500),
 )
-PartQuery = _query(part=_number(0, 0, 10**6))
-StagedRunQuery = _query(
+PartQuery = query_of(part=_number(0, 0, 10**6))
+StagedRunQuery = query_of(
     PageQuery,
     placement=_text(help_text="The name of the placement."),
     active=serializers.BooleanField(required=False, default=None, allow_null=True),
 )
-RolloutQuery = _query(PageQuery, placement=_text(), state=_one_of(Rollout.State))
-EvictionQuery = _query(
-    PageQuery, placement=_text(help_text="Its full name."), outcome=_one_of(Eviction.Outcome.values)
+RolloutQuery = query_of(PageQuery, placement=_text(), state=choice(Rollout.State))
+EvictionQuery = query_of(
+    PageQuery, placement=_text(help_text="Its full name."), outcome=choice(Eviction.Outcome.values)
 )
-InboxQuery = _query(
-    kind=_one_of(InboxKind), hub=_text(help_text="The name of a hub; `local` is the hub of the console.")
+InboxQuery = query_of(
+    kind=choice(InboxKind), hub=_text(help_text="The name of a hub; `local` is the hub of the console.")
 )
-SearchQuery = _query(
+SearchQuery = query_of(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
 )
-ScenarioPlacementQuery = _query(
-    PageQuery, variant=_one_of(Variant, default=str(Variant.LEAVE)), fate=_one_of(PlacementImpact)
+ScenarioPlacementQuery = query_of(
+    PageQuery, variant=choice(Variant, default=str(Variant.LEAVE)), fate=choice(PlacementImpact)
 )

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from clusters.hubs.queries import UnknownHubError, visible_hubs, writes_of
 from clusters.models import Hub, HubWriteState
 from fleetui.hub_scope import LOCAL_HUB, in_hub
-from fleetui.permissions import may_approve, may_operate
+from fleetui.permissions import Role, has_role, teams_of
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed, query_params
 from placements.api.filters import HubWriteQuery, SendWriteQuery
 from placements.api.hub_objects import WRITE_HEADER
@@ -94,6 +94,9 @@ class WritePreviewSerializer(CamelCaseSerializer):
     causes = FieldErrorSerializer(many=True)
 
 
+_ROLES = (Role.OPERATOR, Role.APPROVER)
+
+
 class MayWriteToHub(BasePermission):
     """Some action of the catalogue is for operators or approvers of the hub; each one checks its own role."""
 
@@ -102,7 +105,7 @@ class MayWriteToHub(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         hub = visible_hubs(request.user).filter(name=view.kwargs.get("name", "")).first()
         with in_hub(hub.pk if hub else LOCAL_HUB):
-            return may_operate(request.user) or may_approve(request.user)
+            return any(has_role(request.user, one) or teams_of(request.user, one) for one in _ROLES)
 
 
 class HubWriteViewSet(BaseViewSet):

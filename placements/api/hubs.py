@@ -54,7 +54,7 @@ from placements.api.filters import AgreementQuery, ConnectionQuery, PageQuery
 from placements.api.parsers import parse_body
 from placements.api.problems import CheckStepSerializer
 from placements.api.schema import documented, operation, page_serializer
-from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
+from placements.api.serializers import ANY_OBJECT, AnyObject, CamelCaseSerializer, ConditionField
 from placements.explain.agreements import agreement_document, agreement_fields
 from placements.models import Agreement, HubDecision, ReplayInputs
 from placements.services.hubs.queries import agreements
@@ -209,7 +209,7 @@ class HubAgreementSerializer(CamelCaseSerializer):
     fleet_version = serializers.IntegerField(allow_null=True)
     policy_snapshot = serializers.CharField(allow_blank=True)
     observed_generation = serializers.IntegerField(allow_null=True)
-    condition = AnyValue(allow_null=True)
+    condition = ConditionField(allow_null=True)
     differences_count = serializers.IntegerField()
     hub_at = serializers.DateTimeField(allow_null=True)
     judged_at = serializers.DateTimeField()

@@ -16,6 +16,7 @@ from placements.api.serializers import AnyObject, CamelCaseSerializer, RowSerial
 from placements.models import Override
 from placements.models.overrides import OVERRIDE_KINDS
 from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
+from placements.services.teams import of_override
 
 
 class OverrideSerializer(RowSerializer):
@@ -41,6 +42,7 @@ class OverrideManifestSerializer(CamelCaseSerializer):
 class OverrideViewSet(BaseViewSet):
     """All overrides; the namespace is `-` for an override of clusters."""
 
+    labels_of = staticmethod(of_override)
     model = Override
     lookup_path = "<named:kind>/<named:namespace>/<named:name>"
     not_found = UnknownOverrideError

@@ -34,7 +34,7 @@ from placements.api.serializers import (
     ResourceSnapshotSerializer,
 )
 from placements.explain.cluster_objects import DifferenceType
-from placements.models import DryRun, Placement
+from placements.models import DryRun, Placement, WatchedKind
 from placements.services.dry_runs import start_dry_run
 from placements.services.filters import (
     PlacementFilter,
@@ -52,6 +52,7 @@ from placements.services.rollouts.cluster_objects import DifferenceFilter, diffe
 from placements.services.rollouts.operations import reapply
 from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
+from placements.services.teams import of_placement
 
 LARGEST_PAGE = 100
 
@@ -59,6 +60,7 @@ LARGEST_PAGE = 100
 class PlacementViewSet(FullNameViewSet):
     """All placements."""
 
+    labels_of = staticmethod(of_placement)
     model = Placement
     not_found = UnknownPlacementError
     is_written_on_hub = True
@@ -71,6 +73,7 @@ class PlacementViewSet(FullNameViewSet):
         PlacementSerializer,
         query=PlacementQuery,
         unique="full_name",
+        watched=WatchedKind.PLACEMENTS,
         context=lambda rows: {
             "decisions": latest_decisions(rows),
             "agreements": latest_agreements([one for one in rows if one.is_mirrored]),

@@ -29,10 +29,12 @@ from clusters.operations.connection import (
 )
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import NotSimulatedError
+from fleetui.access.tokens import NotOwnerError, UnknownTokenError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.environment import environment_problem
 from fleetui.hub_scope import HubDecidesError
+from fleetui.middleware import BudgetSpentError, RequestTooLongError
 from fleetui.pagination import BadCursorError
 from placements.api.parsers import BodyTooLargeError, MalformedBodyError, faults_in
 from placements.api.preconditions import PreconditionError, StaleResourceVersion
@@ -50,6 +52,7 @@ from placements.services.hub_writes.planning import (
     UnknownObjectError,
     WriteRefusedError,
 )
+from placements.services.notifications.operations import UnknownNotificationError
 from placements.services.overrides.operations import UnknownOverrideError
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
 from placements.services.resources.operations import UnknownResourceError
@@ -60,6 +63,8 @@ from placements.services.rollouts.read_objects import NotReadableError
 from placements.services.rollouts.staged_operations import UnknownRunError
 from placements.services.rollouts.staged_strategies import UnknownStrategyError
 from placements.services.simulate.request import BadInputError
+from placements.services.watches.journal import WatchExpiredError
+from placements.services.what_if.operations import TooManyAnalysesError
 from placements.services.what_if.queries import UnknownScenarioError
 
 PROBLEM_TYPE = "application/problem+json"
@@ -270,6 +275,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     AmbiguousDecisionError: lambda error: _problem(
         409, str(error), "ambiguous-id", decisions=list(error.ids)
     ),
+    WatchExpiredError: _as(410, "watch-expired"),
     UnreadableRecordError: _as(410, "unreadable-record"),
     UnschedulesEverything: lambda error: _problem(
         409,
@@ -314,6 +320,12 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     DriverUnavailable: _as(409, "unavailable"),
     DriverRejected: _as(409, "refused"),
     UnknownRolloutError: _as(404, "unknown-run"),
+    UnknownNotificationError: _as(404, "unknown-notification"),
+    BudgetSpentError: _as(429, "throttled"),
+    TooManyAnalysesError: _as(429, "throttled"),
+    RequestTooLongError: _as(503, "too-long"),
+    UnknownTokenError: _as(404, "unknown-token"),
+    NotOwnerError: _as(403),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     BadCursorError: _as(400, "bad-cursor"),
     ValidationError: lambda error: _field_errors(

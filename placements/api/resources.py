@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.permissions import by_operation
 from placements.api.base import (
     BaseViewSet,
     Params,
@@ -17,11 +18,11 @@ from placements.api.base import (
     query_params,
 )
 from placements.api.filters import ApplyQuery, ResourceQuery
+from placements.api.manifest_schema import apply_body
 from placements.api.parsers import documents_of
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put
 from placements.api.serializers import (
-    ANY_OBJECT,
     AppliedSerializer,
     DeletedSerializer,
     ResourceManifestSerializer,
@@ -31,11 +32,13 @@ from placements.models import Resource
 from placements.services.apply import apply_documents, preview_documents
 from placements.services.filters import resources_matching
 from placements.services.resources.operations import UnknownResourceError, apply_resource, delete_resource
+from placements.services.teams import of_resource
 
 
 class ResourceViewSet(BaseViewSet):
     """The resources on the hub; the group is `core` for a resource without one, the namespace `-`."""
 
+    labels_of = staticmethod(of_resource)
     model = Resource
     lookup_path = "<named:group>/<named:kind>/<named:namespace>/<named:name>"
 
@@ -94,14 +97,16 @@ class ResourceViewSet(BaseViewSet):
 class ApplyViewSet(BaseViewSet):
     """Many documents at once."""
 
+    labels_of = staticmethod(by_operation)
     dry_run_action = "create"
 
-    @documented("apply", AppliedSerializer, body=ANY_OBJECT, query=ApplyQuery, problems=(409,))
+    @documented("apply", AppliedSerializer, body=apply_body(), query=ApplyQuery, problems=(409,))
     def create(self, request: Request) -> Response:
         """Apply documents of every kind, all or none: documents, a List, or an array of them.
 
         A change that would unschedule a placement everywhere is refused (409) without `confirm`. With
-        `dryRun=All` nothing is written, and `decisions` are the next decisions of the affected placements.
+        `dryRun=All` nothing is written: `changes` has the differences, `decisions` the next decisions of the
+        affected placements.
         """
         params = query_params(request, ApplyQuery)
         confirmed, strict = "confirm" in params, params.get("strict") == "true"
@@ -112,4 +117,4 @@ class ApplyViewSet(BaseViewSet):
         preview = preview_documents(documents, **how, confirmed=confirmed, strict=strict)
         impact = preview.impact
         applied = {"items": preview.results, "decisions": impact.rows, "not_evaluated": impact.unlooked}
-        return Response(AppliedSerializer(applied).data)
+        return Response(AppliedSerializer({**applied, "changes": preview.changes}).data)

@@ -27,7 +27,7 @@ from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, Text, names, number, text
 from placements.explain.rollouts import result_sentences, short_result_document
-from placements.models import ClusterUpdate, Placement, Rollout
+from placements.models import ClusterUpdate, Placement, Rollout, WatchedKind
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.rescheduling import reschedule
 from placements.services.results import get_placement
@@ -41,6 +41,7 @@ from placements.services.rollouts.queries import (
     runs_matching,
     updates_of,
 )
+from placements.services.teams import of_placement
 
 
 class RolloutRowSerializer(RowSerializer):
@@ -163,7 +164,14 @@ class RolloutViewSet(FullNameViewSet):
 
     lookup_path = "<full_name:name>/<number:number>"
 
-    @listed("list_rollouts", RolloutRowSerializer, query=RolloutQuery, order="-id", unique="id")
+    @listed(
+        "list_rollouts",
+        RolloutRowSerializer,
+        query=RolloutQuery,
+        order="-id",
+        unique="id",
+        watched=WatchedKind.ROLLOUTS,
+    )
     def list(self, params: Params) -> Rows:
         """List rollouts, including those of deleted placements, the newest first."""
         return runs_matching(placement=params["placement"], state=params.get("state", ""))
@@ -250,6 +258,7 @@ _rolling = partial(rollout_action, RolloutKind.ROLLING, RolloutControlsSerialize
 class RolloutActionViewSet(FullNameViewSet):
     """Rollout controls of a placement, and its rescheduling."""
 
+    labels_of = staticmethod(of_placement)
     pause = _rolling(
         "pause",
         "pause_placement",

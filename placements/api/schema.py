@@ -1,5 +1,6 @@
 """The OpenAPI document: names, inputs and responses of every operation; and the page that shows it."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -33,7 +34,8 @@ _DESCRIPTIONS = {
     404: "The object does not exist.",
     406: "The requested format is not available.",
     409: "The request conflicts with the state of the object.",
-    410: "The record was written by another version of the engine and cannot be replayed.",
+    410: "The record was written by another version of the engine and cannot be replayed; "
+    "of a watch: the changes since `resourceVersion` are not kept, list again.",
     412: "The object has changed; `changes` lists who saved what.",
     413: "The body is too large.",
     415: "The type of the body is not supported.",
@@ -77,6 +79,10 @@ class Schema(AutoSchema):
 
     def is_deprecated(self) -> bool:
         return self._former_operation() is not None
+
+    def get_summary(self) -> str:
+        """Return the first clause of the description."""
+        return re.split(r"[.;:,(]", self.get_description(), maxsplit=1)[0].strip()
 
     def get_operation_id(self) -> str:
         view: Any = self.view

@@ -1,17 +1,22 @@
 """Fields of requests and responses: the base classes, manifests and their parts, and rows of lists."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import Event
+from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.rollout.state import FailureKind, Phase
+from placements.explain.diff import manifest_diff
 from placements.explain.health import HealthLevel
+from placements.manifests.policy import PlacementPolicy
 from placements.models import (
     Agreement,
     Binding,
@@ -22,10 +27,12 @@ from placements.models import (
     Resource,
     ResourceSnapshot,
 )
+from placements.models.closed_sets import values_of
 
-LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
-LABEL_PATCH = {"type": "object", "additionalProperties": {"type": "string", "nullable": True}}
-ANY_OBJECT = {"type": "object", "additionalProperties": True}
+VERDICTS = ("", *map(str, EligibilityKind))
+LABELS = component("Labels")
+LABEL_PATCH = component("LabelPatch")
+ANY_OBJECT = component("AnyObject")
 
 
 class CamelCaseSerializer(serializers.Serializer[Any]):
@@ -44,13 +51,20 @@ class CamelCaseSerializer(serializers.Serializer[Any]):
 
 
 class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
-    """Describes what is in a row; what may be written into it is up to the operations."""
+    """Describes what is in a row; what may be written into it is up to the operations.
 
-    serializer_choice_field = serializers.CharField
+    A column with a closed set of values is published with these.
+    """
 
     def build_standard_field(self, field_name: str, model_field: Any) -> Any:
         field, options = super().build_standard_field(field_name, model_field)
-        return field, {"allow_null": True} if options.get("allow_null") else {}
+        known: dict[str, Any] = {"allow_null": True} if options.get("allow_null") else {}
+        closed = [value for value, _ in model_field.choices or ()]
+        closed = closed or values_of(self.Meta.model, model_field.name)
+        if not closed:
+            return serializers.CharField if model_field.choices else field, known
+        blank = [""] if model_field.blank and "" not in closed else []
+        return serializers.ChoiceField, known | {"choices": [*blank, *closed]}
 
     def get_uniqueness_extra_kwargs(self, field_names: Any, declared_fields: Any, extra_kwargs: Any) -> Any:
         return extra_kwargs, {}
@@ -63,6 +77,12 @@ def json_field(schema: dict[str, Any]) -> type[serializers.JSONField]:
 
 AnyObject = json_field(ANY_OBJECT)
 AnyValue = json_field({})
+Score = json_field(
+    {"oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}], "nullable": True}
+)
+ConditionField = json_field({"allOf": [ref(ObjectCondition)], "nullable": True})
+PolicyField = json_field(ref(PlacementPolicy))
+Identities = json_field({"type": "array", "items": {"type": "array", "items": {"type": "string"}}})
 Labels = json_field(LABELS)
 
 
@@ -85,6 +105,11 @@ def number(source: str, **options: Any) -> serializers.IntegerField:
 
 def text(source: str, **options: Any) -> serializers.CharField:
     return serializers.CharField(source=source, **options)
+
+
+def enum(values: Iterable[str], **options: Any) -> serializers.ChoiceField:
+    """Return a field with a closed set of values; of responses, where nothing checks them."""
+    return serializers.ChoiceField([str(value) for value in values], **options)
 
 
 class ClusterManifestSerializer(CamelCaseSerializer):
@@ -155,6 +180,7 @@ class EligibilitySerializer(RowSerializer):
     """Whether placements can select a cluster."""
 
     eligible = serializers.BooleanField(source="is_eligible")
+    verdict = enum(VERDICTS, help_text="Why it cannot be selected; empty when it can.")
     reason = text("verdict_reason")
     monitored = serializers.BooleanField(
         source="is_monitored", help_text="Whether a driver or agent reports."
@@ -187,8 +213,9 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
 
     kind = serializers.CharField(help_text="Such as `cluster`, `placement` or `resource`.")
     name = serializers.CharField()
-    did = serializers.CharField(
-        help_text="`created`, `joined`, `changed`, `unchanged`; `executed`, `not-executed`, `invalid`."
+    did = enum(
+        ["created", "joined", "changed", "unchanged", "executed", "not-executed", "invalid"],
+        help_text="`executed`, `not-executed` and `invalid` are of evictions.",
     )
     message = text("said", allow_blank=True, help_text="The reason, of an eviction.")
     warnings = WarningSerializer(many=True, source="caveats")
@@ -206,10 +233,23 @@ class NextDecisionSerializer(CamelCaseSerializer):
     is_fulfilled = serializers.BooleanField()
 
 
+class ObjectChangeSerializer(CamelCaseSerializer):
+    """How a dry run would change one object; values of Secrets are hidden."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    verb = serializers.CharField()
+    diff = serializers.SerializerMethodField(help_text="A unified diff of the manifests as YAML.")
+
+    def get_diff(self, change: Event) -> str:
+        return manifest_diff(change.kind, change.name, change.verb, change.before, change.after)
+
+
 class AppliedSerializer(CamelCaseSerializer):
-    """The results for all documents, in their order; of a dry run also the next decisions."""
+    """The results for all documents, in their order; of a dry run also the changes and the next decisions."""
 
     items = AppliedDocumentSerializer(many=True)
+    changes = ObjectChangeSerializer(many=True, required=False)
     decisions = NextDecisionSerializer(many=True, required=False)
     not_evaluated = serializers.IntegerField(
         required=False, help_text="The number of affected placements beyond the limit of a dry run."
@@ -226,6 +266,7 @@ class ClusterSerializer(RowSerializer):
     """A cluster in a list; its manifest has everything else."""
 
     eligible = serializers.BooleanField(source="is_eligible")
+    verdict = enum(VERDICTS, help_text="Why it cannot be selected; empty when it can.")
     labels = serializers.SerializerMethodField()
     taints = serializers.SerializerMethodField()
     cordoned = serializers.SerializerMethodField()
@@ -252,7 +293,6 @@ class ClusterSerializer(RowSerializer):
             ),
             *("joined_at", "heartbeat_at", "driver", "is_demo", "labels", "taints", "cordoned", "placements"),
         )
-        extra_kwargs = {"verdict": {"help_text": "Why it cannot be selected; empty when it can."}}
 
     def get_labels(self, row: MemberCluster) -> dict[str, str]:
         return row.document["metadata"].get("labels") or {}
@@ -399,7 +439,7 @@ class PolicySnapshotSerializer(RowSerializer):
     name = text("__str__")
     latest = serializers.BooleanField(source="is_latest")
     options = AnyObject()
-    policy = AnyObject()
+    policy = PolicyField()
 
     class Meta:
         model = PolicySnapshot
@@ -426,7 +466,7 @@ class ResourceSnapshotRowSerializer(RowSerializer):
 class ResourceSnapshotSerializer(ResourceSnapshotRowSerializer):
     """A resource snapshot with one part of its content; large snapshots have several parts."""
 
-    identities = AnyValue(help_text="apiVersion, kind, namespace and name of every object.")
+    identities = Identities(help_text="apiVersion, kind, namespace and name of every object.")
     part = serializers.IntegerField()
     parts = serializers.IntegerField()
     manifests = serializers.ListField(child=AnyObject())

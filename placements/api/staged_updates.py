@@ -26,12 +26,15 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     RowSerializer,
     Text,
+    enum,
     names,
     number,
     text,
 )
+from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.manifests.staged_update import RunState
-from placements.models import StagedRun, StagedStrategy
+from placements.models import StagedRun, StagedStrategy, WatchedKind
+from placements.models.rollouts import INITIALISING
 from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import UnknownRunError, set_state
 from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
@@ -41,6 +44,7 @@ from placements.services.rollouts.staged_strategies import (
     delete_strategy,
     save_strategy,
 )
+from placements.services.teams import of_run, of_strategy
 
 
 class StagedStrategySerializer(RowSerializer):
@@ -96,14 +100,14 @@ class WaitSerializer(CamelCaseSerializer):
 
     def get_fields(self) -> dict[str, serializers.Field[object, object, object, object]]:
         """Add the field whose name is a keyword of Python."""
-        return {"for": serializers.CharField(), **super().get_fields()}
+        return {"for": enum(WaitReason), **super().get_fields()}
 
 
 class StageClusterSerializer(CamelCaseSerializer):
     """A cluster of a stage, and its progress."""
 
     name = serializers.CharField()
-    state = serializers.CharField(help_text="`to come`, `running`, `failed` or `done`.")
+    state = enum(["to come", "running", "failed", "done"])
     version = serializers.CharField(help_text="Empty: the placement is removed from the cluster.")
     started_at = serializers.DateTimeField(allow_null=True)
     done_at = serializers.DateTimeField(allow_null=True)
@@ -116,7 +120,7 @@ class StageSerializer(CamelCaseSerializer):
     """One stage of a run; the last one removes the placement from clusters that are no longer selected."""
 
     name = serializers.CharField()
-    state = serializers.CharField(help_text="`to come`, `current`, `skipped` or `done`.")
+    state = enum(["to come", "current", "skipped", "done"])
     at_once = serializers.IntegerField(help_text="The number of clusters that may be updated concurrently.")
     needs_approval_before = serializers.BooleanField()
     needs_approval_after = serializers.BooleanField()
@@ -146,7 +150,7 @@ class ProgressSerializer(CamelCaseSerializer):
     placement = serializers.CharField()
     snapshot = serializers.IntegerField(allow_null=True, help_text="The resource snapshot of the run.")
     started_by = serializers.CharField(allow_blank=True)
-    status = serializers.CharField()
+    status = enum([INITIALISING, *RunStatus])
     sentences = names()
     stage = serializers.CharField(allow_null=True, help_text="The current stage.")
     waits = WaitSerializer(many=True)
@@ -156,7 +160,7 @@ class ProgressSerializer(CamelCaseSerializer):
     stages = StageSerializer(many=True)
 
 
-class RunStateSerializer(CamelCaseSerializer):
+class RunStateInputSerializer(CamelCaseSerializer):
     """The state of a run: `Stop` pauses it, `Run` starts or resumes it."""
 
     state = serializers.ChoiceField([str(one) for one in RunState])
@@ -177,6 +181,7 @@ class FailedClusterSerializer(CamelCaseSerializer):
 class StagedStrategyViewSet(FullNameViewSet):
     """All staged update strategies."""
 
+    labels_of = staticmethod(of_strategy)
     model = StagedStrategy
     not_found = UnknownStrategyError
     is_written_on_hub = True
@@ -216,6 +221,7 @@ _staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edi
 class StagedRunViewSet(FullNameViewSet):
     """All staged update runs."""
 
+    labels_of = staticmethod(of_run)
     model = StagedRun
     not_found = UnknownRunError
     approve = _staged(
@@ -242,7 +248,14 @@ class StagedRunViewSet(FullNameViewSet):
     def action_response(self, name: str) -> Response:
         return Response(progress_of(self.get_object()))
 
-    @listed("list_staged_runs", StagedRunSerializer, query=StagedRunQuery, order="-id", unique="id")
+    @listed(
+        "list_staged_runs",
+        StagedRunSerializer,
+        query=StagedRunQuery,
+        order="-id",
+        unique="id",
+        watched=WatchedKind.STAGED_RUNS,
+    )
     def list(self, params: Params) -> Rows:
         """List staged update runs, the newest first."""
         return runs_matching(placement=params["placement"], active=params["active"])
@@ -263,9 +276,11 @@ class StagedRunViewSet(FullNameViewSet):
         return Response(progress_of(self.get_object()))
 
     # One operation for the actions resume and stop: the state is a field of the manifest.
-    @operation("set_staged_state", ProgressSerializer, body=RunStateSerializer, is_edit=True, method="post")
+    @operation(
+        "set_staged_state", ProgressSerializer, body=RunStateInputSerializer, is_edit=True, method="post"
+    )
     def state(self, request: Request, name: str) -> Response:
         """Start, stop or resume a run."""
-        (state,) = parse_body(request, RunStateSerializer).values()
+        (state,) = parse_body(request, RunStateInputSerializer).values()
         set_state(name, state, **actor(request), expected=expected_revision(request))
         return self.action_response(name)

@@ -16,6 +16,7 @@ from placements.api import (
     hub_writes,
     hubs,
     inbox,
+    notifications,
     overrides,
     placements,
     resources,
@@ -54,6 +55,10 @@ router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
 router.register("hubs", hubs.HubViewSet, "hub")
 
+router.register("notifications/channels", notifications.ChannelViewSet, "notification-channel")
+router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
+router.register("notifications/messages", notifications.MessageViewSet, "notification-message")
+
 cluster_disruption = disruption.ClusterDisruptionViewSet.as_view
 former_paths = [
     path("clusters/<named:name>/bring-back", cluster_disruption({"get": "restore"})),
@@ -72,6 +77,12 @@ strategies = staged_updates.StagedStrategyViewSet.as_view
 
 first_version: list[URLPattern | URLResolver] = [
     path("token", auth.TokenViewSet.as_view({"post": "create"}), name="token"),
+    path(
+        "tokens",
+        auth.ApiTokenViewSet.as_view({"get": "list", "post": "create", "delete": "destroy_all"}),
+        name="tokens",
+    ),
+    path("tokens/<number:number>", auth.ApiTokenViewSet.as_view({"delete": "destroy"}), name="api-token"),
     path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),

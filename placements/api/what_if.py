@@ -13,7 +13,7 @@ from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, liste
 from placements.api.filters import ScenarioPlacementQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import CamelCaseSerializer, RowSerializer, names, number, text
+from placements.api.serializers import CamelCaseSerializer, RowSerializer, Score, names, number, text
 from placements.models import Scenario, ScenarioDecision
 from placements.services.what_if.operations import create_scenario
 from placements.services.what_if.queries import (
@@ -94,7 +94,7 @@ class JoiningSerializer(CamelCaseSerializer):
     """A cluster that would be selected, with the scores of its round."""
 
     cluster = serializers.CharField()
-    topology_spread_score = serializers.JSONField(allow_null=True)
+    topology_spread_score = Score(allow_null=True)
     affinity_score = serializers.FloatField(allow_null=True)
 
 
@@ -131,13 +131,14 @@ class WhatIfViewSet(BaseViewSet):
 
     lookup_path = "<number:number>"
     permission_classes = (MayRead,)
+    costly = frozenset({"create"})
 
     @listed("list_what_ifs", ScenarioSerializer, order="-id", unique="id")
     def list(self, params: Params) -> Rows:
         """List what-if analyses, the newest first."""
         return Scenario.objects.all()
 
-    @documented("ask_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer)
+    @documented("ask_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer, problems=(429,))
     def create(self, request: Request) -> Response:
         """Create a what-if analysis: clusters leave the fleet, or are cordoned and drained."""
         given = parse_body(request, WhatIfSerializer, errors=ValidationError)

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher, unified_diff
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, format_path
+from fleetui.apimachinery.yaml import dump_yaml
 
 _LONGEST = 80
 
@@ -124,3 +125,14 @@ def line_diff(before: str, after: str, *, context: int = 3) -> list[Piece] | Non
         Piece("@", line) if line.startswith("@@") else Piece(signs.get(line[:1], ""), line[1:])
         for line in list(unified_diff(old, new, n=context, lineterm=""))[2:]
     ]
+
+
+def manifest_diff(
+    kind: str, name: str, verb: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> str:
+    """Return a change of an object on the hub as a unified diff of its YAML; None: there is no object."""
+    old, new = (dump_yaml(one).splitlines() if one else [] for one in (before, after))
+    title = f"{kind} {name}"
+    lines = list(unified_diff(old, new, f"{title} (hub)", f"{title} (applied)", lineterm=""))
+    # Of a cluster the status may differ alone.
+    return "\n".join(lines or [f"{title} {verb}"])

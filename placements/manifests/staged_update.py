@@ -40,7 +40,7 @@ from fleetui.apimachinery.model import (
     required,
 )
 from placements.manifests.affinity import LabelSelector
-from placements.manifests.strategy import amount
+from placements.manifests.strategy import WrittenAmount, amount
 
 MOST_STAGES = 31
 _STAGE_NAME = re.compile(r"[a-z0-9]+")
@@ -77,7 +77,9 @@ _STAGE_NAME_PROBLEM = partial(
 _INDEX_PROBLEM = partial(syntax_problem, syntax=_INDEX, longest=INT32_MAX, words="must be an index")
 _STAGE_NAME_WORDS = f"at most {LONGEST_PART} lower-case letters and digits"
 StageName: TypeAlias = Annotated[str, pattern(_STAGE_NAME_PROBLEM, _STAGE_NAME_WORDS)]
-Concurrency: TypeAlias = Annotated[IntOrPercent, BeforeValidator(_concurrency)]
+Concurrency: TypeAlias = Annotated[
+    IntOrPercent, BeforeValidator(_concurrency, json_schema_input_type=WrittenAmount)
+]
 
 
 class StageTask(ManifestModel):

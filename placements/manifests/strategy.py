@@ -79,7 +79,10 @@ def amount(value: object) -> IntOrPercent:
     return IntOrPercent(int(match["percent"] or match["number"]), is_percent=bool(match["percent"]))
 
 
-Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(amount)]
+WrittenAmount: TypeAlias = (
+    Annotated[int, Field(ge=0, le=INT32_MAX)] | Annotated[str, Field(pattern="^[0-9]{1,10}%?$")]
+)
+Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(amount, json_schema_input_type=WrittenAmount)]
 _QUARTER = IntOrPercent(25, is_percent=True)
 
 

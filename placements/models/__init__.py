@@ -12,6 +12,12 @@ from placements.models.hub_decisions import (
     ReplayInputs,
     ReplayKind,
 )
+from placements.models.notifications import (
+    NotificationDelivery,
+    NotificationProblem,
+    NotificationRule,
+    ProblemKind,
+)
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
 from placements.models.resources import Resource
@@ -25,6 +31,7 @@ from placements.models.rollouts import (
 )
 from placements.models.scenarios import Scenario, ScenarioDecision, StalenessCheck, StalePick
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
+from placements.models.watches import ChangeType, CollectionChange, CollectionState, WatchedKind
 
 __all__ = [
     "CHANGES_CLUSTERS",
@@ -32,7 +39,10 @@ __all__ = [
     "Agreement",
     "ApprovalRequest",
     "Binding",
+    "ChangeType",
     "ClusterUpdate",
+    "CollectionChange",
+    "CollectionState",
     "Decision",
     "DecisionRecord",
     "DisruptionBudget",
@@ -46,12 +56,16 @@ __all__ = [
     "FleetVersion",
     "HubDecision",
     "Leftover",
+    "NotificationDelivery",
+    "NotificationProblem",
+    "NotificationRule",
     "ObservedObjects",
     "Override",
     "OverrideSnapshot",
     "OverrideTarget",
     "Placement",
     "PolicySnapshot",
+    "ProblemKind",
     "ReplayInputs",
     "ReplayKind",
     "Resource",
@@ -65,4 +79,5 @@ __all__ = [
     "StagedStrategy",
     "StalePick",
     "StalenessCheck",
+    "WatchedKind",
 ]

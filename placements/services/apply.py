@@ -35,6 +35,7 @@ from fleetui.apimachinery.kinds import (
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.models import Event
+from fleetui.permissions import check_change
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
@@ -161,7 +162,9 @@ def _apply(
     """Apply documents that are sorted, inside the caller's transaction; return results by document."""
     resources = [one for one in in_order if _kind(one) not in _PARSERS]
     members = [one for one in in_order if _kind(one) == MEMBER_KIND]
-    if members:  # before any placement, in the order of the scheduler: otherwise a deadlock
+    if members:
+        check_change(by, what="member clusters")
+        # Before any placement, in the order of the scheduler: otherwise a deadlock.
         lock_fleet()
     results: dict[int, Result] = {}
     if resources:

@@ -52,6 +52,7 @@ from placements.services.rollout_state import Versions, target_of
 from placements.services.rollouts.call_results import MOST_OBJECTS, difference_rows
 from placements.services.rollouts.worker import apply_options
 from placements.services.snapshots import cycles_of
+from placements.services.teams import check_documents, check_placement
 
 DRY_RUNS = "placements.tasks.run_dry_runs"
 LEASE = timedelta(seconds=60)
@@ -79,8 +80,11 @@ def start_dry_run(
     Without manifests the placement is tried as it is; `clusters`: those to ask, by default all that would be
     selected. Raise InvalidManifest for text that is no YAML and for unknown clusters.
     """
-    if manifests:
-        read_documents(manifests)
+    documents = read_documents(manifests) if manifests else []
+    if documents:
+        check_documents(by, "these manifests", *(one.data for one in documents))
+    if placement or not documents:
+        check_placement(by, placement)
     names = list(dict.fromkeys(clusters))
     known = set(MemberCluster.objects.filter(name__in=names).values_list("name", flat=True))
     faults = [

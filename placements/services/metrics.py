@@ -21,7 +21,7 @@ from fleetui import __version__
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.models import WorkerHeartbeat
 from placements.engine.rollout.staged_run import RunStatus
-from placements.models import Binding, Decision, Placement, Rollout, StagedRun
+from placements.models import Binding, Decision, NotificationDelivery, Placement, Rollout, StagedRun
 from placements.services.health import is_degraded
 from placements.services.waiting_work import IS_DUE
 
@@ -94,6 +94,12 @@ class FleetCollector(Collector):
             waiting.add_metric([one.queue], one.waiting)
         yield age
         yield waiting
+        sent = GaugeMetricFamily(
+            "fleetui_notifications", "Kept messages of notifications, by state.", labels=["state"]
+        )
+        for state, count in _counted(NotificationDelivery.objects.values_list("state")):
+            sent.add_metric([state], count)
+        yield sent
 
     def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
         verdicts = MemberCluster.objects.values_list("verdict", "driver")

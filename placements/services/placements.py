@@ -52,6 +52,7 @@ from placements.services.results import (
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
+from placements.services.teams import check_documents
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 RESERVED_NAMES = ("new", "preview")
@@ -118,6 +119,7 @@ def save_placement(
 
     current = Placement.objects.select_for_update().filter(full_name=name).first()
     revision = current.revision if current else 0
+    check_documents(by, f"placement {name}", current.document if current else None, content)
     check_revision(PLACEMENT, name, expected=expected, revision=revision)
     if current is None:
         created = Placement(
@@ -223,6 +225,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
         current = Placement.objects.select_for_update().filter(full_name=name).first()
         if current is None:
             raise UnknownPlacementError(name)
+        check_documents(by, f"placement {name}", current.document)
         check_revision(PLACEMENT, name, expected=expected, revision=current.revision)
         if current.deleting_since is None:
             current.deleting_since, current.revision = now, current.revision + 1

@@ -18,6 +18,7 @@ from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from clusters.hubs.queries import across_hubs, hub_ids
 from clusters.models import BindingChange, MemberCluster
+from fleetui.access.audit import prune_lines
 from fleetui.accounts.models import SharedCacheEntry
 from fleetui.broker import is_folder, messages_before
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
@@ -33,6 +34,8 @@ from placements.models import (
     FleetRecord,
     FleetVersion,
     HubDecision,
+    NotificationDelivery,
+    NotificationProblem,
     Override,
     OverrideSnapshot,
     Placement,
@@ -131,6 +134,12 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
         ended = runs.filter(ended_at__lt=before)
         yield name, ended.filter(Q(placement=None) | Exists(later_run)), _SMALL_BATCH
 
+    if is_local:  # problems and messages are of all hubs
+        old = now - settings.KEEP_NOTIFICATIONS
+        deliveries = NotificationDelivery.objects.filter(created_at__lt=old)
+        yield "notifications", deliveries.exclude(problem__ended_at=None, problem__isnull=False), _BATCH
+        yield "problems", NotificationProblem.objects.filter(ended_at__lt=old), _SMALL_BATCH
+
     # One that came as a manifest would be carried out again with the same manifest.
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
     evictions = evictions if is_local else evictions.none()
@@ -216,6 +225,9 @@ def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
         with in_hub(hub_id):
             if not prune_hub(counts, now=now, until=until):
                 return counts
+    counts["access log lines"] = 0
+    while monotonic() < until and (pruned := prune_lines(now=now)):
+        counts["access log lines"] += pruned
     messages = prunable_messages(now=now)
     for path in messages:
         path.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from placements.services.results import PLACEMENT, UnknownPlacementError
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.scheduling import schedule_confirmed
 from placements.services.snapshots import cycles_of
+from placements.services.teams import check_documents
 from placements.services.workqueue import enqueue_scheduling
 
 
@@ -36,6 +37,7 @@ def reschedule(
     placement = Placement.objects.select_for_update().filter(full_name=name).first()
     if placement is None:
         raise UnknownPlacementError(name)
+    check_documents(by, f"placement {name}", placement.document)
     check_revision(PLACEMENT, name, expected=expected, revision=placement.revision)
     if refusal := reschedule_refusal(placement):
         raise ActionNotAllowed(refusal)

@@ -26,6 +26,7 @@ from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
+from fleetui.middleware import costly
 from fleetui.permissions import for_operators
 from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
@@ -238,6 +239,7 @@ class ImportPlan:
 
 @acts_through(upsert_clusters)
 @for_operators("import clusters")
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def import_clusters(request: HttpRequest) -> HttpResponse:
     """Preview the changes of an import, or import the clusters."""

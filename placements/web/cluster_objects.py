@@ -18,6 +18,7 @@ from placements.services.rollouts.cluster_objects import (
     objects_on,
 )
 from placements.services.rollouts.read_objects import NotReadableError, read_objects, readable_cluster
+from placements.services.teams import of_placement
 from placements.web import badges
 from placements.web.request import PAGE_SIZE, unknown_words, word_from
 
@@ -83,7 +84,7 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
     return render_page(request, "placements/cluster.html", context)
 
 
-@for_operators("read objects on clusters")
+@for_operators("read objects on clusters", of=of_placement)
 @require_POST
 def read_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
     """Read the objects of a placement on one cluster now."""

@@ -14,7 +14,7 @@ from clusters.filters import label_keys, members_by
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
-from fleetui.permissions import for_readers, may_approve, may_operate
+from fleetui.permissions import Role, for_readers, may_approve, may_operate, teams_of
 from fleetui.polling import not_modified, shared_fragment
 from placements.explain.charts.figure import Chart, Leads
 from placements.explain.charts.fleet import (
@@ -156,7 +156,8 @@ def overview(request: HttpRequest) -> HttpResponse:
     if wants_fragment(request) and not is_table:
         if queries.is_untouched():
             return HttpResponseClientRefresh()
-        approver = request.user.get_username() if may_approve(request.user) else ""
+        is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
+        approver = request.user.get_username() if is_approver else ""
         operates = str(may_operate(request.user))
         return shared_fragment(
             request,

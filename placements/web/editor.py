@@ -16,7 +16,8 @@ from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
-from fleetui.permissions import for_operators, for_readers, may_operate
+from fleetui.middleware import costly
+from fleetui.permissions import Role, by_operation, for_operators, for_readers, may_change_at
 from placements.models import Draft, Placement
 from placements.services.editor.merge import Side
 from placements.services.editor.operations import (
@@ -31,6 +32,7 @@ from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import drafts_of, manifest_at, starting_text
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft
+from placements.services.teams import of_draft, of_placement
 from placements.web.editor_context import (
     EditorMode,
     Submission,
@@ -80,7 +82,8 @@ _SCOPES = ((CLUSTER, "Cluster-scoped", PLACEMENT_KIND), (NAMESPACED, "Namespaced
 """Where a new placement lives: the value, its word and the kind."""
 
 
-@for_operators("create placements")
+@for_operators("create placements", of=by_operation)
+@costly
 @require_http_methods(_METHODS)
 def new_placement(request: HttpRequest) -> HttpResponse:
     """Write a new placement: from a template, or as a copy of another one."""
@@ -101,7 +104,8 @@ def new_placement(request: HttpRequest) -> HttpResponse:
     return _show(request, target, context)
 
 
-@for_operators("edit placements")
+@for_operators("edit placements", of=of_placement)
+@costly
 @require_http_methods(_METHODS)
 def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
     """Change a placement; the first change starts a draft."""
@@ -119,25 +123,28 @@ def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @for_readers
+@costly
 @require_http_methods(_METHODS)
 def draft(request: HttpRequest, number: int) -> HttpResponseBase:
     """Show a draft: to its owner in the editor, to others to read."""
     if request.method == "POST":
-        return change_draft(request, number)
+        return change_draft(request, number=number)
     row = get_object_or_404(Draft.objects.select_related("placement", "owner"), pk=number)
-    if row.owner_id == request.user.pk and may_operate(request.user):
+    if row.owner_id == request.user.pk and may_change_at(
+        request.user, of_draft, {"number": number}, Role.OPERATOR
+    ):
         return _show(request, EditTarget.of_draft(row))
     context = {"draft": row, **editor_context(preview_row(row))}
     return render(request, "editor/read.html", context)
 
 
-@for_operators("edit drafts")
+@for_operators("edit drafts", of=of_draft)
 def change_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Change one's own draft."""
     return _edit(request, EditTarget.of_draft(own_draft(request, number)))
 
 
-@for_operators("discard drafts")
+@for_operators("discard drafts", of=by_operation)
 @require_POST
 def discard(request: HttpRequest, number: int) -> HttpResponse:
     """Delete one's own draft."""
@@ -151,7 +158,7 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:placements")
 
 
-@for_operators("edit drafts")
+@for_operators("edit drafts", of=of_draft)
 @require_POST
 def rebase(request: HttpRequest, number: int) -> HttpResponse:
     """Merge what another user saved meanwhile into a draft."""

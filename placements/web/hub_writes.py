@@ -24,8 +24,9 @@ from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.yaml import load_json
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
-from fleetui.permissions import for_readers, has_role
+from fleetui.permissions import for_readers, has_role, teams_of
 from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
@@ -89,7 +90,8 @@ class WritePage:
 
     def why_not(self) -> str:
         """Return why this person may not write to the hub now; "" if they may."""
-        if not has_role(self.request.user, self.action.role):
+        user, role = self.request.user, self.action.role
+        if not has_role(user, role) and not teams_of(user, role):
             return f"You don't have permission to {self.action.verb}. Required role: {self.action.role}."
         try:
             check_writable(self.hub)
@@ -148,8 +150,8 @@ def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = load_json(text)
+    except InvalidManifest as error:
         raise InvalidManifest.of("fields", "bad-format", "Invalid value", "JSON") from error
     return found if isinstance(found, dict) else {}
 

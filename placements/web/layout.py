@@ -21,12 +21,24 @@ from clusters.hubs.queries import summary_of
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
-from fleetui.permissions import may_administer_clusters, may_approve, may_operate, may_read
+from fleetui.permissions import (
+    LabelsOf,
+    Role,
+    by_operation,
+    may_administer_clusters,
+    may_approve,
+    may_change_at,
+    may_operate,
+    may_read,
+    may_view_access_log,
+    teams_of,
+)
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.hubs import ShownHub, shown_hub
 from placements.models import Placement
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
+from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
 from placements.services.waiting_work import waiting_since
 from placements.web.request import PAGE_SIZE
 
@@ -110,6 +122,34 @@ def counts_of(request: HttpRequest) -> NavigationCounts:
     return found
 
 
+_LABELS_OF_PAGES: tuple[tuple[str, LabelsOf], ...] = (
+    ("staged-run-create", of_placement),
+    ("staged-run", of_run),
+    ("staged-strategy", of_strategy),
+    ("placement", of_placement),
+    ("comparison", of_placement),
+    ("rollout", of_placement),
+    ("draft", of_draft),
+    ("resource", of_resource),
+)
+"""What a page is about, by the start of its name: the first one counts."""
+_PAGES_OF_ALL = frozenset(
+    {"placements", "placement-new", "resources", "resource-apply", "staged-strategies", "staged-strategy-new"}
+)
+"""Pages where everyone with a team starts something new."""
+
+
+def operates_here(request: HttpRequest) -> bool:
+    """Return whether the user may change what the page is about; a query for roles by label only."""
+    match = request.resolver_match
+    if match is None or not teams_of(request.user):
+        return may_operate(request.user)
+    name = match.url_name or ""
+    of = next((of for start, of in _LABELS_OF_PAGES if name.startswith(start) and match.kwargs), None)
+    of = by_operation if name in _PAGES_OF_ALL else of
+    return may_change_at(request.user, of, match.kwargs, Role.OPERATOR)
+
+
 class PageLayout:
     """What templates read; queries are lazy, so that a fragment costs none for the layout."""
 
@@ -127,7 +167,17 @@ class PageLayout:
 
     @cached_property
     def may_operate(self) -> bool:
+        """Return whether the user may change what this page shows."""
+        return self._user is not None and operates_here(self._request)
+
+    @cached_property
+    def may_operate_fleet(self) -> bool:
         return self._user is not None and may_operate(self._user)
+
+    @cached_property
+    def may_manage_notifications(self) -> bool:
+        # Only a superuser gets the link: the permission of others costs a query on each page.
+        return bool(getattr(self._user, "is_superuser", False))
 
     @cached_property
     def may_approve(self) -> bool:
@@ -136,6 +186,11 @@ class PageLayout:
     @cached_property
     def may_administer_clusters(self) -> bool:
         return self._user is not None and may_administer_clusters(self._user)
+
+    @cached_property
+    def may_view_access_log(self) -> bool:
+        """Return whether the user may read the access log; without a query for those without permissions."""
+        return self._user is not None and may_view_access_log(self._user)
 
     @cached_property
     def hub(self) -> ShownHub | None:

@@ -60,6 +60,7 @@ from placements.services.rollouts.queries import latest_run, placement_pulse, pr
 from placements.services.rollouts.staged_queries import result_in, sentences_of
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, scheduled_condition
+from placements.services.teams import of_placement
 from placements.web import badges
 from placements.web.dashboard import TightRow, tight_row
 from placements.web.events import event_rows, url_of
@@ -258,7 +259,7 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @acts_through(delete_placement)
-@for_operators("delete placements")
+@for_operators("delete placements", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
     """Show what deleting would do, or delete."""
@@ -280,7 +281,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @acts_through(confirm_reschedule)
-@for_operators("reschedule placements")
+@for_operators("reschedule placements", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def reschedule(request: HttpRequest, name: str) -> HttpResponse:
     """Show what rescheduling a placement would change, or do just what was shown.

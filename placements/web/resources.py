@@ -11,11 +11,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.hubs.dispatch import acts_through
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.permissions import for_operators, for_readers
+from fleetui.middleware import costly
+from fleetui.permissions import by_operation, for_operators, for_readers, may_change
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -24,6 +26,7 @@ from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select
+from placements.services.teams import of_resource
 from placements.web.events import event_rows, object_label, resource_url, url_of
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
 
@@ -92,7 +95,7 @@ def _taken_by(one: HubObject) -> list[str]:
 
 
 @acts_through(delete_resource)
-@for_operators("delete resources")
+@for_operators("delete resources", of=of_resource)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
     """Ask for confirmation, or delete the resource."""
@@ -116,7 +119,8 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
 
 
 @acts_through(apply_documents)
-@for_operators("apply manifests")
+@for_operators("apply manifests", of=by_operation)
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def apply(request: HttpRequest) -> HttpResponse:
     """Apply the documents of a text or file, all or none, and show the result of each."""
@@ -124,7 +128,7 @@ def apply(request: HttpRequest) -> HttpResponse:
         key = request.GET.get("from", "").split("/")  # the resource to start with
         found = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
         row = Resource.objects.filter(**found).first() if len(key) == 4 else None
-        return render(request, "resources/apply.html", {"text": dump_yaml(row.content) if row else ""})
+        return render(request, "resources/apply.html", {"text": _editable_text(request, row) if row else ""})
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         given = file_or_text(request, text)
@@ -149,8 +153,17 @@ def apply(request: HttpRequest) -> HttpResponse:
     return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
 
 
+def _editable_text(request: HttpRequest, row: Resource) -> str:
+    """Return the manifest to edit; values of a Secret only for a user who may change it."""
+    hidden = without_secrets(row.content)
+    if hidden is row.content or not may_change(request.user, row.labels):
+        return dump_yaml(hidden)
+    record_access("secret values read", str(row))
+    return dump_yaml(row.content)
+
+
 @acts_through(start_dry_run)
-@for_operators("try manifests on the clusters")
+@for_operators("try manifests on the clusters", of=by_operation)
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:
     """Ask the clusters what applying the documents of a text or file would do there."""

@@ -16,6 +16,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.permissions import for_operators
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
@@ -30,6 +31,7 @@ from placements.services.placements import UnschedulesEverything
 from placements.services.results import PLACEMENT
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.snapshots import policy_of
+from placements.services.teams import of_draft
 from placements.web.request import current_user, is_confirmed
 from placements.web.semantics import draft_sides
 
@@ -38,7 +40,8 @@ _MOST_NAMES_SENT = 300
 
 
 @acts_through(confirm_draft, has_page=True)
-@for_operators("save placements")
+@for_operators("save placements", of=of_draft)
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def review(request: HttpRequest, number: int) -> HttpResponse:
     """Show what saving a draft would do, or save it as it was shown."""
@@ -64,7 +67,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @acts_through(start_dry_run)
-@for_operators("try drafts on the clusters")
+@for_operators("try drafts on the clusters", of=of_draft)
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Ask the clusters what saving a draft would do there."""

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
-from fleetui.permissions import Role, for_approvers, for_operators, for_readers, may_operate
+from fleetui.permissions import Role, for_approvers, for_operators, for_readers
 from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
 from placements.explain.rollouts import (
@@ -49,8 +49,10 @@ from placements.services.rollouts.queries import (
     run_named,
 )
 from placements.services.run_history import run_charts
+from placements.services.teams import of_placement, of_run
 from placements.web import badges
 from placements.web.events import event_rows
+from placements.web.layout import operates_here
 from placements.web.request import (
     PAGE_SIZE,
     asked_table,
@@ -169,7 +171,7 @@ def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     if wants_fragment(request) and "table" not in request.GET:
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
-        key = (request.path, version, str(may_operate(request.user)), str(query))
+        key = (request.path, version, str(operates_here(request)), str(query))
         return shared_fragment(request, key, lambda: _rollout(request, name, number))
     return _rollout(request, name, number)
 
@@ -271,14 +273,14 @@ def run_action(
     request: HttpRequest, name: str, kind: RolloutKind, action: str, value: str = ""
 ) -> HttpResponseBase:
     """Ask for confirmation, or run an action; a refusal is shown on the same page."""
-    entry = ACTIONS[kind, action]
+    entry, of = ACTIONS[kind, action], of_placement if kind is RolloutKind.ROLLING else of_run
     if entry.permission is Role.APPROVER:
-        check = for_approvers("approve stages")
+        check = for_approvers("approve stages", of=of)
     else:
         check = for_operators(
-            "manage rollouts" if kind is RolloutKind.ROLLING else "manage staged update runs"
+            "manage rollouts" if kind is RolloutKind.ROLLING else "manage staged update runs", of=of
         )
-    return check(_run_action)(request, entry, name, value)
+    return check(_run_action)(request, action=entry, name=name, value=value)
 
 
 def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:

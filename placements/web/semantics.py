@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.engine.scheduling.comparison import placed
 from placements.explain.comparison import apart_words, difference_parts, later_divergences
@@ -45,6 +46,7 @@ class Column:
 
 
 @for_readers
+@costly
 @require_safe
 def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id under fleet, kubefleet, ocm and kubernetes semantics."""

@@ -21,7 +21,7 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
-from fleetui.permissions import for_operators, for_readers, may_operate
+from fleetui.permissions import by_operation, for_operators, for_readers, may_change
 from fleetui.polling import not_modified
 from placements.engine.rollout.staged_run import WaitReason
 from placements.explain.staged_updates import stage_words
@@ -44,6 +44,7 @@ from placements.services.rollouts.staged_queries import (
 )
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, delete_strategy, save_strategy
+from placements.services.teams import labels_of_run, of_placement, of_strategy
 from placements.web import badges
 from placements.web.events import event_rows
 from placements.web.request import current_user, number_of, page_from
@@ -117,7 +118,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
         "hub_approvals": open_approvals(hub, run.name, run.namespace) if hub and is_active else (),
-        "why_not_operate": "" if may_operate(request.user) else _OPERATOR_REQUIRED,
+        "why_not_operate": "" if may_change(request.user, labels_of_run(run)) else _OPERATOR_REQUIRED,
         "why_not_approve": why_not_approve(run, current_user(request)),
         "events": event_rows(
             events_matching(kind="staged-run", name=run.full_name).order_by("-at", "-id")[:_EVENTS_SHOWN]
@@ -136,7 +137,7 @@ _BY_USERS = (
 
 
 @acts_through(start_run)
-@for_operators("manage staged update runs")
+@for_operators("manage staged update runs", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Select a strategy and resources and preview the stages; then start a run, or only create it."""
@@ -233,7 +234,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @acts_through(save_strategy)
-@for_operators("create strategies")
+@for_operators("create strategies", of=by_operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
     """Create a strategy by its manifest."""
@@ -241,7 +242,7 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
 
 
 @acts_through(save_strategy)
-@for_operators("edit strategies")
+@for_operators("edit strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Edit a strategy by its manifest."""
@@ -279,7 +280,7 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
 
 
 @acts_through(delete_strategy)
-@for_operators("delete strategies")
+@for_operators("delete strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
     """Ask for confirmation, or delete a strategy."""

@@ -13,12 +13,13 @@ from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
+from fleetui.middleware import costly, too_many
 from fleetui.permissions import for_readers
 from fleetui.polling import not_modified
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
 from placements.explain.what_if import VARIANT_WORDS, fates_sentence
 from placements.models import Scenario
-from placements.services.what_if.operations import create_scenario
+from placements.services.what_if.operations import TooManyAnalysesError, create_scenario
 from placements.services.what_if.queries import (
     PlacementImpact,
     Totals,
@@ -51,6 +52,7 @@ _NAMES_SHOWN = 20
 
 @acts_through(create_scenario, has_page=True)
 @for_readers
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def what_if(request: HttpRequest) -> HttpResponse:
     """List the analyses with a form, or create one."""
@@ -71,6 +73,8 @@ def what_if(request: HttpRequest) -> HttpResponse:
         )
     except InvalidManifest as found:
         return _form(request, given, faults=found.faults, status=422)
+    except TooManyAnalysesError as error:
+        return too_many(request, error)
     answer = redirect("web:scenario", row.pk)
     answer["Location"] += f"?variant={given['variant']}"
     return answer

@@ -5,6 +5,7 @@ from django.core.cache import caches
 from django.db import connection
 from django.test import Client
 
+from fleetui.access.models import AccessEvent
 from tests.accounts.conftest import PASSWORD
 from tests.rows import person
 
@@ -106,3 +107,14 @@ def test_the_counters_are_in_the_database_and_name_no_user() -> None:
     assert len(keys) == 3
     assert not [key for key in keys if "ana" in key]
     assert type(caches["default"]).__name__ == "DatabaseCache"
+
+
+def test_failures_are_in_the_access_log_with_their_reason() -> None:
+    person("ana", "operator")
+    for _ in range(11):
+        attempt("ana", token=True)
+
+    lines = AccessEvent.objects.filter(verb="login failed", actor_name="ana")
+
+    assert lines.count() == 11
+    assert [line.details for line in lines.order_by("pk")][-1] == {"reason": "too many attempts"}

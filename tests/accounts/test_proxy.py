@@ -7,11 +7,10 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
 from pytest_django import Settings
-from rest_framework.authtoken.models import Token
 
 from fleetui.accounts.proxy import client_address
 from tests.accounts.conftest import PASSWORD
-from tests.rows import person
+from tests.rows import api_token, person
 
 pytestmark = pytest.mark.django_db
 PROXY, STRANGER = "10.0.0.7", "192.0.2.66"
@@ -88,8 +87,7 @@ def test_the_session_ends_with_the_header(reported: list[str]) -> None:
 
 
 def test_a_token_behind_the_proxy_leaves_no_session() -> None:
-    token = Token.objects.create(user=person("ana", "viewer"))
-    headers = {USER: "ada", "Authorization": f"Token {token.key}"}
+    headers = {USER: "ada", "Authorization": f"Token {api_token(person('ana', 'viewer'))}"}
 
     response = Client(REMOTE_ADDR=PROXY).get("/api/v1/clusters", headers=headers)
 

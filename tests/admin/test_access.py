@@ -27,7 +27,10 @@ LISTS = (
     "placements/disruptionbudget",
     "fleetui/event",
 )
-PEOPLE = ("auth/user", "auth/group", "authtoken/tokenproxy", "mfa/authenticator")
+PEOPLE = (
+    *("auth/user", "auth/group", "access/apitoken", "access/serviceaccount", "access/teamgrant"),
+    "mfa/authenticator",
+)
 MUTATING = ("add", "change", *ACTIONS)
 
 

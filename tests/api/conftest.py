@@ -1,13 +1,14 @@
 """Callers of the API, each with a role."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rest_framework.authtoken.models import Token
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from rest_framework.test import APIClient
 
-from tests.rows import person
+from tests.rows import api_token, person
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +21,9 @@ def caller(db: None) -> Callable[..., APIClient]:  # noqa: ARG001 -- callers hav
     """Return a client that sends the token of a user with these roles."""
 
     def make(*roles: str) -> APIClient:
-        token, _ = Token.objects.get_or_create(user=person("-".join(roles) or "nobody", *roles))
         client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+        token = api_token(person("-".join(roles) or "nobody", *roles))
+        client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
         return client
 
     return make
@@ -38,3 +39,13 @@ def api(caller: Callable[..., APIClient]) -> APIClient:
 def reader(caller: Callable[..., APIClient]) -> APIClient:
     """Return a viewer."""
     return caller("viewer")
+
+
+@pytest.fixture
+def kept_connection() -> Iterator[None]:
+    """Keep the application from closing the connection that holds the test's transaction."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from rest_framework.test import APIClient
 
 from clusters.models import HubGrant, HubWrite
+from fleetui.access.models import TeamGrant
 from fleetui.hub_scope import in_hub
 from tests.hubs.hub_documents import placement
 from tests.hubs.writable import WritableHub, writable_hub
@@ -193,6 +194,30 @@ def test_each_action_needs_its_role(
                 assert (answer.status_code == 403) == (roles != (needed,)), answer.content
     assert bool(hub.sent()) == (roles in (("approver",), ("operator",)))
     assert client.get(WRITES).status_code == (200 if roles else 403)
+
+
+def test_a_team_writes_only_what_has_its_label(
+    hub: WritableHub, caller: Caller, subtests: pytest.Subtests
+) -> None:
+    client = caller()
+    group = Group.objects.create(name="payments")
+    group.user_set.add(User.objects.get(username="nobody"))
+    for role in ("operator", "approver"):
+        TeamGrant.objects.create(hub=hub.hub, group=group, role=role, key="team", value="payments")
+    for action in EVERY_ACTION:
+        with subtests.test(action):
+            assert send(client, action).status_code == (200 if action == "uncordon" else 403)  # unchanged
+    assert hub.sent() == []
+
+    web = hub.fake.get("clusterresourceplacements", "web")
+    ours = {**web, "metadata": {**web["metadata"], "labels": {"team": "payments"}}}
+    ours = hub.put("ClusterResourcePlacement", ours)
+
+    assert send(client, "scale", "?force=spec.policy.numberOfClusters").status_code == 201
+    assert send(client, "evict").status_code == 201
+    assert send(client, "cordon").status_code == 403
+    theirs = {**ours, "metadata": {**ours["metadata"], "labels": {"team": "other"}}}
+    assert send(client, "save", manifest=theirs, base=ours).status_code == 403
 
 
 def test_grants_of_the_hub_decide_alone(hub: WritableHub, caller: Caller) -> None:

@@ -18,6 +18,8 @@ READING_POSTS = {
     "/api/v1/simulate",
     "/api/v1/what-if",
 }
+OWN = {"/api/v1/tokens", "/api/v1/tokens/{number}"}
+"""What everyone with a role changes: their own tokens."""
 OPEN = {"/api/v1/token"}
 APPROVING = [("POST", "/api/v1/staged-runs/{name}/approve")]
 HUB_WRITES = "/api/v1/hubs/{name}/writes"
@@ -55,14 +57,19 @@ def writing() -> list[tuple[str, str]]:
         (method, path)
         for method, path in operations()
         if method != "GET"
-        and path not in READING_POSTS
-        and (method, path) not in [*APPROVING, *administering()]
+        and path not in READING_POSTS | OWN
+        and (method, path) not in [*APPROVING, *administering(), *managing()]
     ]
+
+
+def managing() -> list[tuple[str, str]]:
+    """Return the operations on notifications, which no role permits."""
+    return [(method, path) for method, path in operations() if path.startswith("/api/v1/notifications/")]
 
 
 def reading() -> list[tuple[str, str]]:
     """Return the operations that change nothing."""
-    return [one for one in operations() if one not in [*writing(), *APPROVING, *administering()]]
+    return [one for one in operations() if one not in [*writing(), *APPROVING, *administering(), *managing()]]
 
 
 def address(path: str) -> str:
@@ -92,6 +99,14 @@ def test_no_calls_without_a_token(subtests: pytest.Subtests) -> None:
             assert answer.status_code == 401
             assert answer.headers["WWW-Authenticate"] == "Token"
             assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+def test_no_role_manages_notifications(caller, subtests: pytest.Subtests) -> None:
+    clients = [caller(*roles) for roles in ROLES]
+    assert len(managing()) == 8
+    for method, path in managing():
+        with subtests.test(path, method=method):
+            assert {call(client, method, path).status_code for client in clients} == {403}
 
 
 @pytest.mark.parametrize("roles", ROLES)

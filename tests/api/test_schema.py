@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 import schemathesis
+from django.contrib.auth.models import Permission
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
-from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -32,6 +30,7 @@ from clusters.connection_input import ConnectionInput
 from clusters.hubs.operations import HubSpec, save_hub
 from clusters.models import HubStream, MirroredObject
 from clusters.operations.connection import set_connection
+from fleetui.access.models import ApiToken
 from fleetui.hub_scope import in_hub
 from fleetui.models import Event
 from placements.engine.rollout.staged_run import (
@@ -52,16 +51,19 @@ from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
 from placements.services.dry_runs import start_dry_run
+from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
-from tests.api.schema import generated_schema
+from tests.api.schema import example_problems, generated_schema
 from tests.database import rolled_back
 from tests.rows import (
     NOW,
+    api_token,
     decided,
     joined,
     member_document,
@@ -88,7 +90,7 @@ PARTS = 6
 
 
 @cache
-def _schema() -> BaseSchema:
+def read_schema() -> BaseSchema:
     """Return the schema as schemathesis reads it; not at import, since it takes seconds."""
     schema = schemathesis.openapi.from_dict(generated_schema())
     schema.app = WSGIHandler()  # when its static files have their folder
@@ -115,6 +117,7 @@ REFUSED = {
 Only a live hub has decisions of its own.
 """
 BODIES = {
+    "POST /api/v1/tokens": {"name": "deploy", "scopes": ["read"], "days": 1},
     "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
     "PUT /api/v1/clusters/{name}": member_document("a"),
     "PUT /api/v1/clusters/{name}/labels": {"region": "west"},
@@ -159,6 +162,20 @@ BODIES = {
     },
     "PATCH /api/v1/hubs/{name}": {"title": "Production"},
     "POST /api/v1/hubs/{name}/writes": {"action": "cordon", "name": "east"},
+    "PUT /api/v1/notifications/channels/{name}": {
+        "kind": "webhook",
+        "address": "https://hooks.invalid/fleet",
+        "key": "a long random text",
+    },
+    "PUT /api/v1/notifications/rules/{name}": {
+        "channel": "chat",
+        "events": ["cluster-not-ready", "drift"],
+        "label": "team=payments",
+        "quietFrom": "22:00",
+        "quietUntil": "07:00",
+        "timeZone": "Europe/Berlin",
+        "reminderHours": 4,
+    },
     "POST /api/v1/token": {"username": "ann", "password": "a long enough password"},
 }
 
@@ -175,7 +192,7 @@ pytestmark = pytest.mark.django_db
 def test_every_answer_is_as_the_schema_says(
     part: int, hub: dict[str, str], subtests: pytest.Subtests
 ) -> None:
-    for found in list(_schema().get_all_operations())[part::PARTS]:
+    for found in list(read_schema().get_all_operations())[part::PARTS]:
         assert isinstance(found, Ok)
         operation = found.ok()
         with subtests.test(operation.label):
@@ -187,7 +204,7 @@ def test_every_answer_is_as_the_schema_says(
 
 def _answers_what_is_there(operation: APIOperation, hub: dict[str, str]) -> None:
     """Make the call that works: on the objects of the hub, with a good body."""
-    answer = _on_what_is_there(operation, hub).call_and_validate(headers=_headers(hub), checks=CHECKS)
+    answer = on_what_is_there(operation, hub).call_and_validate(headers=_headers(hub), checks=CHECKS)
 
     assert answer.status_code < 300 or answer.status_code == REFUSED.get(operation.label), answer.text
 
@@ -213,7 +230,7 @@ def _headers(hub: dict[str, str]) -> dict[str, str]:
     return {"Authorization": f"Token {hub['token']}"}
 
 
-def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
+def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
     names = {one.name: hub[one.name] for one in operation.path_parameters}
     for part, there in (
         ("/placements/{name}", {"name": "web"}),
@@ -224,6 +241,8 @@ def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/hubs/", {"name": "prod-eu", "group": "-"}),
         ("/staged-strategies", {"name": "careful"}),
         ("/staged-runs", {"name": "one"}),
+        ("/notifications/channels", {"name": "chat"}),
+        ("/notifications/rules", {"name": "payments"}),
         ("/budgets/", {"name": "web"}),
         ("/evictions/", {"number": hub["eviction"]}),
         ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
@@ -232,6 +251,8 @@ def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
             names |= {key: value for key, value in there.items() if key in names}
     if "/rounds/{number}" in operation.path or "/events/{number}" in operation.path:
         names["number"] = hub["event" if "/events/" in operation.path else "round"]
+    if "/tokens/" in operation.path:
+        names["number"] = hub["token_number"]
     if "/what-if/" in operation.path:
         names["number"] = hub["scenario"]
     if "/diffs/" in operation.path:
@@ -243,18 +264,12 @@ def _on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
 
 
 @pytest.fixture
-def _kept_connection() -> Iterator[None]:
-    """Keep the application from closing the connection that holds the test's transaction."""
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
-    yield
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
-
-
-@pytest.fixture
-def hub(_kept_connection: None) -> dict[str, str]:
+def hub(kept_connection: None) -> dict[str, str]:  # noqa: ARG001 -- for what it does
     """Fill a hub; return an operator's token, and the parts of the addresses of its objects."""
+    return filled_hub()
+
+
+def filled_hub() -> dict[str, str]:
     joined("a", region="east")
     simulated("s", fault="silent", now=datetime.now(UTC))
     fields = {"server": "https://member.invalid", "token": "one"}
@@ -267,14 +282,19 @@ def hub(_kept_connection: None) -> dict[str, str]:
     _allow_every_action()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
     waiting_run()
+    address = Address("https://hooks.invalid/fleet", "a long random text")
+    save_channel("chat", "webhook", address, by=None, now=NOW)
+    save_rule(RuleInput("payments", "chat", ("drift",)), by=None, now=NOW)
+    ann = person("ann", "operator", "approver", "cluster-administrator")
+    ann.user_permissions.add(Permission.objects.get(codename="change_notificationchannel"))
+    send_test("chat", by=ann, now=NOW)
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     dry_run = start_dry_run(placement="web", by=None, now=NOW)
     return {
         "dry_run": str(dry_run.pk),
         "scenario": str(scenario.pk),
-        "token": Token.objects.create(
-            user=person("ann", "operator", "approver", "cluster-administrator")
-        ).key,
+        "token": api_token(person("ann", "operator", "approver", "cluster-administrator")),
+        "token_number": str(ApiToken.objects.get().pk),
         "name": "a",
         "cluster": "a",
         "number": "0",
@@ -349,8 +369,50 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 134
+    assert len(operations) == 138
     assert [one["operationId"] for one in operations if not one.get("description")] == []
+
+
+def test_every_operation_has_an_example_that_was_accepted_and_is_valid() -> None:
+    """The requests are those that `_answers_what_is_there` sends; `write_examples` records the responses."""
+    faults = []
+    for path, operations in generated_schema()["paths"].items():
+        for method, one in operations.items():
+            faults += [f"{method.upper()} {path}: {each}" for each in _example_faults(method, path, one)]
+
+    assert faults == [], "Run python -m tests.api.write_examples if responses have changed"
+
+
+def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
+    sent = BODIES.get(f"{method.upper()} {path}")
+    requests = list(operation.get("requestBody", {}).get("content", {}).values())
+    if sent is not None and any(one.get("example") != sent for one in requests):
+        yield "the request is not what the tests send"
+    answers = [one.get("content", {}) for one in operation["responses"].values()]
+    examples = [each for one in answers for each in one.values() if "example" in each]
+    is_empty = "content" not in operation["responses"].get("204", {"content": {}})
+    if not examples and not is_empty:
+        yield "no example of a response"
+    for content in (*(one for one in requests if "example" in one), *examples):
+        yield from example_problems(content)
+
+
+def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
+    """A cluster has at most 100 taints, and a hub one stream and one row of permissions for each kind."""
+    schemas = generated_schema()["components"]["schemas"]
+    without = set()
+    for path, operations in generated_schema()["paths"].items():
+        for answer in [operations.get("get", {}).get("responses", {}).get("200", {})]:
+            found = answer.get("content", {}).get("application/json", {}).get("schema", {})
+            found = schemas[found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+            fields = found.get("properties", {})
+            if found.get("type") == "array" or ("items" in fields and "next" not in fields):
+                without.add(path.removeprefix("/api/v1/"))
+
+    assert without == {
+        *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults")),
+        *("hubs/{name}/permissions", "hubs/{name}/streams"),
+    }
 
 
 def test_former_paths_are_deprecated() -> None:

@@ -19,7 +19,6 @@ from django.db import connection, transaction
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.plugin import DjangoDbBlocker
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
@@ -32,7 +31,7 @@ from tests.api.test_size import check_lists_and_preview
 from tests.database import forget_caches
 from tests.load.deciding import StatementCounter
 from tests.page_samples import sample_pages
-from tests.rows import NOW, person, run_due
+from tests.rows import NOW, api_token, person, run_due
 
 pytestmark = [
     pytest.mark.django_db,
@@ -173,8 +172,7 @@ def test_lists_of_rest_run_few_queries_and_a_preview_is_small(
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
     reader = APIClient()
-    token = Token.objects.create(user=User.objects.get(username="ana"))
-    reader.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+    reader.credentials(HTTP_AUTHORIZATION=f"Token {api_token(User.objects.get(username='ana'))}")
 
     check_lists_and_preview(reader, 5000, django_assert_max_num_queries)
 

@@ -12,8 +12,11 @@ from fleetui.management.hub_command import HubCommand
 ROOT = Path(__file__).resolve().parents[2]
 
 
-OFFLINE = {"simulate", "up"}
-"""What needs no database, or prepares it."""
+OFFLINE = {
+    *("simulate", "commands", "completion", "man"),
+    *("up", "prepare", "backup", "restore"),
+}
+"""What needs no database, or is about the database as a whole: it prepares, copies or replaces it."""
 
 
 def test_every_command_of_the_hub_can_say_that() -> None:
@@ -36,5 +39,5 @@ def test_without_a_database_a_command_says_how_to_make_one(tmp_path: Path) -> No
     )
 
     assert run.returncode == 3
-    assert "run `make up` once" in run.stderr
+    assert "run `make up`, `fleetui up` or `manage.py migrate` once" in run.stderr
     assert "Traceback" not in run.stderr

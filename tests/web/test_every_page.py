@@ -23,7 +23,7 @@ from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from tests.database import rolled_back
 from tests.live_hubs import live_hub
-from tests.page_samples import disruptions_of
+from tests.page_samples import NOTIFICATION_PAGES, disruptions_of
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
@@ -434,6 +434,10 @@ def test_no_address_is_missing_in_these_tests() -> None:
 
     # Downloads and redirects; what only the pages of live hubs have.
     elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
+    # What only superusers open: `test_notifications.py`.
+    elsewhere |= {"notification-channel-test", "notification-channel-switch", *NOTIFICATION_PAGES}
+    # Tokens are those of the user, and the access log has a permission: `tests/access`.
+    elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
     elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--threads", type=_count, default=8, help="threads in each of them (default 8)")
         parser.add_argument("--concurrency", type=_count, default=4, help="tasks at once (default 4)")
+        parser.add_argument(
+            "--prepared", action="store_true", help="wait until `prepare` has run, and change no table"
+        )
 
     def handle(self, *_arguments: Any, **options: Any) -> None:
         """Run until a signal stops it."""
@@ -56,23 +59,10 @@ class Command(BaseCommand):
                 listener = stack.enter_context(open_listener(options["host"], options["port"]))
             if "beat" in names:  # two clocks would tick twice
                 stack.enter_context(_only_clock(settings.VAR_DIR))
-            try:
-                bootstrap.wait_for_database(connections.settings["default"], say=self.stdout.write)
-                with bootstrap.one_at_a_time(settings.VAR_DIR):
-                    bootstrap.migrate()
-                    self.close_files()
-                    if not settings.CREDENTIAL_KEYS:
-                        keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
-                    if "web" in names:
-                        stamp = settings.VAR_DIR / "static.stamp"
-                        bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
-                    self.make_administrator()
-            except bootstrap.DatabaseMissingError as error:
-                raise CommandError(str(error), returncode=ENVIRONMENT) from error
-            except FirstRunError as error:
-                raise CommandError(str(error)) from error
+            self.prepare(names, is_prepared=options["prepared"])
             connections.close_all()
-            output = Output(self.stdout, self.stderr, width=len("observer"))  # type: ignore[arg-type]  # writes
+            as_json = settings.LOG_FORMAT == "json"
+            output = Output(self.stdout, self.stderr, width=len("observer"), as_json=as_json)  # type: ignore[arg-type]  # writes
             process_options = ProcessOptions(
                 web_processes=options["workers"],
                 web_threads=options["threads"],
@@ -82,6 +72,7 @@ class Command(BaseCommand):
                 beat_file=settings.VAR_DIR / "beat-schedule",
                 listener=listener.fileno() if listener else None,
                 has_live_hub=has_live_hub,
+                logs_as_json=as_json,
             )
             parts = [process for name in names for process in PARTS[name](process_options)]
             if listener:
@@ -101,6 +92,29 @@ class Command(BaseCommand):
                 f"Other users of this machine can read {len(open_files)} files in {settings.VAR_DIR}, "
                 f"such as {open_files[0]}; set the mode 0600, and 0700 of folders, as their owner"
             )
+
+    def prepare(self, names: Collection[str], *, is_prepared: bool = False) -> None:
+        """Prepare the database and the files of these parts; `is_prepared`: wait until `prepare` has run."""
+        try:
+            if is_prepared:
+                bootstrap.wait_for_migrations(connections.settings["default"], say=self.stdout.write)
+            else:
+                bootstrap.wait_for_database(connections.settings["default"], say=self.stdout.write)
+            with bootstrap.one_at_a_time(settings.VAR_DIR):
+                if not is_prepared:
+                    bootstrap.migrate()
+                self.close_files()
+                if not settings.CREDENTIAL_KEYS:
+                    keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
+                if "web" in names and not settings.STATIC_IS_BUILT:
+                    stamp = settings.VAR_DIR / "static.stamp"
+                    bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
+                if not is_prepared:
+                    self.make_administrator()
+        except bootstrap.DatabaseMissingError as error:
+            raise CommandError(str(error), returncode=ENVIRONMENT) from error
+        except FirstRunError as error:
+            raise CommandError(str(error)) from error
 
     def make_administrator(self) -> None:
         made = make_first_administrator(

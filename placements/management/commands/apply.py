@@ -6,18 +6,26 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.yaml import Document
 from fleetui.management.hub_command import UNCONFIRMED
+from fleetui.remote import RemoteClient
 from placements.explain.terminal import next_decision_line
 from placements.management.manifest_command import ManifestCommand
 from placements.services.apply import Result, apply_documents, preview_documents
+from placements.services.fleet.impact import ImpactRow
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
+
+DRY_RUN = " (dry run)"
 
 
 class Command(ManifestCommand):
     """Apply manifests to the hub."""
 
-    help = "Apply manifests of all supported kinds to the hub, all or none."
+    help = (
+        "Apply manifests of all supported kinds to the hub, all or none. Exit status: 0 applied, 1 refused, "
+        "2 invalid input, 3 confirmation missing, 4 the database or the console does not respond."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -50,8 +58,50 @@ class Command(ManifestCommand):
             preview = preview_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict)
         except UnschedulesEverything as error:
             raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
-        self._print(preview.results, suffix=" (dry run)")
-        for row in preview.impact.rows:
+        self._print(preview.results, suffix=DRY_RUN)
+        self._print_decisions(preview.impact.rows, unlooked=preview.impact.unlooked)
+
+    def run_remotely(
+        self,
+        client: RemoteClient,
+        manifests: bytes,
+        *,
+        confirm: str | None = None,
+        strict: bool = False,
+        dry_run: bool = False,
+        **_options: Any,
+    ) -> None:
+        """Apply the manifests on a console over REST and print the result of each."""
+        query = {"confirm": confirm or "", "strict": "true" if strict else "", "dryRun": "All" * dry_run}
+        given = {name: value for name, value in query.items() if value}
+        answer = client.request("POST", "apply", query=given, body=manifests)
+        results = [
+            Result(
+                one["kind"],
+                one["name"],
+                one["did"],
+                tuple(ManifestWarning(**warning) for warning in one["warnings"]),
+                one["message"],
+            )
+            for one in answer["items"]
+        ]
+        self._print(results, suffix=DRY_RUN * dry_run)
+        rows = [
+            ImpactRow(
+                one["placement"],
+                tuple(one["joins"]),
+                tuple(one["leaves"]),
+                one["placedBefore"],
+                one["placedAfter"],
+                one["wasFulfilled"],
+                one["isFulfilled"],
+            )
+            for one in answer.get("decisions", ())
+        ]
+        self._print_decisions(rows, unlooked=answer.get("notEvaluated", 0))
+
+    def _print_decisions(self, rows: Iterable[ImpactRow], *, unlooked: int) -> None:
+        for row in rows:
             line = next_decision_line(
                 row.placement,
                 joins=row.joins,
@@ -60,8 +110,8 @@ class Command(ManifestCommand):
                 is_fulfilled=row.is_fulfilled,
             )
             self.stdout.write(line)
-        if preview.impact.unlooked:
-            self.stdout.write(f"{preview.impact.unlooked} more placements not evaluated")
+        if unlooked:
+            self.stdout.write(f"{unlooked} more placements not evaluated")
 
     def _print(self, results: Iterable[Result], *, suffix: str = "") -> None:
         for result in results:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.connection_input import ConnectionInput
@@ -25,6 +24,7 @@ from clusters.hubs.queries import UnknownHubError
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
+from fleetui.locations import assets_folder
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
 from placements.management.commands.join import read_kubeconfig
 
@@ -64,7 +64,7 @@ class Command(HubCommand):
     def handle(self, *, name: str, **options: Any) -> None:
         """Check the connection and save the hub; exit status 1 if the check fails."""
         if options["rbac"]:
-            path = Path(settings.BASE_DIR) / "docs" / "hubs" / f"{options['rbac']}.yaml"
+            path = assets_folder() / "docs" / "hubs" / f"{options['rbac']}.yaml"
             self.stdout.write(path.read_text(encoding="utf-8"), ending="")
             return
         if not name:

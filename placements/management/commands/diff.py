@@ -2,12 +2,14 @@
 
 import sys
 from datetime import UTC, datetime
-from difflib import unified_diff
 from typing import Any
 
-from fleetui.apimachinery.yaml import Document, dump_yaml
+from fleetui.apimachinery.yaml import Document
+from fleetui.remote import RemoteClient
+from placements.explain.diff import manifest_diff
 from placements.management.manifest_command import ManifestCommand
-from placements.services.apply import preview_documents
+from placements.services.apply import UNCHANGED, preview_documents
+from placements.services.placements import CONFIRMATION
 
 DIFFERENT = 1
 
@@ -25,13 +27,19 @@ class Command(ManifestCommand):
         now = datetime.now(UTC)
         preview = preview_documents(documents, by=None, now=now, confirmed=True, strict=strict)
         for change in preview.changes:
-            before, after = (
-                dump_yaml(one).splitlines() if one else [] for one in (change.before, change.after)
+            self.stdout.write(
+                manifest_diff(change.kind, change.name, change.verb, change.before, change.after)
             )
-            name = f"{change.kind} {change.name}"
-            lines = list(unified_diff(before, after, f"{name} (hub)", f"{name} (applied)", lineterm=""))
-            # Of a cluster the status may differ alone.
-            for line in lines or [f"{name} {change.verb}"]:
-                self.stdout.write(line)
-        if any(result.did != "unchanged" for result in preview.results):
+        if any(result.did != UNCHANGED for result in preview.results):
+            sys.exit(DIFFERENT)
+
+    def run_remotely(
+        self, client: RemoteClient, manifests: bytes, *, strict: bool = False, **_options: Any
+    ) -> None:
+        """Print what a console would change; it hides the values of secrets."""
+        query = {"dryRun": "All", "confirm": CONFIRMATION} | ({"strict": "true"} if strict else {})
+        answer = client.request("POST", "apply", query=query, body=manifests)
+        for change in answer["changes"]:
+            self.stdout.write(change["diff"])
+        if any(one["did"] != UNCHANGED for one in answer["items"]):
             sys.exit(DIFFERENT)

@@ -9,7 +9,9 @@ from django.db.models import QuerySet
 
 from clusters import queries
 from clusters.models import MemberCluster
+from fleetui.access.audit import record_access
 from fleetui.apimachinery.metadata import with_hub_metadata
+from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.management.hub_command import HubCommand
 from placements.models import (
@@ -89,6 +91,8 @@ class Command(HubCommand):
         manifests = list(map(manifest_of, found))
         if missing:
             raise CommandError(f"Not found: {', '.join(sorted(missing))}", returncode=NOT_FOUND)
+        if any(without_secrets(one) is not one for one in manifests):
+            record_access("secret values read", f"export {kind}", details={"names": names})
         if no_status:
             manifests = [stored_document(one) for one in manifests]
         if output == "json":

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fleetui.access.audit import prunable_lines
 from fleetui.management.hub_command import HubCommand
 from placements.services.pruning import prunable, prunable_messages, prune
 
@@ -22,6 +23,7 @@ class Command(HubCommand):
         now = datetime.now(UTC)
         if dry_run:
             counts = {name: rows.count() for name, rows, _ in prunable(now=now)}
+            counts["access log lines"] = prunable_lines(now=now).count()
             counts["messages"] = len(prunable_messages(now=now))
         else:
             counts = prune(now=now)

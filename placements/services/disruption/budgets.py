@@ -14,6 +14,7 @@ from placements.manifests.disruption import budget_faults, parse_disruption_budg
 from placements.manifests.policy import PlacementType
 from placements.models import DisruptionBudget, Placement
 from placements.services.results import SaveResult, delete_row, locked_row, save_row
+from placements.services.teams import check_placement
 
 BUDGET = "budget"
 
@@ -37,6 +38,7 @@ def save_budget(
     """
     parsed = parse_disruption_budget(dict(document))
     name = parsed.metadata.name
+    check_placement(by, name)
     current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
     found = Placement.objects.filter(full_name=name).values_list("placement_type", flat=True).first()
     faults = budget_faults(parsed.spec, PlacementType(found)) if found else []
@@ -50,6 +52,7 @@ def save_budget(
 @transaction.atomic
 def delete_budget(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
     """Delete a budget. Raise UnknownBudgetError, RevisionConflict."""
+    check_placement(by, name)
     current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
     if current is None:
         raise UnknownBudgetError(name)

@@ -38,6 +38,7 @@ from placements.services.rollout_state import (
 )
 from placements.services.rollouts.controller import begin_run, running_rollout
 from placements.services.rollouts.starts import build_updates
+from placements.services.teams import check_placement
 from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout, enqueue_scheduling
 
 
@@ -58,6 +59,7 @@ def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Ev
 
     The placement is rescheduled: a cluster without a taint may be selected again immediately.
     """
+    check_placement(by, placement)
     return carry_out(judge(placement, cluster, now=now), by=by, now=now)
 
 
@@ -71,6 +73,7 @@ def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetim
     """
     wanted = parse_eviction(dict(document))
     name, spec = wanted.metadata.name, wanted.spec
+    check_placement(by, spec.placement_name)
     judged = judge(spec.placement_name, spec.cluster_name, now=now)
     earlier = Eviction.objects.filter(name=name).first()
     if earlier is None:

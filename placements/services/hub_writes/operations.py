@@ -24,7 +24,7 @@ from clusters.models import Hub, HubWrite
 from fleetui.apimachinery.errors import InvalidManifest, split_path
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.hub_scope import in_hub
-from fleetui.permissions import has_role
+from fleetui.permissions import has_role, teams_of
 from placements.services.hub_writes.catalogue import Action
 from placements.services.hub_writes.planning import (
     ConfirmationNeededError,
@@ -34,6 +34,7 @@ from placements.services.hub_writes.planning import (
     WriteRefusedError,
     text_field,
 )
+from placements.services.hub_writes.teams import check_plan
 
 PRECONDITIONS = ("uid", "resourceVersion")
 PREVIEW_SECONDS = 300
@@ -119,7 +120,7 @@ def shown_object(content: Manifest) -> dict[str, Any]:
 def check_role(hub: Hub, action: Action, by: User) -> None:
     """Raise PermissionDenied unless the person has the role of an action on this hub."""
     with in_hub(hub.pk):
-        if not has_role(by, action.role):
+        if not has_role(by, action.role) and not teams_of(by, action.role):
             message = f"You don't have permission to {action.verb}. Required role: {action.role}."
             raise PermissionDenied(message)
 
@@ -182,6 +183,7 @@ def preview_write(
     """
     with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
         plan = without_kept(plan_of(action, planner, fields), keep)
+        check_plan(hub, action, plan, by=by)
         if plan.request is None:
             return WritePreview(action, plan)
         permission = writer.review(plan.request)
@@ -238,6 +240,7 @@ def apply_write(
     """
     with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
         plan = without_kept(plan_of(action, planner, fields), keep)
+        check_plan(hub, action, plan, by=by)
         if plan.request is None:
             return None
         if plan.deselection and plan.needs_confirmation and not confirmed:

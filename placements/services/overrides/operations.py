@@ -33,6 +33,7 @@ from placements.services.results import (
     stored_document,
 )
 from placements.services.snapshots import hash_of
+from placements.services.teams import check_documents, check_placement, check_resources
 from placements.services.workqueue import enqueue_rollout
 
 MOST = 100
@@ -69,6 +70,7 @@ def save_override(
     place = {"kind": manifest.kind, "namespace": namespace, "name": manifest.metadata.name}
     noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
     current = locked_row(Override, noun, expected, label=label, **place)
+    check_documents(by, f"{manifest.kind} {label}", current.document if current else None, raw)
     if current and current.document == stored_document(raw):
         return SaveResult(current, OperationResult.UNCHANGED)
     if isinstance(manifest, ClusterResourceOverride):
@@ -77,6 +79,9 @@ def save_override(
         field, selected = "resourceSelectors", manifest.spec.resource_selectors
     keys: list[TargetKey] = [(namespace, one.group, one.version, one.kind, one.name) for one in selected]
     targets = {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
+    check_resources(by, [(one[1], one[3], one[0], one[4]) for one in keys])
+    if manifest.placement:
+        check_placement(by, manifest.placement)
     if faults := _save_errors(current, manifest, namespace, targets):
         raise InvalidManifest(faults)
     row = current or Override(**place, created_at=now, revision=0)
@@ -110,6 +115,7 @@ def delete_override(
     row = locked_row(Override, NOUNS[kind], expected, label=label, kind=kind, namespace=namespace, name=name)
     if row is None:
         raise UnknownOverrideError(kind, namespace, name)
+    check_documents(by, f"{kind} {label}", row.document)
     targets = set(row.targets.values_list(*KEY))
     _snapshots_of(row).update(is_latest=False)
     prune_override_snapshots(row, keep=0)

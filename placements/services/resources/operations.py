@@ -15,6 +15,7 @@ from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
+from fleetui.permissions import check_change
 from placements.engine.resource_manifest import parse_hub_object
 from placements.explain.vocabulary import counted
 from placements.manifests.placement import is_reserved_namespace
@@ -71,6 +72,9 @@ def apply_resources(
     if faults:
         raise InvalidManifest(faults)
     there = _rows(wanted)
+    for each in wanted:
+        saved = [there[each.key].labels] if each.key in there else []
+        check_change(by, *saved, each.labels, what=str(each))
     before = {key: HubObject.of(row.content) for key, row in there.items()}
     applied = [_applied(one, there.get(one.key), now=now, is_demo=is_demo) for one in wanted]
     created = (one.object for one in applied if one.result is OperationResult.CREATED)
@@ -130,6 +134,8 @@ def delete_resource(
 
 def delete_resources(rows: Sequence[Resource], *, by: User | None, now: datetime) -> None:
     """Delete these objects, inside the caller's transaction."""
+    for row in rows:
+        check_change(by, row.labels, what=f"{row.kind} {row.name}")
     Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
     objects = [HubObject.of(row.content) for row in rows]
     events = [

@@ -7,10 +7,11 @@ from django.contrib.auth.models import User
 from django.db.models import Count, QuerySet, Window
 
 from fleetui.audit import SYSTEM
-from fleetui.permissions import may_approve
+from fleetui.permissions import Role, may_change
 from placements.engine.rollout.staged_run import ApprovalPoint
 from placements.manifests.placement import parse_placement
 from placements.models import ApprovalRequest, StagedRun
+from placements.services.teams import labels_of_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def waiting_for(request: ApprovalRequest, user: User) -> PendingApproval:
 
 def why_not_approve(run: StagedRun, user: User | None) -> str:
     """Return why a user may not approve a stage of a run; empty if they may."""
-    if user is None or not may_approve(user):
+    if user is None or not may_change(user, labels_of_run(run), role=Role.APPROVER):
         return "only an approver may approve a stage"
     if _requires_another(run) and user.get_username() == run.started_by:
         demand = f"{run.placement_name} requires another approver than {run.started_by}"

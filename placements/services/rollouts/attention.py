@@ -72,6 +72,11 @@ def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
     return rolling, staged
 
 
+def stalled_rollouts() -> QuerySet[Rollout]:
+    """Return the rollouts in progress in which no cluster can be updated, apart from paused ones."""
+    return Rollout.objects.filter(_RUNNING & _STALLED, placement__paused_since=None)
+
+
 def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
     return Rollout.objects.filter(_RUNNING), StagedRun.objects.filter(_STARTED)
 

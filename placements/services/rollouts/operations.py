@@ -22,6 +22,7 @@ from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
+from placements.services.teams import check_documents
 from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout
 
 _STARTED = "started again"
@@ -37,7 +38,7 @@ class ActionNotAllowed(Exception):
 @transaction.atomic
 def pause(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Start nothing more on a placement; running updates finish. Again it does nothing."""
-    placement = _locked(name, expected)
+    placement = _locked(name, expected, by=by)
     if placement.paused_since is None:
         placement.paused_since, placement.paused_by = now, actor_name(by)
         _save(placement, "paused", ["paused_since", "paused_by"], by=by, now=now)
@@ -48,7 +49,7 @@ def pause(name: str, *, by: User | None, now: datetime, expected: int | None = N
 @transaction.atomic
 def resume(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Continue after a pause. Again it does nothing."""
-    placement = _locked(name, expected)
+    placement = _locked(name, expected, by=by)
     if placement.paused_since is not None:
         placement.paused_since, placement.paused_by = None, ""
         _save(placement, "resumed", ["paused_since", "paused_by"], by=by, now=now)
@@ -62,7 +63,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 
     Raise ActionNotAllowed when no rollout is in progress.
     """
-    placement = _rolling(name, expected)
+    placement = _rolling(name, expected, by=by)
     run = running_rollout(placement)
     if run is None:
         raise ActionNotAllowed(f"{name} has no rollout in progress; there is nothing to stop")
@@ -76,7 +77,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 @transaction.atomic
 def restart(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Let a stopped placement start a new rollout. Raise ActionNotAllowed when it is not stopped."""
-    placement = _rolling(name, expected)
+    placement = _rolling(name, expected, by=by)
     if not placement.is_stopped:
         raise ActionNotAllowed(f"{name} is not stopped; a rollout starts automatically when one is needed")
     placement.is_stopped = False
@@ -89,7 +90,7 @@ def restart(name: str, *, by: User | None, now: datetime, expected: int | None =
 @transaction.atomic
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding:
     """Retry what failed on one cluster immediately. Raise ActionNotAllowed where nothing failed."""
-    placement = _rolling(name, None)
+    placement = _rolling(name, None, by=by)
     binding = Binding.objects.filter(placement=placement, cluster_name=cluster).first()
     if binding is None or binding.phase not in (Phase.FAILED, Phase.REMOVE_FAILED):
         raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
@@ -106,7 +107,7 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
 
     Raise InvalidManifest for clusters on which nothing is applied, ActionNotAllowed during a deletion.
     """
-    placement = _locked(name, None)
+    placement = _locked(name, None, by=by)
     if placement.deleting_since is not None:
         raise ActionNotAllowed(f"{name} is being deleted; its resources are not applied again")
     rows = Binding.objects.select_for_update().filter(placement=placement, phase__in=REAPPLIED)
@@ -158,7 +159,7 @@ def roll_back(
     A new snapshot with the old content is made; changes on the hub wait until the placement is unpinned.
     Raise ActionNotAllowed when there is no such snapshot, as without a number, or it is the one rolled out.
     """
-    placement = _rolling(name, expected)
+    placement = _rolling(name, expected, by=by)
     if placement.deleting_since is not None:
         raise ActionNotAllowed(f"{name} is being deleted; there is nothing to roll back to")
     rows = ResourceSnapshot.objects.filter(placement=placement)
@@ -200,7 +201,7 @@ def roll_back(
 @transaction.atomic
 def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Let a placement follow the hub again after a rollback. Raise ActionNotAllowed if it is not pinned."""
-    placement = _locked(name, expected)
+    placement = _locked(name, expected, by=by)
     if placement.pinned_snapshot is None:
         raise ActionNotAllowed(f"{name} is not pinned: it follows the hub")
     placement.pinned_snapshot = None
@@ -219,7 +220,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
 
     What is there may stay there; an event says so. Raise UnknownPlacementError, ActionNotAllowed.
     """
-    row = _locked(placement, None)
+    row = _locked(placement, None, by=by)
     if row.deleting_since is None:
         raise ActionNotAllowed(f"{placement} is not being deleted; evict it from {cluster} instead")
     work = plan_work(load_rollout_context(row, now=now).state)
@@ -238,17 +239,18 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
     enqueue_rollout([row.pk])
 
 
-def _locked(name: str, expected: int | None) -> Placement:
+def _locked(name: str, expected: int | None, *, by: User | None) -> Placement:
     placement = Placement.objects.select_for_update().filter(full_name=name).first()
     if placement is None:
         raise UnknownPlacementError(name)
+    check_documents(by, f"placement {name}", placement.document)
     check_revision(PLACEMENT, name, expected=expected, revision=placement.revision)
     return placement
 
 
-def _rolling(name: str, expected: int | None) -> Placement:
+def _rolling(name: str, expected: int | None, *, by: User | None) -> Placement:
     """Return a placement with rolling updates; a staged one has runs with actions of their own."""
-    placement = _locked(name, expected)
+    placement = _locked(name, expected, by=by)
     if placement.is_staged and placement.deleting_since is None:
         raise ActionNotAllowed(
             f"{name} is updated by staged runs: stop, resume or retry its run, or start one with an older"

@@ -14,6 +14,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
+from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
 from placements.manifests.staged_update import approval_change_faults, parse_approval_request
 from placements.models import ApprovalRequest, StagedRun
@@ -21,6 +22,7 @@ from placements.services.results import OperationResult
 from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.staged_runs import STAGED_RUN, end_run, locked_run, plan_of, save_run
+from placements.services.teams import labels_of_run
 from placements.services.workqueue import enqueue_rollout
 
 APPROVAL = "approval-request"
@@ -39,7 +41,7 @@ def set_state(
     name: str, state: str, *, by: User | None, now: datetime, expected: int | None = None
 ) -> StagedRun:
     """Start, stop or resume a run. Raise UnknownRunError, InvalidManifest, RevisionConflict."""
-    run = _locked(name, expected)
+    run = _locked(name, expected, by=by)
     document: dict[str, Any] = deepcopy(run.document)
     document["spec"]["state"] = state
     return save_run(document, by=by, now=now).object
@@ -52,7 +54,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
 
     Raise UnknownRunError, PermissionDenied, ActionNotAllowed when the stage has no pending request.
     """
-    run = _locked(name)
+    run = _locked(name, by=None)  # whether the user may approve is checked below
     requests = run.approvals.filter(stage=stage)
     request = requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
     why_not = why_not_approve(run, by)
@@ -96,7 +98,7 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
 @transaction.atomic
 def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
-    run = _locked(name)
+    run = _locked(name, by=by)
     waits, updated_at = run.sync_result.get("waits", ()), plan_of(run).current.updated_at
     if not any((one["reason"], one["stage"]) == (WaitReason.TIME, stage) for one in waits) or not updated_at:
         raise ActionNotAllowed(f"stage {stage} of {name} has no timed wait in progress")
@@ -109,7 +111,7 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
 @transaction.atomic
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
     """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
-    run = _locked(name)
+    run = _locked(name, by=by)
     failures = [step.failures for step in plan_of(run).steps if step.name == cluster and step.failed_at]
     if run.ended_at or not failures:
         raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
@@ -122,17 +124,18 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedR
 @transaction.atomic
 def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
     """Abort a run; running updates on clusters finish. Raise ActionNotAllowed if it has ended."""
-    run = _locked(name)
+    run = _locked(name, by=by)
     if run.ended_at:
         raise ActionNotAllowed(f"{name} has ended already ({run.status})")
     end_run(run, StagedRunOutcome.ABANDONED, by=by, now=now)
     return run
 
 
-def _locked(name: str, expected: int | None = None) -> StagedRun:
+def _locked(name: str, expected: int | None = None, *, by: User | None) -> StagedRun:
     run = locked_run(name)
     if run is None:
         raise UnknownRunError(name)
+    check_change(by, labels_of_run(run), what=f"staged run {name}")
     check_revision(STAGED_RUN, name, expected=expected, revision=run.revision)
     return run
 

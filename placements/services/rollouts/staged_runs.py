@@ -18,6 +18,7 @@ from fleetui.apimachinery.kinds import (
 from fleetui.apimachinery.metadata import split_full_name
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
+from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
     Stage,
@@ -38,6 +39,7 @@ from placements.manifests.staged_update import (
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStrategy
 from placements.services.results import OperationResult, SaveResult, stored_document
+from placements.services.teams import check_documents, labels_of_run
 from placements.services.workqueue import enqueue_rollout
 
 STAGED_RUN = "staged-run"
@@ -66,11 +68,14 @@ def save_run(
     written = stored_document(document)
     namespace, name = manifest.namespace, manifest.full_name
     current = locked_run(name)
+    if current is not None:
+        check_change(by, labels_of_run(current), what=f"staged run {name}")
     check_revision(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)
     if current is None:
         spec = manifest.spec
         wanted = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
         placement = Placement.objects.select_for_update().filter(**wanted).first()
+        check_documents(by, f"placement {spec.placement_name}", placement.document if placement else {})
         wanted["name"] = spec.staged_rollout_strategy_name
         strategy = StagedStrategy.objects.filter(**wanted).first()
         index = spec.resource_snapshot_index

@@ -12,6 +12,7 @@ from fleetui.concurrency import retry_on_conflict
 from placements.manifests.staged_update import parse_staged_strategy
 from placements.models import StagedStrategy
 from placements.services.results import SaveResult, delete_row, locked_row, save_row
+from placements.services.teams import check_documents
 
 STAGED_STRATEGY = "staged-strategy"
 
@@ -35,6 +36,7 @@ def save_strategy(
     manifest = parse_staged_strategy(dict(document))
     label, key = manifest.full_name, {"namespace": manifest.namespace, "name": manifest.metadata.name}
     current = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=label, **key)
+    check_documents(by, f"strategy {label}", current.document if current else None, dict(document))
     row = current or StagedStrategy(**key, created_at=now, revision=0)
     return save_row(row, STAGED_STRATEGY, document, by=by, now=now, label=label)
 
@@ -46,4 +48,5 @@ def delete_strategy(name: str, *, by: User | None, now: datetime, expected: int 
     row = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=name, full_name=name)
     if row is None:
         raise UnknownStrategyError(name)
+    check_documents(by, f"strategy {name}", row.document)
     delete_row(row, STAGED_STRATEGY, by=by, now=now, label=name)

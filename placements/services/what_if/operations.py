@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from time import perf_counter
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
@@ -53,14 +54,27 @@ _BATCH = 10
 _SHOWN = 20
 
 
+class TooManyAnalysesError(Exception):
+    """A user has as many analyses in the queue as may wait there."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} of your analyses are not completed yet; wait for one of them.")
+        self.wait = 10.0
+
+
 @on_live_hub(refuse_local)
 def create_scenario(
     *, names: Sequence[str], labels: Sequence[str], by: User | None, now: datetime
 ) -> Scenario:
     """Create an analysis and start it: immediately on a small fleet, otherwise in a worker.
 
-    Raise InvalidManifest.
+    Raise InvalidManifest, TooManyAnalysesError.
     """
+    waiting = (
+        Scenario.objects.filter(evaluate_at__isnull=False, created_by=actor_name(by)).count() if by else 0
+    )
+    if waiting >= settings.MOST_WAITING_ANALYSES:
+        raise TooManyAnalysesError(waiting)
     chosen = chosen_clusters(names, labels)
     row = Scenario.objects.create(
         clusters=list(chosen),

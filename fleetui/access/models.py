@@ -1,0 +1,138 @@
+"""API tokens, service accounts, roles by label, and the access log with its chain."""
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models import Q
+
+from fleetui.hub_scope import LOCAL_HUB
+
+SCOPES = ("read", "operate", "approve")
+TEAM_ROLES = ("operator", "approver")
+LONGEST_TOKEN_NAME = 63
+
+
+class ApiToken(models.Model):
+    """What a program sends as `Authorization: Token …`; only a hash of it is stored.
+
+    `scopes` are separated by spaces; they restrict what the roles of the user allow.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=LONGEST_TOKEN_NAME)
+    prefix = models.CharField(max_length=16)
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = models.CharField(max_length=40)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "name"], name="api_token_name_once"),
+            models.CheckConstraint(
+                condition=~Q(name="") & ~Q(scopes=""), name="api_token_has_name_and_scope"
+            ),
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=models.F("created_at")), name="api_token_expires_later"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"
+
+    @property
+    def scope_names(self) -> list[str]:
+        return self.scopes.split()
+
+
+class ServiceAccount(models.Model):
+    """A user for programs: it has roles and API tokens, and cannot log in on pages."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="service_account"
+    )
+    purpose = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+
+    def __str__(self) -> str:
+        return str(self.user)
+
+
+class TeamGrant(models.Model):
+    """A role that a group has on one hub for placements and resources with one label."""
+
+    hub = models.ForeignKey("clusters.Hub", models.CASCADE, default=LOCAL_HUB, related_name="team_grants")
+    group = models.ForeignKey(Group, models.CASCADE, related_name="team_grants")
+    role = models.CharField(max_length=8, choices=[(role, role) for role in TEAM_ROLES])
+    key = models.CharField("label", max_length=317, help_text="For example team.")
+    value = models.CharField(max_length=63, help_text="For example payments.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["hub", "group", "role", "key", "value"], name="team_grant_once"),
+            models.CheckConstraint(condition=Q(role__in=TEAM_ROLES), name="team_grant_role_known"),
+            models.CheckConstraint(condition=~Q(key="") & ~Q(value=""), name="team_grant_has_label"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group} is {self.role} of {self.key}={self.value} on {self.hub}"
+
+
+class AccessEvent(models.Model):
+    """A login, a change of access, or something refused; immutable, and of no hub.
+
+    A sealed one has its place in the chain: `digest` is a hash of its content and of the digest before it.
+    The actor is no foreign key: a deleted user changes no line.
+    """
+
+    at = models.DateTimeField()
+    actor_name = models.CharField(max_length=150, blank=True)
+    verb = models.CharField(max_length=40)
+    subject = models.CharField(max_length=700, blank=True)
+    address = models.CharField(max_length=64, blank=True)
+    request_id = models.CharField(max_length=64, blank=True)
+    details = models.JSONField(default=dict)
+    sequence = models.PositiveBigIntegerField(null=True, unique=True)
+    digest = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        permissions = [("view_access_log", "Can view the access log")]
+        indexes = [
+            models.Index(fields=["-at", "-id"], name="access_by_time"),
+            models.Index(fields=["actor_name", "-at", "-id"], name="access_of_actor"),
+            models.Index(fields=["verb", "-at", "-id"], name="access_of_verb"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=~Q(verb=""), name="access_event_has_verb"),
+            models.CheckConstraint(
+                condition=Q(sequence=None, digest="") | Q(sequence__gt=0) & ~Q(digest=""),
+                name="access_event_sealed_with_digest",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.actor_name or '-'} {self.verb} {self.subject}"
+
+
+class AccessChain(models.Model):
+    """The one row with the ends of the chain: its head, and the anchor that pruning left."""
+
+    head_sequence = models.PositiveBigIntegerField(default=0)
+    head_digest = models.CharField(max_length=64, blank=True)
+    anchor_sequence = models.PositiveBigIntegerField(default=0)
+    anchor_digest = models.CharField(max_length=64, blank=True)
+    anchored_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(pk=1), name="access_chain_one_row"),
+            models.CheckConstraint(
+                condition=Q(anchor_sequence__lte=models.F("head_sequence")), name="access_chain_in_order"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.head_sequence}:{self.head_digest}"

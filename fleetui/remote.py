@@ -1,0 +1,202 @@
+"""A console elsewhere, over its REST API: what `apply`, `diff` and `wait` use with `--server`."""
+
+import json
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from fleetui import __version__
+from fleetui.environment import ENVIRONMENT
+from fleetui.hub_scope import LOCAL_HUB_NAME
+
+SERVER, TOKEN = "FLEETUI_SERVER", "FLEETUI_TOKEN"
+REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
+LARGEST_ANSWER = 64 * 1024 * 1024
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|(.+\.)?localhost")
+_STATUS = {400: BAD_INPUT, 413: BAD_INPUT, 415: BAD_INPUT, 422: BAD_INPUT}
+
+
+class RemoteError(Exception):
+    """A request that did not succeed: what the console or the connection says, and the exit status for it."""
+
+    def __init__(self, message: str, *, returncode: int, status: int = 0) -> None:
+        super().__init__(message)
+        self.returncode, self.status = returncode, status
+
+
+class RemoteFaults(RemoteError):
+    """Errors in the manifests, as the console lists them: path, message, line."""
+
+    def __init__(self, message: str, faults: list[dict[str, Any]], *, status: int) -> None:
+        super().__init__(message, returncode=BAD_INPUT, status=status)
+        self.faults = faults
+
+
+class ServerRefused(ValueError):
+    """Options or variables for a connection that are not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Address and access of a console; the token goes nowhere else."""
+
+    url: str
+    token: str
+    ca_file: str | None = None
+    skip_verification: bool = False
+    allow_http: bool = False
+    seconds: float = 60.0
+
+
+def parse_server(options: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Server | None:
+    """Return the console that options or variables name; None for the database of this machine.
+
+    Raise ServerRefused.
+    """
+    url = options.get("server") or environ.get(SERVER, "")
+    if not url:
+        given = [name for name in ("token", "token_file", "ca_file") if options.get(name)]
+        if given:
+            raise ServerRefused(f"--{given[0].replace('_', '-')} needs --server, or the variable {SERVER}")
+        return None
+    server = Server(
+        url.rstrip("/"),
+        _token(options, environ),
+        options.get("ca_file"),
+        bool(options.get("insecure_skip_tls_verify")),
+        bool(options.get("allow_http")),
+        float(options.get("request_timeout") or 60.0),
+    )
+    _check_url(server)
+    return server
+
+
+def _check_url(server: Server) -> None:
+    parts = urlsplit(server.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ServerRefused("--server: write an address such as https://fleet.example.com")
+    if parts.username is not None:
+        raise ServerRefused("--server: an address with a user name is refused; use a token")
+    if parts.scheme == "http" and not server.allow_http and not _LOOPBACK.fullmatch(parts.hostname):
+        message = "the token would be readable on the network; use https://, or add --allow-http"
+        raise ServerRefused(f"--server: {message}")
+
+
+def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    if options.get("token") and options.get("token_file"):
+        raise ServerRefused("--token and --token-file are two tokens: give one")
+    if name := options.get("token_file"):
+        try:
+            token = Path(name).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not a token"
+            raise ServerRefused(f"--token-file {name}: {reason}") from error
+    else:
+        token = str(options.get("token") or environ.get(TOKEN, "")).strip()
+    if not token:
+        raise ServerRefused(f"a token is needed: --token-file FILE, or the variable {TOKEN}")
+    if not token.isascii() or any(one.isspace() or not one.isprintable() for one in token):
+        raise ServerRefused("the token has characters that no token has")  # and no header may have
+    return token
+
+
+class RemoteClient:
+    """Requests to the REST API of one console; it follows no redirect, which could take the token along."""
+
+    def __init__(self, server: Server, *, hub: str = LOCAL_HUB_NAME) -> None:
+        self._server = server
+        mount = "" if hub == LOCAL_HUB_NAME else f"/hubs/{quote(hub, safe='')}"
+        self._base = f"{server.url}{mount}/api/v1/"
+        self._pool = _pool_of(server)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/yaml",
+    ) -> Any:
+        """Return the JSON of the response. Raise RemoteError, RemoteFaults."""
+        address = self._base + path + (f"?{urlencode(query)}" if query else "")
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Token {self._server.token}",
+            "User-Agent": f"fleetui/{__version__}",
+        }
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            response = self._pool.request(
+                method, address, body=body, headers=headers, redirect=False, preload_content=False
+            )
+            with response:
+                content = response.read(LARGEST_ANSWER + 1)
+        except (HTTPError, OSError) as error:
+            raise RemoteError(f"{self._server.url}: {_reason(error)}", returncode=ENVIRONMENT) from error
+        if len(content) > LARGEST_ANSWER:
+            message = f"{self._server.url}: the response has more than {LARGEST_ANSWER} bytes"
+            raise RemoteError(message, returncode=ENVIRONMENT)
+        return self._parsed(response.status, content, location=response.headers.get("Location", ""))
+
+    def _parsed(self, status: int, content: bytes, *, location: str) -> Any:
+        if 300 <= status < 400:
+            message = f"{self._server.url}: redirected to {location}; give that address as --server"
+            raise RemoteError(message, returncode=ENVIRONMENT, status=status)
+        try:
+            document = json.loads(content)
+        except ValueError as error:
+            message = f"{self._server.url}: status {status} and no JSON: is this the address of FleetUI?"
+            raise RemoteError(message, returncode=ENVIRONMENT, status=status) from error
+        if status < 300:
+            return document
+        problem = document if isinstance(document, dict) else {}
+        detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
+        if faults := problem.get("faults"):
+            raise RemoteFaults(detail, faults, status=status)
+        if confirmation := problem.get("confirm"):
+            detail = f"{detail} (--confirm {confirmation})"
+            raise RemoteError(detail, returncode=UNCONFIRMED, status=status)
+        code = ENVIRONMENT if status >= 500 or status == 429 else _STATUS.get(status, REFUSED)
+        raise RemoteError(detail, returncode=code, status=status)
+
+
+def _pool_of(server: Server) -> urllib3.PoolManager:
+    """Return a pool that verifies TLS, through the proxy of the environment if there is one."""
+    options: dict[str, Any] = {
+        "retries": False,
+        "timeout": urllib3.Timeout(connect=min(10.0, server.seconds), read=server.seconds),
+    }
+    parts = urlsplit(server.url)
+    if parts.scheme == "https":
+        try:
+            context = ssl.create_default_context(cafile=server.ca_file)
+        except OSError as error:
+            reason = error.strerror or "no certificate is in it"
+            raise ServerRefused(f"--ca-file {server.ca_file}: {reason}") from error
+        if server.skip_verification:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        options["ssl_context"] = context
+    proxy = getproxies().get(parts.scheme)
+    if proxy and parts.hostname and not proxy_bypass(parts.hostname):
+        return urllib3.ProxyManager(proxy, **options)
+    return urllib3.PoolManager(**options)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the connection failed of, without the objects of the library."""
+    inner: Any = getattr(error, "reason", None) or error
+    text = str(inner.args[-1] if isinstance(inner, BaseException) and inner.args else inner)
+    # urllib3 writes its connection in front: `HTTPConnection(host=…): …`.
+    return text.rpartition("): ")[2] or type(inner).__name__

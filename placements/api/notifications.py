@@ -1,0 +1,187 @@
+"""Notifications: channels, rules, and the messages that were sent; for those who may manage them."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.models import ChannelKind, NotificationChannel
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.permissions import may_manage_notifications
+from placements.api.base import BaseViewSet, Params, Rows, actor, listed, query_params
+from placements.api.parsers import parse_body
+from placements.api.schema import documented, operation
+from placements.api.serializers import CamelCaseSerializer, RowSerializer, Text, enum, text
+from placements.models import NotificationDelivery, NotificationRule, ProblemKind
+from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.operations import (
+    RuleInput,
+    check_name,
+    delete_channel,
+    delete_rule,
+    deliveries,
+    named_rule,
+    save_rule,
+    send_test,
+)
+
+
+class MayManageNotifications(BasePermission):
+    """Channels and rules are for superusers, and for users with the permission."""
+
+    message = "Notifications require a superuser or the permission clusters.change_notificationchannel."
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return may_manage_notifications(request.user)
+
+
+class NotificationChannelSerializer(RowSerializer):
+    """A channel; its address is never shown, only a summary."""
+
+    enabled = serializers.BooleanField(source="is_enabled")
+
+    class Meta:
+        model = NotificationChannel
+        fields = ("name", "kind", "summary", "fingerprint", "enabled", "created_at", "created_by")
+
+
+class ChannelInputSerializer(CamelCaseSerializer):
+    """The address of a channel; `key` signs the messages of a webhook."""
+
+    kind = enum(ChannelKind.values)
+    address = Text(help_text="Such as `slack://…`, or of a webhook `https://…`.")
+    key = Text(required=False, default="", allow_blank=True)
+
+
+class NotificationRuleSerializer(RowSerializer):
+    """A rule: which problems are sent to a channel, and when."""
+
+    channel = text("channel.name")
+    events = serializers.ListField(child=enum(ProblemKind.values))
+    label = serializers.SerializerMethodField(  # type: ignore[assignment]  # a field, not that of the class
+        help_text="Such as `team=payments`; empty: all."
+    )
+    quiet_from = serializers.SerializerMethodField(help_text="Such as `22:00`; null without quiet hours.")
+    quiet_until = serializers.SerializerMethodField()
+    enabled = serializers.BooleanField(source="is_enabled")
+
+    class Meta:
+        model = NotificationRule
+        fields = (
+            *("name", "channel", "events", "label", "quiet_from", "quiet_until", "time_zone"),
+            *("reminder_hours", "sends_resolved", "enabled", "active_since"),
+        )
+
+    def get_label(self, row: NotificationRule) -> str:
+        return f"{row.label_key}={row.label_value}" if row.label_key else ""
+
+    def get_quiet_from(self, row: NotificationRule) -> str | None:
+        return f"{row.quiet_from:%H:%M}" if row.quiet_from else None
+
+    def get_quiet_until(self, row: NotificationRule) -> str | None:
+        return f"{row.quiet_until:%H:%M}" if row.quiet_until else None
+
+
+class RuleInputSerializer(CamelCaseSerializer):
+    """A rule as it is written."""
+
+    channel = Text()
+    events = serializers.ListField(child=Text(), help_text=f"Of {', '.join(ProblemKind.values)}.")
+    label = Text(required=False, default="", allow_blank=True)  # type: ignore[assignment]  # as above
+    quiet_from = Text(required=False, default="", allow_blank=True, help_text="Such as `22:00`.")
+    quiet_until = Text(required=False, default="", allow_blank=True)
+    time_zone = Text(required=False, default="UTC")
+    reminder_hours = serializers.IntegerField(required=False, default=0, min_value=0, max_value=720)
+    sends_resolved = serializers.BooleanField(required=False, default=True)
+    enabled = serializers.BooleanField(required=False, default=True, source="is_enabled")
+
+
+class NotificationMessageSerializer(RowSerializer):
+    """A message, and how its sending goes."""
+
+    number = serializers.IntegerField(source="pk")
+    channel = text("channel.name")
+    rule = serializers.SerializerMethodField(help_text="null for a test message.")
+
+    class Meta:
+        model = NotificationDelivery
+        fields = (
+            *("number", "kind", "title", "state", "channel", "rule", "attempts", "error"),
+            *("created_at", "due_at", "sent_at"),
+        )
+
+    def get_rule(self, row: NotificationDelivery) -> str | None:
+        return row.rule.name if row.rule else None
+
+
+class ChannelViewSet(BaseViewSet):
+    """Where messages go."""
+
+    permission_classes = (MayManageNotifications,)
+
+    @listed("list_notification_channels", NotificationChannelSerializer)
+    def list(self, params: Params) -> Rows:
+        """List notification channels, by name."""
+        return NotificationChannel.objects.all()
+
+    @documented("put_notification_channel", NotificationChannelSerializer, body=ChannelInputSerializer)
+    def update(self, request: Request, name: str) -> Response:
+        """Create a channel, or replace its address."""
+        query_params(request)
+        given = parse_body(request, ChannelInputSerializer)
+        if faults := check_name(name):
+            raise InvalidManifest(faults)
+        row = save_channel(name, given["kind"], Address(given["address"], given["key"]), **actor(request))
+        return Response(NotificationChannelSerializer(row).data)
+
+    @documented("delete_notification_channel", None, status=204)
+    def destroy(self, request: Request, name: str) -> Response:
+        """Delete a channel, with its rules and messages."""
+        delete_channel(name, **actor(request))
+        return Response(status=204)
+
+    @operation("test_notification_channel", NotificationMessageSerializer, method="post", status=202)
+    def test(self, request: Request, name: str) -> Response:
+        """Send a test message; the list of messages has its result."""
+        by = actor(request)
+        row = send_test(name, by=request.user, now=by["now"])  # type: ignore[arg-type]  # they have a name
+        return Response(NotificationMessageSerializer(row).data, status=202)
+
+
+class RuleViewSet(BaseViewSet):
+    """Which problems are sent."""
+
+    permission_classes = (MayManageNotifications,)
+
+    @listed("list_notification_rules", NotificationRuleSerializer)
+    def list(self, params: Params) -> Rows:
+        """List notification rules, by name."""
+        return NotificationRule.objects.select_related("channel")
+
+    @documented("put_notification_rule", NotificationRuleSerializer, body=RuleInputSerializer)
+    def update(self, request: Request, name: str) -> Response:
+        """Create or change a rule."""
+        query_params(request)
+        given: dict[str, Any] = parse_body(request, RuleInputSerializer)
+        given |= {"events": tuple(given["events"]), "reminder_hours": str(given["reminder_hours"])}
+        save_rule(RuleInput(name, **given), **actor(request))
+        return Response(NotificationRuleSerializer(named_rule(name)).data)
+
+    @documented("delete_notification_rule", None, status=204)
+    def destroy(self, request: Request, name: str) -> Response:
+        """Delete a rule, with its messages."""
+        delete_rule(name, **actor(request))
+        return Response(status=204)
+
+
+class MessageViewSet(BaseViewSet):
+    """What was sent."""
+
+    permission_classes = (MayManageNotifications,)
+
+    @listed("list_notification_messages", NotificationMessageSerializer, order="-id", unique="id")
+    def list(self, params: Params) -> Rows:
+        """List the messages of notifications, the newest first."""
+        return deliveries()

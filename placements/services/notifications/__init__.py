@@ -1,0 +1,1 @@
+"""Notifications of problems: which there are, who is to know, and sending it."""

@@ -1,0 +1,198 @@
+"""Comparing the problems that there are with those known, and making the messages that rules ask for.
+
+Safe to run twice at once: a problem that is open and a message each have a key that exists once.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import transaction
+
+from clusters.hubs.queries import live_hubs
+from fleetui.hub_scope import LOCAL_HUB, in_hub
+from placements.explain.vocabulary import counted
+from placements.models import NotificationDelivery, NotificationProblem, NotificationRule, ProblemKind
+from placements.services.notifications.problems import MOST, Problem, problems_of_hub
+
+Kind, State = NotificationDelivery.Kind, NotificationDelivery.State
+MOST_SINGLE = 5
+"""So many new problems of a rule at once are a message each; more of them are one message."""
+_SHOWN = 20
+_RESOLVED_WITHIN = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A message that a rule asks for."""
+
+    rule: NotificationRule
+    problem: NotificationProblem
+    kind: NotificationDelivery.Kind
+    key: str
+
+
+def evaluate(*, now: datetime) -> int:
+    """Bring the known problems up to date, and make messages; return how many are to be sent."""
+    hubs = [(LOCAL_HUB, ""), *live_hubs().values_list("pk", "name")]
+    for pk, name in hubs:
+        with in_hub(pk):
+            found = problems_of_hub(now=now)
+        record_problems(pk, f"/hubs/{name}" if name else "", found, now=now)
+    return make_messages(now=now)
+
+
+def record_problems(hub: int, prefix: str, found: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
+    """Save which problems of a hub began, changed and ended; three statements when nothing changed."""
+    known = {one.key: one for one in NotificationProblem.objects.filter(hub=hub, ended_at=None)}
+    seen = {one.key: one for problems in found.values() for one in problems}
+    capped = {kind for kind, problems in found.items() if len(problems) >= MOST}
+    new = [
+        NotificationProblem(
+            hub_id=hub,
+            key=key[:400],
+            kind=one.kind,
+            name=one.name[:330],
+            message=one.message[:500],
+            path=one.path if one.path.startswith("/hubs/") else f"{prefix}{one.path}",
+            labels=one.labels,
+            since=one.since or now,
+            seen_at=now,
+        )
+        for key, one in seen.items()
+        if key not in known
+    ]
+    changed = []
+    for key, row in known.items():
+        if key in seen and (row.message, row.labels) != (seen[key].message[:500], seen[key].labels):
+            row.message, row.labels = seen[key].message[:500], seen[key].labels
+            changed.append(row)
+    gone = [row.pk for key, row in known.items() if key not in seen and row.kind not in capped]
+    with transaction.atomic():
+        NotificationProblem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
+        NotificationProblem.objects.bulk_update(changed, ["message", "labels"], batch_size=500)
+        NotificationProblem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
+
+
+def matches(rule: NotificationRule, problem: NotificationProblem) -> bool:
+    """Return whether a rule is about a problem: its kind, and the label of its team if it has one."""
+    if problem.kind not in rule.events or problem.seen_at < rule.active_since:
+        return False
+    return not rule.label_key or problem.labels.get(rule.label_key) == rule.label_value
+
+
+def quiet_until(rule: NotificationRule, now: datetime) -> datetime | None:
+    """Return the end of the quiet hours that a moment is in; None outside of them."""
+    if rule.quiet_from is None or rule.quiet_until is None or rule.quiet_from == rule.quiet_until:
+        return None
+    local = now.astimezone(ZoneInfo(rule.time_zone))
+    for days in (-1, 0):
+        day = local.date() + timedelta(days=days)
+        begin = datetime.combine(day, rule.quiet_from, local.tzinfo)
+        crosses = rule.quiet_until <= rule.quiet_from
+        end = datetime.combine(day + timedelta(days=crosses), rule.quiet_until, local.tzinfo)
+        if begin <= local < end:
+            return end
+    return None
+
+
+def make_messages(*, now: datetime) -> int:
+    rules = list(NotificationRule.objects.filter(is_enabled=True, channel__is_enabled=True).order_by("pk"))
+    if not rules:
+        return 0
+    rows = NotificationProblem.objects.filter(ended_at=None) | NotificationProblem.objects.filter(
+        ended_at__gte=now - _RESOLVED_WITHIN
+    )
+    problems = list(rows.order_by("pk"))
+    made: dict[tuple[int, int], dict[str, NotificationDelivery]] = defaultdict(dict)
+    for one in NotificationDelivery.objects.filter(problem__in=problems).defer("body"):
+        if one.rule_id and one.problem_id:
+            made[one.rule_id, one.problem_id][one.idempotence_key] = one
+    messages: list[_Message] = []
+    canceled: list[int] = []
+    for rule in rules:
+        for problem in problems:
+            if matches(rule, problem):
+                before = made[rule.pk, problem.pk]
+                messages += _messages_of(rule, problem, before, now=now)
+                if problem.ended_at is not None:
+                    canceled += [one.pk for one in before.values() if one.state == State.PENDING]
+    with transaction.atomic():
+        # What ended before it was sent is not worth a message; nor is that it ended.
+        pending = NotificationDelivery.objects.filter(pk__in=canceled, state=State.PENDING, attempts=0)
+        pending.exclude(kind=Kind.RESOLVED).update(state=State.CANCELED)
+        rows_made = _deliveries(messages, now=now)
+        NotificationDelivery.objects.bulk_create(rows_made, batch_size=500, ignore_conflicts=True)
+    return sum(one.state == State.PENDING for one in rows_made)
+
+
+def _messages_of(
+    rule: NotificationRule,
+    problem: NotificationProblem,
+    before: dict[str, NotificationDelivery],
+    *,
+    now: datetime,
+) -> Iterable[_Message]:
+    """Yield what a rule asks for now about one problem, apart from what was made before."""
+    name = f"{rule.pk}-{problem.pk}"
+    first = before.get(f"{name}-problem")
+    if problem.ended_at is not None:
+        was_sent = first is not None and first.state in (State.SENT, State.GROUPED)
+        if rule.sends_resolved and was_sent and f"{name}-resolved" not in before:
+            yield _Message(rule, problem, Kind.RESOLVED, f"{name}-resolved")
+        return
+    if first is None:
+        yield _Message(rule, problem, Kind.PROBLEM, f"{name}-problem")
+    elif rule.reminder_hours and first.state == State.SENT:
+        number = int((now - (first.sent_at or now)) / timedelta(hours=rule.reminder_hours))
+        if number and f"{name}-reminder-{number}" not in before:
+            yield _Message(rule, problem, Kind.REMINDER, f"{name}-reminder-{number}")
+
+
+def _deliveries(messages: Sequence[_Message], *, now: datetime) -> list[NotificationDelivery]:
+    """Return the rows of messages; of many of one rule, kind and event the first has them all."""
+    groups: dict[tuple[int, str, str], list[_Message]] = defaultdict(list)
+    for one in messages:
+        groups[one.rule.pk, one.kind, one.problem.kind].append(one)
+    rows = []
+    for group in groups.values():
+        is_grouped = len(group) > MOST_SINGLE
+        for number, one in enumerate(group):
+            listed = [each.problem for each in group] if is_grouped and not number else [one.problem]
+            title, body = message_text(one.kind, listed)
+            rows.append(
+                NotificationDelivery(
+                    channel_id=one.rule.channel_id,
+                    rule=one.rule,
+                    problem=one.problem,
+                    kind=one.kind,
+                    idempotence_key=one.key,
+                    title=title,
+                    body=body,
+                    state=State.GROUPED if is_grouped and number else State.PENDING,
+                    due_at=quiet_until(one.rule, now) or now,
+                    created_at=now,
+                )
+            )
+    return rows
+
+
+def message_text(kind: str, problems: Sequence[NotificationProblem]) -> tuple[str, str]:
+    """Return title and body of a message: what, why, since when, and the links."""
+    first = problems[0]
+    words = str(ProblemKind(first.kind).label)
+    prefix = {Kind.RESOLVED: "Resolved: ", Kind.REMINDER: "Reminder: "}.get(Kind(kind), "")
+    names = first.name if len(problems) == 1 else counted(len(problems), "problem")
+    lines = [_line(one) for one in problems[:_SHOWN]]
+    if len(problems) > _SHOWN:
+        lines.append(f"{len(problems) - _SHOWN} more: {settings.PUBLIC_URL}/")
+    return f"{prefix}{words}: {names}"[:200], "\n\n".join(lines)
+
+
+def _line(problem: NotificationProblem) -> str:
+    ended = f", until {problem.ended_at:%Y-%m-%d %H:%M} UTC" if problem.ended_at else ""
+    since = f"Since {problem.since:%Y-%m-%d %H:%M} UTC{ended}."
+    return f"{problem.message}\n{since}\n{settings.PUBLIC_URL}{problem.path}"

@@ -1,0 +1,150 @@
+"""Sending messages: each is claimed, sent without a transaction, and tried again later if that fails.
+
+A worker that is killed while sending leaves its lease, which ends; then the message is sent again with the
+same idempotence key.
+"""
+
+import hashlib
+import hmac
+import http.client
+import json
+import ssl
+from contextlib import closing
+from datetime import datetime, timedelta
+from importlib import import_module
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+import urllib3
+from django.db.models import F, Q
+
+from clusters.credentials import CredentialsUnreadable
+from clusters.drivers.kubernetes.addresses import AddressNotAllowed, NameNotResolved
+from clusters.drivers.kubernetes.configuration import Connection
+from clusters.drivers.kubernetes.sockets import BoundedConnection
+from clusters.models import ChannelKind
+from placements.models import NotificationDelivery
+from placements.services.notifications.addresses import Address, address_of, check_host, rules_for_channels
+
+State = NotificationDelivery.State
+LEASE = timedelta(seconds=90)
+MOST_ATTEMPTS = 8
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=1)
+_BATCH = 5
+_SECONDS = 15.0
+_MOST_READ = 4096
+SIGNATURE, TIMESTAMP, KEY = "X-FleetUI-Signature", "X-FleetUI-Timestamp", "X-FleetUI-Idempotency-Key"
+
+
+class NotDeliveredError(Exception):
+    """A message was not accepted; it says why, without the address."""
+
+
+def is_sending_due(*, now: datetime) -> bool:
+    return _due(now).exists()
+
+
+def _due(now: datetime) -> Any:
+    is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
+    return NotificationDelivery.objects.filter(is_free, state=State.PENDING, due_at__lte=now)
+
+
+def send_due(*, now: datetime) -> int:
+    """Send the first messages that are due; return how many were tried."""
+    tried = 0
+    for row in list(_due(now).select_related("channel").order_by("due_at", "pk")[:_BATCH]):
+        mine = NotificationDelivery.objects.filter(
+            pk=row.pk, state=State.PENDING, lease_expires_at=row.lease_expires_at
+        )
+        if not mine.update(lease_expires_at=now + LEASE, attempts=F("attempts") + 1):
+            continue  # another worker has it
+        tried += 1
+        held = NotificationDelivery.objects.filter(pk=row.pk, lease_expires_at=now + LEASE)
+        try:
+            send_one(row, now=now)
+        except (NotDeliveredError, CredentialsUnreadable) as error:
+            held.update(**_after_failure(row.attempts + 1, str(error), now=now))
+        else:
+            held.update(state=State.SENT, sent_at=now, lease_expires_at=None, error="")
+    return tried
+
+
+def _after_failure(attempts: int, error: str, *, now: datetime) -> dict[str, Any]:
+    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 10), LONGEST_PAUSE)
+    is_last = attempts >= MOST_ATTEMPTS
+    state = {"state": State.FAILED} if is_last else {"due_at": now + pause}
+    return {"lease_expires_at": None, "error": error[:300], **state}
+
+
+def send_one(row: NotificationDelivery, *, now: datetime) -> None:
+    """Send one message. Raise NotDeliveredError, CredentialsUnreadable."""
+    if not row.channel.is_enabled:
+        raise NotDeliveredError("the channel is disabled")
+    address = address_of(row.channel)
+    if row.channel.kind == ChannelKind.WEBHOOK:
+        send_webhook(address, _payload(row), row.idempotence_key, now=now)
+    else:
+        send_with_apprise(address, row.title, row.body)
+
+
+def _payload(row: NotificationDelivery) -> dict[str, Any]:
+    problem = row.problem
+    facts: dict[str, Any] = {"kind": row.kind, "title": row.title, "body": row.body}
+    if problem is None:
+        return facts
+    about = {"event": problem.kind, "name": problem.name, "labels": problem.labels}
+    return {**facts, **about, "message": problem.message, "since": problem.since.isoformat()}
+
+
+def signature_of(key: str, timestamp: str, body: bytes) -> str:
+    """Return the signature of a message: HMAC-SHA256 over its timestamp, a dot and its body."""
+    digest = hmac.new(key.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
+    return f"sha256={digest.hexdigest()}"
+
+
+def send_webhook(address: Address, payload: dict[str, Any], key: str, *, now: datetime) -> None:
+    """Post a signed message to a checked address; a redirect is not followed. Raise NotDeliveredError."""
+    parts, body, timestamp = urlsplit(address.url), json.dumps(payload).encode(), str(int(now.timestamp()))
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "fleetui",
+        KEY: key,
+        TIMESTAMP: timestamp,
+        SIGNATURE: signature_of(address.key, timestamp, body),
+    }
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = Connection(server=address.url)
+    link = BoundedConnection(
+        parts.hostname or "", parts.port or 443, connection, system_tls(), rules_for_channels(), monotonic
+    )
+    link.deadline = monotonic() + _SECONDS
+    try:
+        with closing(link):
+            link.request("POST", path, body, headers, preload_content=False)
+            answer = link.getresponse()
+            answer.read(_MOST_READ)
+    except AddressNotAllowed as error:
+        raise NotDeliveredError(f"the address is not allowed: {error}") from error
+    except (NameNotResolved, OSError, http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
+        raise NotDeliveredError(f"no answer: {type(error).__name__}") from error
+    if not http.client.OK <= answer.status < http.client.MULTIPLE_CHOICES:
+        raise NotDeliveredError(f"the webhook responded with status {answer.status}")
+
+
+def system_tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def send_with_apprise(address: Address, title: str, body: str) -> None:
+    """Send by a service of apprise, which is large: only here it is imported. Raise NotDeliveredError."""
+    try:
+        check_host(address.url)
+    except (AddressNotAllowed, NameNotResolved) as error:
+        raise NotDeliveredError(f"the address is not allowed: {error}") from error
+    apprise: Any = import_module("apprise")
+    sender = apprise.Apprise()
+    if not sender.add(address.url):
+        raise NotDeliveredError("the address is not understood any more")
+    if not sender.notify(title=title, body=body):
+        raise NotDeliveredError("the service did not accept the message")

@@ -1,0 +1,57 @@
+"""The access log: who logged in, changed access or was refused; and its export."""
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from fleetui.access.audit import VERBS, detail_words, json_lines, lines_matching
+from fleetui.htmx import render_page
+from fleetui.middleware import costly
+from fleetui.permissions import for_readers, may_view_access_log
+from placements.web.request import page_from, unknown_words
+
+_FILTERS = ("verb", "by", "q", "address")
+
+
+def _given(request: HttpRequest) -> dict[str, str]:
+    """Return the filters. Raise PermissionDenied for users who may not read the log."""
+    if not may_view_access_log(request.user):
+        raise PermissionDenied("You don't have permission to view the access log.")
+    given = {name: request.GET.get(name, "").strip().replace("\x00", "") for name in _FILTERS}
+    given["verb"] = given["verb"] if given["verb"] in VERBS else ""
+    return given
+
+
+@for_readers
+@never_cache
+@require_safe
+def access_log(request: HttpRequest) -> HttpResponse:
+    """List the lines that match, newest first, a page at a time."""
+    given = _given(request)
+    rows = lines_matching(verb=given["verb"], by=given["by"], text=given["q"], address=given["address"])
+    page = page_from(request, rows, order="-at", unique="id")
+    context = {
+        "lines": [(line, detail_words(line.details)) for line in page.rows],
+        "after": page.after,
+        "wanted": given,
+        "is_filtered": any(given.values()),
+        "verbs": VERBS,
+        "unknown": unknown_words(request, verb=VERBS),
+    }
+    return render_page(request, "access/log.html", context, fragment="access/_log.html")
+
+
+@for_readers
+@costly
+@never_cache
+@require_safe
+def export(request: HttpRequest) -> HttpResponseBase:
+    """Download the lines that match as JSON, one a line, oldest first."""
+    given = _given(request)
+    rows = lines_matching(verb=given["verb"], by=given["by"], text=given["q"], address=given["address"])
+    return StreamingHttpResponse(
+        json_lines(rows),
+        content_type="application/jsonl; charset=utf-8",
+        headers={"Content-Disposition": 'attachment; filename="access-log.jsonl"'},
+    )

@@ -1,0 +1,202 @@
+"""The pages of notifications: rules, channels and the messages that were sent. For administrators only."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from clusters.models import ChannelKind, NotificationChannel
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.htmx import render_page
+from fleetui.permissions import for_notification_managers
+from placements.models import NotificationRule, ProblemKind
+from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.operations import (
+    PREVIEW_DAYS,
+    RuleInput,
+    UnknownNotificationError,
+    check_name,
+    delete_channel,
+    delete_rule,
+    deliveries,
+    enable_channel,
+    named_channel,
+    named_rule,
+    preview,
+    save_rule,
+    send_test,
+)
+from placements.web.request import current_user, page_from
+
+LEVELS = {
+    "pending": ("progress", "Pending"),
+    "sent": ("healthy", "Sent"),
+    "grouped": ("healthy", "Grouped"),
+    "canceled": ("suspended", "Canceled"),
+    "failed": ("failed", "Failed"),
+}
+
+
+@for_notification_managers
+@require_safe
+def notifications(request: HttpRequest) -> HttpResponse:
+    """List rules, channels, and the messages, the newest first."""
+    page = page_from(request, deliveries(), order="-created_at", unique="id")
+    kinds = {str(kind): str(kind.label) for kind in ProblemKind}
+    rules = list(NotificationRule.objects.select_related("channel").order_by("name"))
+    context = {
+        "rules": [(one, [kinds.get(event, event) for event in one.events]) for one in rules],
+        "channels": list(NotificationChannel.objects.order_by("name")),
+        "deliveries": [(one, *LEVELS[one.state]) for one in page.rows],
+        "after": page.after,
+    }
+    return render_page(request, "notifications/list.html", context, fragment="notifications/_deliveries.html")
+
+
+@for_notification_managers
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
+    """Create a channel, or replace the address of one; the address is never shown again."""
+    row = _found(named_channel, name) if name else None
+    entered = {
+        "name": name or request.POST.get("name", "").strip(),
+        "kind": request.POST.get("kind", row.kind if row else ChannelKind.APPRISE.value),
+    }
+    faults: Any = ()
+    if request.method == "POST":
+        address = Address(request.POST.get("address", "").strip(), request.POST.get("key", "").strip())
+        now, user = datetime.now(UTC), current_user(request)
+        try:
+            if problems := check_name(entered["name"]):
+                raise InvalidManifest(problems)
+            save_channel(entered["name"], entered["kind"], address, by=user, now=now)
+        except InvalidManifest as error:
+            faults = error.faults
+        else:
+            messages.success(request, f"Channel {entered['name']} saved.")
+            return redirect("web:notifications")
+    context = {"entered": entered, "channel": row, "faults": faults}
+    return render(request, "notifications/channel.html", context, status=422 if faults else 200)
+
+
+@for_notification_managers
+@require_POST
+def test_channel(request: HttpRequest, name: str) -> HttpResponse:
+    """Send a test message; the list of messages shows its result."""
+    _found(named_channel, name)
+    send_test(name, by=current_user(request), now=datetime.now(UTC))
+    messages.success(request, f"Test message for channel {name} queued.")
+    return redirect("web:notifications")
+
+
+@for_notification_managers
+@require_POST
+def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
+    """Enable or disable a channel."""
+    row = _found(named_channel, name)
+    enable_channel(name, is_enabled=not row.is_enabled, by=current_user(request), now=datetime.now(UTC))
+    messages.success(request, f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}.")
+    return redirect("web:notifications")
+
+
+@for_notification_managers
+@require_http_methods(["GET", "HEAD", "POST"])
+def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Confirm the deletion of a channel, or delete it."""
+    row = _found(named_channel, name)
+    if request.method != "POST":
+        rules = list(row.rules.order_by("name").values_list("name", flat=True))
+        context = {"noun": "channel", "name": name, "rules": rules}
+        return render(request, "notifications/delete.html", context)
+    delete_channel(name, by=current_user(request), now=datetime.now(UTC))
+    messages.success(request, f"Channel {name} deleted.")
+    return redirect("web:notifications")
+
+
+@for_notification_managers
+@require_http_methods(["GET", "HEAD", "POST"])
+def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
+    """Create or change a rule; the page shows what it would have sent in the last days."""
+    row = _found(named_rule, name) if name else None
+    now = datetime.now(UTC)
+    faults: Sequence[FieldError] = ()
+    given = entered_rule(request, name) if request.method == "POST" else shown_rule(row)
+    if request.method == "POST":
+        try:
+            save_rule(given, by=current_user(request), now=now)
+        except InvalidManifest as error:
+            faults = error.faults
+        else:
+            messages.success(request, f"Rule {given.name} saved.")
+            return redirect("web:notification-rule", given.name)
+    matching, count = preview(row, now=now) if row else ([], 0)
+    context = {
+        "entered": given,
+        "rule": row,
+        "faults": faults,
+        "kinds": [(str(kind), kind.label, str(kind) in given.events) for kind in ProblemKind],
+        "channels": NotificationChannel.objects.order_by("name").values_list("name", flat=True),
+        "preview": [(one, ProblemKind(one.kind).label) for one in matching],
+        "preview_count": count,
+        "days": PREVIEW_DAYS,
+    }
+    return render(request, "notifications/rule.html", context, status=422 if faults else 200)
+
+
+def entered_rule(request: HttpRequest, name: str) -> RuleInput:
+    given = request.POST
+    return RuleInput(
+        name or given.get("name", "").strip(),
+        given.get("channel", ""),
+        tuple(given.getlist("events")),
+        given.get("label", "").strip(),
+        given.get("quiet_from", "").strip(),
+        given.get("quiet_until", "").strip(),
+        given.get("time_zone", "").strip() or "UTC",
+        given.get("reminder_hours", "").strip() or "0",
+        sends_resolved="sends_resolved" in given,
+        is_enabled="is_enabled" in given,
+    )
+
+
+def shown_rule(row: NotificationRule | None) -> RuleInput:
+    if row is None:
+        return RuleInput("", "", tuple(ProblemKind.values))
+    return RuleInput(
+        row.name,
+        row.channel.name,
+        tuple(row.events),
+        f"{row.label_key}={row.label_value}" if row.label_key else "",
+        f"{row.quiet_from:%H:%M}" if row.quiet_from else "",
+        f"{row.quiet_until:%H:%M}" if row.quiet_until else "",
+        row.time_zone,
+        str(row.reminder_hours),
+        sends_resolved=row.sends_resolved,
+        is_enabled=row.is_enabled,
+    )
+
+
+@for_notification_managers
+@require_http_methods(["GET", "HEAD", "POST"])
+def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Confirm the deletion of a rule, or delete it."""
+    _found(named_rule, name)
+    if request.method != "POST":
+        return render(request, "notifications/delete.html", {"noun": "rule", "name": name, "rules": ()})
+    delete_rule(name, by=current_user(request), now=datetime.now(UTC))
+    messages.success(request, f"Rule {name} deleted.")
+    return redirect("web:notifications")
+
+
+def _found(find: Any, name: str) -> Any:
+    """Return what has this name. Raise Http404."""
+    try:
+        return find(name)
+    except UnknownNotificationError as error:
+        raise Http404(str(error)) from error

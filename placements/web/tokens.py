@@ -1,0 +1,106 @@
+"""API tokens of a user: the list, creating one, revoking one or all."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from fleetui.access.models import SCOPES
+from fleetui.access.tokens import (
+    NotOwnerError,
+    UnknownTokenError,
+    create_token,
+    revoke_all_tokens,
+    revoke_token,
+    visible_tokens,
+)
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.permissions import for_readers
+from placements.web.request import current_user, number_of
+
+_SCOPE_WORDS = {
+    "read": "Read",
+    "operate": "Operate: what your roles operator and cluster-administrator allow",
+    "approve": "Approve: what your role approver allows",
+}
+_PERIODS = (1, 7, 30, 90, 365)
+_DAYS = 90
+
+
+@for_readers
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    """List the tokens of the user, or create one and show it once."""
+    user, now = current_user(request), datetime.now(UTC)
+    context: dict[str, Any] = {"name": "", "chosen": ["read"], "days": _DAYS}
+    status = 200
+    if request.method == "POST":
+        given = request.POST
+        context |= {"name": given.get("name", ""), "chosen": given.getlist("scopes")}
+        context["days"] = number_of(given.get("days", "")) or 0
+        try:
+            context["created"], context["secret"] = create_token(
+                _owner(given.get("user", ""), user),
+                name=context["name"],
+                scopes=context["chosen"],
+                days=context["days"],
+                by=user,
+                now=now,
+            )
+            context["name"] = ""
+        except InvalidManifest as found:
+            context["faults"], status = found.faults, 422
+        except NotOwnerError as error:
+            raise PermissionDenied(str(error)) from error
+    accounts = User.objects.filter(service_account__isnull=False).order_by("username")
+    context |= {
+        "tokens": [
+            (one, one.expires_at <= now) for one in visible_tokens(user).order_by("-created_at", "-pk")
+        ],
+        "scopes": [(one, _SCOPE_WORDS[one], one in context["chosen"]) for one in SCOPES],
+        "periods": [one for one in _PERIODS if one <= settings.TOKEN_MOST_DAYS] or [settings.TOKEN_MOST_DAYS],
+        "accounts": accounts if user.is_superuser else (),
+    }
+    return render(request, "access/tokens.html", context, status=status)
+
+
+def _owner(name: str, user: User) -> User:
+    """Return the user of a new token: the caller, or a service account. Raise InvalidManifest."""
+    if name in ("", user.get_username()):
+        return user
+    found = User.objects.filter(username=name, service_account__isnull=False).first()
+    if found is None:
+        raise InvalidManifest([FieldError("user", "not-found", "Not found", "a service account")])
+    return found
+
+
+@for_readers
+@require_http_methods(["GET", "HEAD", "POST"])
+def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
+    """Ask for confirmation, or revoke one token, or all of the user."""
+    user, now = current_user(request), datetime.now(UTC)
+    if number is None:
+        if request.method == "POST":
+            count = revoke_all_tokens(user, by=user, now=now)
+            messages.success(request, f"{count} API token{'' if count == 1 else 's'} revoked.")
+            return redirect("web:tokens")
+        return render(request, "access/revoke.html", {"count": user.api_tokens.count()})
+    found = visible_tokens(user).filter(pk=number).first()
+    if found is None:
+        raise Http404(f"There is no API token {number}.")
+    if request.method == "POST":
+        try:
+            revoke_token(number, by=user, now=now)
+        except UnknownTokenError as error:
+            raise Http404(str(error)) from error
+        messages.success(request, f"API token {found.name} revoked.")
+        return redirect("web:tokens")
+    return render(request, "access/revoke.html", {"token": found})

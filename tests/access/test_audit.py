@@ -1,0 +1,218 @@
+"""The access log: what is written, its chain, pruning, the page and the command."""
+
+import json
+import threading
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.management import CommandError, call_command
+from django.db import connection, connections
+from django.test import Client, override_settings
+
+from fleetui.access.audit import json_lines, prune_lines, record_access, seal, verify
+from fleetui.access.models import AccessChain, AccessEvent
+from placements.services.resources.operations import apply_resources
+from placements.tasks import sweep
+from tests.rows import NOW, api_token, config_map, joined, namespace, person
+
+PASSWORD = "a long enough password"
+pytestmark = pytest.mark.django_db
+
+
+def lines(verb: str) -> list[AccessEvent]:
+    return list(AccessEvent.objects.filter(verb=verb).order_by("pk"))
+
+
+def written(count: int) -> None:
+    """Write and seal lines, an hour apart."""
+    for number in range(count):
+        record_access("refused", f"line {number}", by="ana", now=NOW + timedelta(hours=number))
+    seal()
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_logins_and_failures_have_who_where_and_which_request() -> None:
+    person("ann", "viewer")
+    client = Client(REMOTE_ADDR="10.1.2.3")
+
+    failed = client.post("/login/", {"username": "ann", "password": "wrong"})
+    client.post("/login/", {"username": "ann", "password": PASSWORD})
+    client.post("/logout/")
+
+    found = AccessEvent.objects.exclude(verb="roles changed").order_by("pk")
+    assert [one.verb for one in found] == ["login failed", "logged in", "logged out"]
+    assert {(one.actor_name, one.address) for one in found} == {("ann", "10.1.2.3")}
+    assert found[0].request_id == failed.headers["X-Request-ID"]
+    assert "wrong" not in str(found.values())
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_refused_actions_are_written_once_a_minute() -> None:
+    joined("a")
+    client = Client()
+    client.force_login(person("vera", "viewer"))
+    token = {"Authorization": f"Token {api_token(person('bob', 'viewer'))}"}
+
+    for _ in range(3):
+        client.post("/clusters/a/cordon/")
+        Client().post("/api/v1/clusters/a/cordon", headers=token)
+
+    assert [(one.actor_name, one.subject) for one in lines("refused")] == [
+        ("vera", "POST /clusters/a/cordon/"),
+        ("bob", "POST /api/v1/clusters/a/cordon"),
+    ]
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_changes_of_access_are_written() -> None:
+    root, ann = User.objects.create_superuser("root", password=PASSWORD), person("ann", "viewer")
+    client = Client()
+    client.force_login(root)
+    fields = {"username": "ann", "is_active": "on", "is_superuser": "on"}
+    times = {"date_joined_0": "2026-11-20", "date_joined_1": "12:00:00"}
+
+    answer = client.post(f"/admin/auth/user/{ann.pk}/change/", {**fields, **times})
+
+    assert answer.status_code == 302
+    [role] = [one for one in lines("roles changed") if one.details.get("removed")]
+    assert (role.actor_name, role.subject, role.details) == ("root", "ann", {"removed": ["viewer"]})
+    [account] = lines("account changed")
+    assert "Superuser status" in account.details["changed"]
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_reads_of_secret_values_are_written() -> None:
+    secret = {**config_map("key"), "kind": "Secret", "data": {"key": "cGxhbnRlZA=="}}
+    apply_resources([namespace("shop"), secret, config_map("plain")], by=None, now=NOW)
+    ann = person("ann", "viewer")
+    headers = {"Authorization": f"Token {api_token(ann)}"}
+
+    hidden = Client().get("/api/v1/resources/core/Secret/shop/key", headers=headers)
+    ann.user_permissions.add(Permission.objects.get(codename="view_secrets"))
+    shown = Client().get("/api/v1/resources/core/Secret/shop/key", headers=headers)
+    Client().get("/api/v1/resources/core/ConfigMap/shop/plain", headers=headers)
+    call_command("export", "resources", stdout=StringIO())
+    call_command("export", "placements", stdout=StringIO())
+
+    assert ("cGxhbnRlZA==" in hidden.text, "cGxhbnRlZA==" in shown.text) == (False, True)
+    assert [(one.actor_name, one.subject) for one in lines("secret values read")] == [
+        ("ann", "Secret shop/key"),
+        ("system", "export resources"),
+    ]
+
+
+@pytest.mark.parametrize("harm", ["removed", "first", "last", "changed", "moved", "inserted"])
+def test_a_line_that_was_removed_or_changed_is_noticed(harm: str) -> None:
+    written(5)
+    assert verify().faults == ()
+    rows = AccessEvent.objects
+    harms = {
+        "removed": lambda: rows.filter(sequence=3).delete(),
+        "first": lambda: rows.filter(sequence=1).delete(),
+        "last": lambda: rows.filter(sequence=5).delete(),
+        "changed": lambda: rows.filter(sequence=3).update(actor_name="bob"),
+        "moved": lambda: rows.filter(sequence=3).update(at=NOW),
+        "inserted": lambda: rows.create(at=NOW, verb="refused", sequence=6, digest="0" * 64),
+    }
+
+    harms[harm]()
+
+    assert verify().faults != ()
+    with pytest.raises(CommandError):
+        call_command("verify_audit", stdout=StringIO())
+
+
+def test_a_chain_that_was_computed_again_differs_from_a_head_kept_elsewhere() -> None:
+    written(3)
+    kept = AccessChain.objects.get()
+    head = f"{kept.head_sequence}:{kept.head_digest}"
+    AccessEvent.objects.filter(sequence=2).delete()
+    AccessEvent.objects.update(sequence=None, digest="")
+    AccessChain.objects.all().delete()
+    seal()
+
+    assert verify().faults == ()
+    with pytest.raises(CommandError, match="line 3 does not have the expected digest"):
+        call_command("verify_audit", expect=head, stdout=StringIO())
+
+
+def test_pruning_keeps_the_chain_verifiable() -> None:
+    written(6)
+    out = StringIO()
+
+    with override_settings(KEEP_ACCESS_LOG=timedelta(hours=3)):
+        pruned = prune_lines(now=NOW + timedelta(hours=6))
+    written(1)
+
+    assert pruned == 3
+    assert list(AccessEvent.objects.order_by("sequence").values_list("sequence", flat=True)) == [4, 5, 6, 7]
+    call_command("verify_audit", stdout=out)
+    assert "4 lines verified, 0 not sealed yet" in out.getvalue()
+    AccessEvent.objects.filter(sequence=4).delete()
+    assert verify().faults != ()
+
+
+def test_the_worker_seals_what_is_new() -> None:
+    record_access("refused", "one", by="ana")
+    assert verify().unsealed == 1
+
+    sweep()
+
+    assert (verify().unsealed, AccessEvent.objects.get().sequence) == (0, 1)
+
+
+@pytest.mark.servers
+@pytest.mark.django_db(transaction=True)
+def test_writers_and_sealers_at_once_leave_one_chain() -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("the tests have SQLite in memory, which has no transactions of threads")
+
+    def write() -> None:
+        for number in range(10):
+            record_access("refused", str(number), by="ana")
+            seal()
+        connections.close_all()
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    seal()
+
+    report = verify()
+    assert (report.faults, report.checked, report.unsealed) == ((), 40, 0)
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_the_page_is_for_those_with_the_permission_and_filters() -> None:
+    written(2)
+    record_access("token created", "deploy of bob", by="bob")
+    vera, auditor = person("vera", "viewer"), person("ada", "viewer")
+    auditor.user_permissions.add(Permission.objects.get(codename="view_access_log"))
+    client = Client()
+    client.force_login(vera)
+    assert client.get("/access-log/").status_code == 403
+    assert client.get("/access-log/export/").status_code == 403
+    assert "/access-log/" not in client.get("/").content.decode()
+    client.force_login(auditor)
+
+    page = client.get("/access-log/?verb=token+created").content.decode()
+    export = client.get("/access-log/export/?by=ana")
+    content = b"".join(export.streaming_content).decode()  # type: ignore[attr-defined]  # it is streamed
+
+    assert "deploy of bob" in page
+    assert "line 1" not in page
+    assert [json.loads(one)["subject"] for one in content.splitlines()] == ["line 0", "line 1"]
+    assert "/access-log/" in client.get("/").content.decode()
+
+
+def test_json_lines_have_what_the_chain_covers() -> None:
+    written(1)
+
+    [line] = map(json.loads, json_lines(AccessEvent.objects.all()))
+
+    assert (line["sequence"], line["actor"], line["verb"]) == (1, "ana", "refused")
+    assert len(line["digest"]) == 64

@@ -1,0 +1,51 @@
+"""Every address of the console, from its URL configuration, with names that the samples of a test have."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import URLPattern, get_resolver
+from django.urls.resolvers import RoutePattern
+
+_PART = re.compile(r"<(?:[a-z_]+:)?([a-z_]+)>")
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A path with places for names, the name of its view, and the method to call it with."""
+
+    route: str
+    name: str
+    method: str
+
+    @property
+    def is_rest(self) -> bool:
+        return self.route.startswith("/api/")
+
+    def path(self, names: Callable[[str, str], Any]) -> str:
+        """Return the path; `names` returns what is there by the route and the name of a place."""
+        return _PART.sub(lambda found: str(names(self.route, found[1])), self.route)
+
+
+def writing_addresses() -> list[Address]:
+    """Return the addresses that may change something: methods of REST that do, and POST to all others."""
+    found = {
+        Address(route, name, method): None
+        for route, name, actions in _routes(get_resolver().url_patterns, "/")
+        for method in ([one.upper() for one in actions] if actions else ["POST"])
+        if method not in _READING
+    }
+    return list(found)
+
+
+def _routes(patterns: Any, start: str) -> Iterator[tuple[str, str, Mapping[str, str] | None]]:
+    for one in patterns:
+        if not isinstance(one.pattern, RoutePattern):
+            continue
+        route = f"{start}{one.pattern}"
+        if isinstance(one, URLPattern):
+            yield route, one.name or "", getattr(one.callback, "actions", None)
+        else:
+            yield from _routes(one.url_patterns, route)

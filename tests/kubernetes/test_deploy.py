@@ -1,0 +1,98 @@
+"""The output of Kustomize is accepted by an API server, and its controllers make what it describes."""
+
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kubernetes.members import Administrator, Member, kube_home
+from tests.runtime.processes import ROOT, eventually
+
+OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
+# Kubernetes 1.20 has no policy/v1, which came with 1.21, and no operator of Prometheus.
+OLD = ("apiVersion: policy/v1\n", "apiVersion: policy/v1beta1\n")
+MONITORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "scope": "Namespaced",
+        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+
+
+def kustomizer() -> str | None:
+    """Return a kubectl whose Kustomize knows `labels`: that of the servers of these tests is too old."""
+    found = shutil.which("kubectl")
+    if found is None:
+        return None
+    base = str(ROOT / "deploy" / "kubernetes" / "base")
+    probe = subprocess.run([found, "kustomize", base], capture_output=True, text=True, check=False)
+    return found if probe.returncode == 0 else None
+
+
+@pytest.fixture
+def admin(member: Member) -> Iterator[Administrator]:
+    """Return the administrator of a cluster with the kind of the operator of Prometheus."""
+    found = Administrator(member.client())
+    found.create(MONITORS, CRD)
+    eventually(lambda: found.has("/apis/monitoring.coreos.com/v1"))
+    yield found
+    for overlay in ("evaluation", "production"):
+        found.purge_namespace(overlay)
+    found.delete(f"{MONITORS}/{CRD['metadata']['name']}")  # type: ignore[index]
+
+
+def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clusters: Path) -> None:
+    program = kustomizer()
+    if program is None:
+        pytest.skip("needs a kubectl with Kustomize 4.1 or newer")
+    kubectl = [str(kube_home() / "bin" / "kubectl"), "--kubeconfig", str(clusters / "c1" / "kubeconfig")]
+
+    def apply(text: str) -> list[str]:
+        command = [*kubectl, "apply", "--server-side", "-f", "-"]
+        run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        return run.stdout.splitlines()
+
+    def pods(namespace: str) -> Counter[str]:
+        found = admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return Counter(one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found)
+
+    # One is applied twice: nothing in it is refused the second time.
+    for overlay, count in (("evaluation", 1), ("evaluation", 1), ("production", 3)):
+        build = [program, "kustomize", str(OVERLAYS / overlay)]
+        built = subprocess.run(build, capture_output=True, text=True, check=True)
+        # Each in a namespace of its own: an update would wait for pods that no kubelet lets get ready.
+        written = [one for one in yaml.safe_load_all(built.stdout.replace(*OLD)) if one]
+        for one in written:
+            name = "name" if one["kind"] == "Namespace" else "namespace"
+            assert one["metadata"][name] == "fleetui"
+            one["metadata"][name] = overlay
+        assert len(apply(yaml.safe_dump_all(written))) == len(written)
+        wanted = Counter(web=count, worker=count, beat=1, migrate=1)
+        eventually(lambda overlay=overlay, wanted=wanted: pods(overlay) == wanted or None)  # type: ignore[misc]
+
+    namespace = "/api/v1/namespaces/production"
+    selected = admin.get(f"{namespace}/services/fleetui")["spec"]["selector"]
+    labels = [one["metadata"]["labels"] for one in admin.get(f"{namespace}/pods")["items"]]
+    assert len([one for one in labels if selected.items() <= one.items()]) == 3
+    budgets = admin.get("/apis/policy/v1beta1/namespaces/production/poddisruptionbudgets")["items"]
+    assert {one["metadata"]["name"] for one in budgets} == {"fleetui-web", "fleetui-worker"}

@@ -1,0 +1,80 @@
+"""What a migration may do while processes of the release before still run (docs/guides/upgrade.md).
+
+Of the operations and not of the SQL: SQLite copies a table for most of them, which hides what they change.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.db.migrations import Migration
+from django.db.migrations.operations import (
+    AddConstraint,
+    AddField,
+    AlterField,
+    AlterModelTable,
+    AlterUniqueTogether,
+    CreateModel,
+    DeleteModel,
+    RemoveField,
+    RenameField,
+    RenameModel,
+    RunPython,
+    RunSQL,
+    SeparateDatabaseAndState,
+)
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+from django.db.models import Field, ManyToManyField
+from django.db.models.fields import NOT_PROVIDED
+
+CONTRACT = "_contract"
+"""The end of the name of a migration that removes what the release before has stopped to use."""
+_RENAMES = (RenameField, RenameModel, AlterModelTable)
+_REMOVALS = (RemoveField, DeleteModel)
+_DATA = (RunPython, RunSQL)
+
+
+def problems_of(migration: Migration, state: ProjectState) -> list[str]:
+    """Return what is wrong with a migration; `state` is that before it, and is changed to that after it."""
+    found = list(_problems_of_data(migration.operations))
+    created: set[str] = set()
+    for operation in migration.operations:
+        if isinstance(operation, CreateModel):
+            created.add(operation.name_lower)
+        elif getattr(operation, "model_name", "").lower() not in created:
+            found += _problems(operation, migration, state)
+        operation.state_forwards(migration.app_label, state)
+    return found
+
+
+def _problems_of_data(operations: Sequence[Operation]) -> Iterator[str]:
+    data = [one for one in operations if isinstance(one, _DATA)]
+    if data and len(data) < len(operations):
+        yield "data and schema in one migration: on PostgreSQL they need transactions of their own"
+    if not all(one.reversible for one in data):
+        yield "data that is not reversible: pass what undoes it, or RunPython.noop with the reason"
+
+
+def _problems(operation: Operation, migration: Migration, state: ProjectState) -> Iterator[str]:
+    if isinstance(operation, SeparateDatabaseAndState):
+        yield "SeparateDatabaseAndState: what it does to the database cannot be judged here"
+    if isinstance(operation, _RENAMES):
+        yield f"{operation.describe()}: the running release looks for the old name; add, copy, then remove"
+    if isinstance(operation, _REMOVALS) and not migration.name.endswith(CONTRACT):
+        yield f"{operation.describe()}: one release later, in a migration named …{CONTRACT}"
+    if isinstance(operation, (AddConstraint, AlterUniqueTogether)):
+        yield f"{operation.describe()}: the running release may write rows that break it"
+    if isinstance(operation, AddField) and not _can_be_left_out(operation.field):
+        yield f"{operation.describe()}: the running release writes rows without it; null=True or db_default"
+    if isinstance(operation, AlterField):
+        before: Any = state.models[migration.app_label, operation.model_name_lower].get_field(operation.name)
+        if before.get_internal_type() != operation.field.get_internal_type():
+            yield f"{operation.describe()}: another type"
+        if before.null and not _can_be_left_out(operation.field):
+            yield f"{operation.describe()}: the running release may write null"
+        if (operation.field.max_length or 0) < (before.max_length or 0):
+            yield f"{operation.describe()}: the running release may write longer texts"
+
+
+def _can_be_left_out(field: "Field[Any, Any]") -> bool:
+    return field.null or field.db_default is not NOT_PROVIDED or isinstance(field, ManyToManyField)

@@ -1,0 +1,192 @@
+"""A wheel has all that the console needs, and what GitHub and pre-commit read does what it says."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from fleetui.apimachinery.yaml import load_documents
+from fleetui.locations import data_folder
+from fleetui.management.command_tree import own_commands
+from tests.runtime.processes import ROOT, watching
+
+NINE, WEB = ROOT / "docs" / "examples" / "nine.yaml", ROOT / "docs" / "examples" / "web.yaml"
+FOLDERS = {
+    "fleetui": "fleetui",
+    "clusters": "clusters",
+    "placements": "placements",
+    "templates": "fleetui/assets/templates",
+    "static": "fleetui/assets/static",
+    "docs/hubs": "fleetui/assets/docs/hubs",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel as pip does."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into an environment of its own, without a registry; return its programs.
+
+    Its dependencies are those of this environment.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    inside = next(folder.glob("lib/python*/site-packages"))
+    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
+    subprocess.run([*install, "--no-index", "--no-deps", str(wheel)], check=True)
+    (inside / "dependencies.pth").write_text(next(one for one in sys.path if one.endswith("site-packages")))
+    return folder / "bin"
+
+
+def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEETUI_", "XDG_"))}
+    return subprocess.run(
+        [str(one) for one in command],
+        cwd=variables.get("HOME", "/"),
+        env=kept | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_wheel_has_every_file_of_the_product(wheel: Path) -> None:
+    there = set(zipfile.ZipFile(wheel).namelist())
+    listed = subprocess.run(
+        ["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    wanted = set()
+    for path in listed.stdout.splitlines():
+        source = next(one for one in FOLDERS if path.startswith(f"{one}/"))
+        wanted.add(FOLDERS[source] + path.removeprefix(source))
+
+    assert len(wanted) > 500
+    assert {one for one in there if ".dist-info/" not in one} == wanted
+
+
+def test_without_a_source_tree_data_is_in_the_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert data_folder({"HOME": "/home/ana"}) == ROOT / "var"
+    monkeypatch.setattr("fleetui.locations.is_source_tree", lambda: False)
+
+    assert str(data_folder({"HOME": "/home/ana"})) == "/home/ana/.local/share/fleetui"
+    assert str(data_folder({"HOME": "/home/ana", "XDG_DATA_HOME": "/data"})) == "/data/fleetui"
+    assert str(data_folder({"HOME": "/home/ana", "XDG_DATA_HOME": "./x"})) == "/home/ana/.local/share/fleetui"
+    assert str(data_folder({})) == "/var/lib/fleetui"
+
+
+def printed(*command: str) -> str:
+    out = StringIO()
+    call_command(*command, stdout=out)
+    return out.getvalue()
+
+
+def test_help_completion_and_manual_page_name_every_command_and_option(tmp_path: Path) -> None:
+    shown, manual = printed("commands"), printed("man").replace("\\-", "-")
+    script = tmp_path / "completion"
+    script.write_text(printed("completion", "bash"))
+
+    for name in own_commands():
+        assert f"\n  {name} " in shown
+        assert f"fleetui {name}" in manual
+    assert "--insecure-skip-tls-verify" in manual
+    assert "--verbosity" not in manual  # of Django; the help of each command has it
+    complete = (
+        'COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _shtab_fleetui; echo "${{COMPREPLY[@]}}"'
+    )
+    for words, found in (
+        ("fleetui wa", "wait watch_hubs"),
+        ("fleetui wait --to", "--token --token-file"),
+        ("fleetui rollout pa", "pause"),
+        ("fleetui simulate --semantics k", "kubefleet kubernetes"),
+    ):
+        answer = run("bash", "-c", f"source {script}; {complete.format(words)}")
+        assert answer.stdout.split() == found.split(), answer.stderr
+
+
+@pytest.mark.nightly
+def test_an_installed_console_runs_outside_of_the_source_tree(installed: Path, tmp_path: Path) -> None:
+    simulated = run(installed / "fleetui", "simulate", f"--clusters={NINE}", f"--placement={WEB}")
+    assert simulated.returncode == 0, simulated.stderr
+    assert list(tmp_path.iterdir()) == []
+
+    start = "import sys, runpy; sys.path[0] = '/'; sys.argv = ['fleetui', 'up', '--port', '0']"
+    program = f"{start}; import os; os.execv({str(installed / 'fleetui')!r}, sys.argv)"
+    variables = {"HOME": str(tmp_path), "XDG_DATA_HOME": "", "PYTHONPATH": ""}
+    with watching("-c", program, **variables) as up:
+        address = up.wait_for(r"FleetUI: (http://\S+/)")[1]
+        page = run("curl", "-sf", f"{address}login/").stdout
+        style = page.partition('href="/')[2].partition('"')[0]
+        assert "Log in" in page
+        assert run("curl", "-sf", f"{address}{style}").stdout
+        up.process.terminate()
+        up.process.wait(timeout=60)
+
+    data = tmp_path / ".local" / "share" / "fleetui"
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert (data / "fleetui.sqlite3").exists()
+
+
+# --- GitHub and pre-commit ----------------------------------------------------------------------
+
+
+def document(name: str) -> Any:
+    return load_documents((ROOT / name).read_bytes())[0].data
+
+
+@pytest.mark.nightly
+def test_the_action_simulates_and_passes_on_the_result(tmp_path: Path) -> None:
+    action = document("action.yml")
+    install, simulate = action["runs"]["steps"]
+    program = tmp_path / "fleetui" / "bin" / "fleetui"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m fleetui "$@"\n')
+    program.chmod(0o755)
+    inputs = {name: one.get("default", "") for name, one in action["inputs"].items()}
+    files = {"clusters": str(NINE), "placement": str(WEB)}
+
+    def step(**given: str) -> tuple[int, str, str]:
+        output = tmp_path / "output"
+        output.write_text("")
+        values = inputs | files | given
+        names = {
+            name: value.removeprefix("${{ inputs.").removesuffix(" }}")
+            for name, value in simulate["env"].items()
+        }
+        variables = {name: values[source] for name, source in names.items()}
+        folders = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output)}
+        found = run("bash", "-e", "-o", "pipefail", "-c", simulate["run"], **variables, **folders)
+        return found.returncode, found.stdout, output.read_text()
+
+    assert "$GITHUB_ACTION_PATH" in install["run"]
+    assert not any("${{" in one["run"] for one in (install, simulate))  # an input would be run as code
+    status, shown, outputs = step()
+    assert (status, outputs.splitlines()[1]) == (0, "fulfilled=true")
+    assert shown == (tmp_path / "fleetui-simulate.table").read_text()
+    few = tmp_path / "few.yaml"
+    few.write_text("- {name: bravelion, labels: {region: east}}\n")
+    assert step(clusters=str(few))[0] == 1
+    status, _, outputs = step(clusters=str(few), **{"allow-not-fulfilled": "true"})
+    assert (status, outputs.splitlines()[1]) == (0, "fulfilled=false")
+    assert step(clusters="/missing", **{"allow-not-fulfilled": "true"})[0] == 2
+
+
+def test_the_hook_is_a_command_that_exists() -> None:
+    (hook,) = document(".pre-commit-hooks.yaml")
+
+    assert hook["entry"].split()[0] == "fleetui"
+    assert hook["entry"].split()[1] in own_commands()
+    assert (hook["language"], hook["pass_filenames"]) == ("python", False)

@@ -1,0 +1,136 @@
+"""Logs as JSON have one object a line; a trace joins a request, its log lines and the task that it sends."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client, RequestFactory, override_settings
+from django.urls import path
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from fleetui import tracing
+from fleetui.celery import app
+from fleetui.env import SettingRefused, read_word
+from fleetui.logs import JsonFormatter
+from fleetui.otel import OtelTracing
+from fleetui.supervisor import Output
+from fleetui.tracing import current_carrier
+from tests.test_settings import ROOT
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = {"HTTP_TRACEPARENT": f"00-{TRACE}-b7ad6b7169203331-01"}
+
+
+@pytest.fixture
+def spans() -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    tracing.use_tracing(OtelTracing(SimpleSpanProcessor(exporter)))
+    yield exporter
+    tracing.use_tracing(tracing.Tracing())
+
+
+def logged(record: logging.LogRecord) -> dict[str, str]:
+    text = JsonFormatter().format(record)
+    assert "\n" not in text
+    found: dict[str, str] = json.loads(text)
+    return found
+
+
+def record_of(message: str, *arguments: object, **more: object) -> logging.LogRecord:
+    record = logging.LogRecord("placements", logging.WARNING, "f.py", 1, message, arguments, None)
+    record.__dict__ |= more
+    return record
+
+
+def test_a_line_has_its_request_and_its_traceback_in_fields() -> None:
+    request = RequestFactory().get("/")
+    request.fleetui_id = "12345678"  # type: ignore[attr-defined]
+    try:
+        raise ValueError("odd\nvalue")
+    except ValueError:
+        found = logged(record_of("rollout %s\nstalled", 7, request=request, exc_info=sys.exc_info()))
+
+    assert found["message"] == "rollout 7\nstalled"
+    assert (found["level"], found["logger"]) == ("warning", "placements")
+    assert (found["request"], found["user"], found["address"]) == ("12345678", None, "127.0.0.1")
+    assert found["traceback"].endswith("ValueError: odd\nvalue")
+    assert "request" not in logged(record_of("start"))
+
+
+def test_the_supervisor_names_the_process_in_each_line() -> None:
+    out = io.StringIO()
+    output = Output(out, out, width=8, as_json=True)
+
+    output.say("web", '{"level": "warning", "message": "slow"}')
+    output.say("worker", "{broken", is_error=True)
+
+    first, second = map(json.loads, out.getvalue().splitlines())
+    assert first == {"part": "web", "level": "warning", "message": "slow"}
+    assert (second["part"], second["level"], second["message"]) == ("worker", "warning", "{broken")
+
+
+def test_a_request_its_log_lines_and_its_task_are_one_trace(
+    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: dict[str, str] = {}
+    lines: list[dict[str, str]] = []
+
+    def view(_request: object, name: str) -> HttpResponse:
+        assert name == "secret-name"
+        sent.update(current_carrier())
+        lines.append(logged(record_of("decided")))
+        return HttpResponse(status=500)
+
+    urls = type("urls", (), {"urlpatterns": [path("placements/<name>", view, name="placement")]})
+    middleware = ["fleetui.middleware.RequestIdMiddleware", "fleetui.tracing.TracingMiddleware"]
+    with override_settings(ROOT_URLCONF=urls, MIDDLEWARE=middleware):
+        Client(raise_request_exception=False).get("/placements/secret-name?token=x", **PARENT)  # type: ignore[arg-type]
+
+    @app.task(name="tests.traced")
+    def traced() -> None:
+        """Do nothing."""
+
+    traced.apply(headers=sent)
+
+    request, consumed = spans.get_finished_spans()
+    assert [request.name, consumed.name] == ["GET placement", "tests.traced"]
+    assert {f"{one.context.trace_id:032x}" for one in (request, consumed) if one.context} == {TRACE}
+    assert consumed.parent
+    assert request.context
+    assert consumed.parent.span_id == request.context.span_id
+    assert dict(request.attributes or {}) == {"http.route": "placement", "http.response.status_code": 500}
+    assert request.status.is_ok is False
+    assert lines[0]["trace"] == TRACE
+    assert caplog.records[-1].name == "django.request"
+    assert logged(caplog.records[-1])["trace"] == TRACE
+    assert "secret" not in request.to_json()
+
+
+def test_without_tracing_nothing_is_recorded_and_the_library_is_not_loaded() -> None:
+    program = "import django, sys; django.setup(); import fleetui.urls; print('opentelemetry' in sys.modules)"
+    variables = {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "fleetui.settings"}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False
+    )
+
+    assert (run.stdout, run.stderr) == ("False\n", "")
+    assert current_carrier() == {}
+
+
+def test_tracing_without_its_packages_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(tracing, "import_module", missing)
+    with pytest.raises(SettingRefused, match=r"FLEETUI_TRACES='1' is refused: .* fleetui\[tracing\]"):
+        tracing.start_tracing()
+    with pytest.raises(SettingRefused, match="write plain or json"):
+        read_word({"L": "xml"}, "L", allowed=("plain", "json"))
