@@ -175,6 +175,9 @@ def connected(fake: FakeHub, folder: Path) -> Iterator[dict[str, str]]:
     """Serve a hub to a console of its own; yield the environment of that."""
     variables = {"FLEETUI_VAR_DIR": str(folder), "FLEETUI_MEMBER_LOOPBACK": "1"}
     with serve_hub(fake) as (_, server):
+        subprocess.run(
+            [sys.executable, "manage.py", "migrate"], cwd=ROOT, env=os.environ | variables, check=True
+        )
         connect(variables, server, folder)
         yield variables
 
