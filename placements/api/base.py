@@ -196,7 +196,8 @@ class BaseViewSet(GenericViewSet[Any]):
 
     def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> Any:
         """Raise the response to a missing role; without one on a live hub nothing of it is to be known."""
-        if request.user.is_authenticated and current_hub_id() != LOCAL_HUB and not may_read(request.user):
+        is_hidden = current_hub_id() != LOCAL_HUB and not may_read(request.user)
+        if request.user.is_authenticated and (is_hidden or current_hub_id() == UNKNOWN_HUB):
             raise Http404
         super().permission_denied(request, message, code)
 

@@ -293,7 +293,7 @@ def filled_hub() -> dict[str, str]:
     return {
         "dry_run": str(dry_run.pk),
         "scenario": str(scenario.pk),
-        "token": api_token(person("ann", "operator", "approver", "cluster-administrator")),
+        "token": api_token(ann),
         "token_number": str(ApiToken.objects.get().pk),
         "name": "a",
         "cluster": "a",
@@ -398,7 +398,10 @@ def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterat
 
 
 def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
-    """A cluster has at most 100 taints, and a hub one stream and one row of permissions for each kind."""
+    """A cluster has at most 100 taints, a hub one stream and one row of permissions for each kind.
+
+    The inbox has the first items of each kind, and their number.
+    """
     schemas = generated_schema()["components"]["schemas"]
     without = set()
     for path, operations in generated_schema()["paths"].items():
@@ -411,7 +414,7 @@ def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
 
     assert without == {
         *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults")),
-        *("hubs/{name}/permissions", "hubs/{name}/streams"),
+        *("hubs/{name}/permissions", "hubs/{name}/streams", "inbox"),
     }
 
 

@@ -15,6 +15,7 @@ from clusters.drivers.kubernetes.addresses import (
     checked_addresses,
     is_ip_address,
 )
+from clusters.hubs.dispatch import on_live_hub
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import address_rules
 from clusters.models import ChannelKind, NotificationChannel
@@ -98,6 +99,7 @@ def address_of(channel: NotificationChannel) -> Address:
     return Address(values["url"], values["key"])
 
 
+@on_live_hub(None)
 def save_channel(
     name: str, kind: str, address: Address, *, by: User | None, now: datetime
 ) -> NotificationChannel:

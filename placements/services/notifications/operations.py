@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 
+from clusters.hubs.dispatch import on_live_hub
 from clusters.models import NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
@@ -111,6 +112,7 @@ def _quiet_faults(given: RuleInput) -> list[FieldError]:
     return faults
 
 
+@on_live_hub(None)
 def save_rule(given: RuleInput, *, by: User | None, now: datetime) -> NotificationRule:
     """Create a rule, or change the one with this name. Raise InvalidManifest.
 
@@ -149,6 +151,7 @@ def named_channel(name: str) -> NotificationChannel:
     return row
 
 
+@on_live_hub(None)
 def delete_rule(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a rule with its messages. Raise UnknownNotificationError."""
     with transaction.atomic():
@@ -156,6 +159,7 @@ def delete_rule(name: str, *, by: User | None, now: datetime) -> None:
         record(AuditEvent("deleted", RULE, name), by=by, now=now)
 
 
+@on_live_hub(None)
 def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a channel with its address, its rules and its messages. Raise UnknownNotificationError."""
     with transaction.atomic():
@@ -163,6 +167,7 @@ def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
         record(AuditEvent("deleted", CHANNEL, name), by=by, now=now)
 
 
+@on_live_hub(None)
 def enable_channel(name: str, *, is_enabled: bool, by: User | None, now: datetime) -> None:
     """Enable or disable a channel. Raise UnknownNotificationError."""
     with transaction.atomic():
@@ -170,6 +175,7 @@ def enable_channel(name: str, *, is_enabled: bool, by: User | None, now: datetim
         record(AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name), by=by, now=now)
 
 
+@on_live_hub(None)
 def send_test(name: str, *, by: User, now: datetime) -> NotificationDelivery:
     """Make a test message, which a worker sends next. Raise UnknownNotificationError."""
     return NotificationDelivery.objects.create(
