@@ -107,6 +107,10 @@ class Migration(migrations.Migration):
                 ('verdict_since', models.DateTimeField()),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
+            options={
+                'indexes': [models.Index(fields=['hub', 'name'], name='cluster_of_hub'), models.Index(fields=['hub', 'observe_at'], name='cluster_to_observe'), models.Index(fields=['hub', 'verdict', 'name'], name='cluster_by_verdict'), models.Index(condition=models.Q(('unanswered_since__isnull', False)), fields=['hub', 'unanswered_since'], name='cluster_not_answering')],
+                'constraints': [models.UniqueConstraint(fields=('name', 'hub'), name='cluster_name_once'), models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='cluster_has_name'), models.CheckConstraint(condition=models.Q(('hub', 1), models.Q(('driver', ''), ('observe_at__isnull', True)), _connector='OR'), name='mirrored_cluster_is_not_called'), models.CheckConstraint(condition=models.Q(('membership__in', ['joining', 'joined', 'leaving'])), name='cluster_membership_known'), models.CheckConstraint(condition=models.Q(models.Q(('leaving_since__isnull', False), ('membership', 'leaving')), models.Q(models.Q(('membership', 'leaving'), _negated=True), ('leaving_since__isnull', True)), _connector='OR'), name='cluster_leaving_since'), models.CheckConstraint(condition=models.Q(models.Q(('membership', 'leaving'), _negated=True), ('verdict', 'leaving'), _connector='OR'), name='cluster_leaving_is_not_eligible')],
+            },
         ),
         migrations.CreateModel(
             name='ClusterTaint',
@@ -118,6 +122,10 @@ class Migration(migrations.Migration):
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='taints', to='clusters.membercluster')),
             ],
+            options={
+                'indexes': [models.Index(fields=['key', 'value'], name='taint_by_key_and_value')],
+                'constraints': [models.UniqueConstraint(fields=('cluster', 'key', 'value', 'effect'), name='taint_once'), models.CheckConstraint(condition=models.Q(('key', ''), _negated=True), name='taint_has_key'), models.CheckConstraint(condition=models.Q(('effect', 'NoSchedule')), name='taint_effect_known')],
+            },
         ),
         migrations.CreateModel(
             name='ClusterLabel',
@@ -128,6 +136,10 @@ class Migration(migrations.Migration):
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='labels', to='clusters.membercluster')),
             ],
+            options={
+                'indexes': [models.Index(fields=['key', 'value'], name='label_by_key_and_value')],
+                'constraints': [models.UniqueConstraint(fields=('cluster', 'key'), name='label_key_once'), models.CheckConstraint(condition=models.Q(('key', ''), _negated=True), name='label_has_key')],
+            },
         ),
         migrations.CreateModel(
             name='ClusterCredential',
@@ -150,6 +162,10 @@ class Migration(migrations.Migration):
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='credential', to='clusters.membercluster')),
             ],
+            options={
+                'indexes': [models.Index(fields=['renew_at'], name='credential_to_renew'), models.Index(fields=['expires_at'], name='credential_by_expiry')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['token', 'certificate'])), name='credential_kind_known'), models.CheckConstraint(condition=models.Q(('ciphertext', ''), _negated=True), name='credential_has_ciphertext')],
+            },
         ),
         migrations.CreateModel(
             name='SimulatedPlacement',
@@ -162,6 +178,9 @@ class Migration(migrations.Migration):
                 ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='simulated_placements', to='clusters.membercluster')),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('cluster', 'placement_name'), name='one_state_per_placement')],
+            },
         ),
         migrations.CreateModel(
             name='FleetState',
@@ -188,94 +207,6 @@ class Migration(migrations.Migration):
             options={
                 'constraints': [models.UniqueConstraint(fields=('hub', 'group', 'role'), name='hub_grant_once'), models.CheckConstraint(condition=models.Q(('role__in', ('viewer', 'operator', 'approver'))), name='hub_grant_role_known')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='membercluster',
-            index=models.Index(fields=['hub', 'name'], name='cluster_of_hub'),
-        ),
-        migrations.AddIndex(
-            model_name='membercluster',
-            index=models.Index(fields=['hub', 'observe_at'], name='cluster_to_observe'),
-        ),
-        migrations.AddIndex(
-            model_name='membercluster',
-            index=models.Index(fields=['hub', 'verdict', 'name'], name='cluster_by_verdict'),
-        ),
-        migrations.AddIndex(
-            model_name='membercluster',
-            index=models.Index(condition=models.Q(('unanswered_since__isnull', False)), fields=['hub', 'unanswered_since'], name='cluster_not_answering'),
-        ),
-        migrations.AddConstraint(
-            model_name='membercluster',
-            constraint=models.UniqueConstraint(fields=('name', 'hub'), name='cluster_name_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='membercluster',
-            constraint=models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='cluster_has_name'),
-        ),
-        migrations.AddConstraint(
-            model_name='membercluster',
-            constraint=models.CheckConstraint(condition=models.Q(('hub', 1), models.Q(('driver', ''), ('observe_at__isnull', True)), _connector='OR'), name='mirrored_cluster_is_not_called'),
-        ),
-        migrations.AddConstraint(
-            model_name='membercluster',
-            constraint=models.CheckConstraint(condition=models.Q(('membership__in', ['joining', 'joined', 'leaving'])), name='cluster_membership_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='membercluster',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('leaving_since__isnull', False), ('membership', 'leaving')), models.Q(models.Q(('membership', 'leaving'), _negated=True), ('leaving_since__isnull', True)), _connector='OR'), name='cluster_leaving_since'),
-        ),
-        migrations.AddConstraint(
-            model_name='membercluster',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('membership', 'leaving'), _negated=True), ('verdict', 'leaving'), _connector='OR'), name='cluster_leaving_is_not_eligible'),
-        ),
-        migrations.AddIndex(
-            model_name='clustertaint',
-            index=models.Index(fields=['key', 'value'], name='taint_by_key_and_value'),
-        ),
-        migrations.AddConstraint(
-            model_name='clustertaint',
-            constraint=models.UniqueConstraint(fields=('cluster', 'key', 'value', 'effect'), name='taint_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='clustertaint',
-            constraint=models.CheckConstraint(condition=models.Q(('key', ''), _negated=True), name='taint_has_key'),
-        ),
-        migrations.AddConstraint(
-            model_name='clustertaint',
-            constraint=models.CheckConstraint(condition=models.Q(('effect', 'NoSchedule')), name='taint_effect_known'),
-        ),
-        migrations.AddIndex(
-            model_name='clusterlabel',
-            index=models.Index(fields=['key', 'value'], name='label_by_key_and_value'),
-        ),
-        migrations.AddConstraint(
-            model_name='clusterlabel',
-            constraint=models.UniqueConstraint(fields=('cluster', 'key'), name='label_key_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='clusterlabel',
-            constraint=models.CheckConstraint(condition=models.Q(('key', ''), _negated=True), name='label_has_key'),
-        ),
-        migrations.AddIndex(
-            model_name='clustercredential',
-            index=models.Index(fields=['renew_at'], name='credential_to_renew'),
-        ),
-        migrations.AddIndex(
-            model_name='clustercredential',
-            index=models.Index(fields=['expires_at'], name='credential_by_expiry'),
-        ),
-        migrations.AddConstraint(
-            model_name='clustercredential',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['token', 'certificate'])), name='credential_kind_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='clustercredential',
-            constraint=models.CheckConstraint(condition=models.Q(('ciphertext', ''), _negated=True), name='credential_has_ciphertext'),
-        ),
-        migrations.AddConstraint(
-            model_name='simulatedplacement',
-            constraint=models.UniqueConstraint(fields=('cluster', 'placement_name'), name='one_state_per_placement'),
         ),
         migrations.CreateModel(
             name='HubStream',
@@ -305,6 +236,9 @@ class Migration(migrations.Migration):
                 ('has_removals', models.BooleanField(default=False)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('hub', 'group', 'plural', 'namespace', 'field_selector'), name='hub_stream_once'), models.CheckConstraint(condition=models.Q(('state__in', ['idle', 'listing', 'watching', 'absent', 'forbidden', 'failing'])), name='hub_stream_state_known'), models.CheckConstraint(condition=models.Q(('form__in', ['full', 'metadata'])), name='hub_stream_form_known')],
+            },
         ),
         migrations.CreateModel(
             name='HubWrite',
@@ -328,6 +262,10 @@ class Migration(migrations.Migration):
                 ('request_id', models.CharField(blank=True, max_length=64)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
+            options={
+                'indexes': [models.Index(fields=['hub', '-at', '-id'], name='hub_write_newest')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'sent', 'accepted', 'refused', 'conflict', 'unreachable', 'unknown', 'not-applied'])), name='hub_write_state_known')],
+            },
         ),
         migrations.CreateModel(
             name='MirroredObject',
@@ -358,6 +296,10 @@ class Migration(migrations.Migration):
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('stream', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='clusters.hubstream')),
             ],
+            options={
+                'indexes': [models.Index(fields=['hub', 'kind', 'owner'], name='mirrored_by_owner'), models.Index(fields=['hub', 'kind', 'cluster'], name='mirrored_by_cluster'), models.Index(condition=models.Q(('is_dirty', True)), fields=['hub'], name='mirrored_dirty'), models.Index(condition=models.Q(('is_unresolved', True)), fields=['hub'], name='mirrored_unresolved')],
+                'constraints': [models.UniqueConstraint(fields=('hub', 'group', 'kind', 'namespace', 'name'), name='mirrored_object_once')],
+            },
         ),
         migrations.CreateModel(
             name='BindingChange',
@@ -399,47 +341,6 @@ class Migration(migrations.Migration):
                 'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['token', 'certificate'])), name='hub_credential_kind_known'), models.CheckConstraint(condition=models.Q(('ciphertext', ''), _negated=True), name='hub_credential_has_ciphertext')],
             },
         ),
-        migrations.AddConstraint(
-            model_name='hubstream',
-            constraint=models.UniqueConstraint(fields=('hub', 'group', 'plural', 'namespace', 'field_selector'), name='hub_stream_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='hubstream',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['idle', 'listing', 'watching', 'absent', 'forbidden', 'failing'])), name='hub_stream_state_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='hubstream',
-            constraint=models.CheckConstraint(condition=models.Q(('form__in', ['full', 'metadata'])), name='hub_stream_form_known'),
-        ),
-        migrations.AddIndex(
-            model_name='hubwrite',
-            index=models.Index(fields=['hub', '-at', '-id'], name='hub_write_newest'),
-        ),
-        migrations.AddConstraint(
-            model_name='hubwrite',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'sent', 'accepted', 'refused', 'conflict', 'unreachable', 'unknown', 'not-applied'])), name='hub_write_state_known'),
-        ),
-        migrations.AddIndex(
-            model_name='mirroredobject',
-            index=models.Index(fields=['hub', 'kind', 'owner'], name='mirrored_by_owner'),
-        ),
-        migrations.AddIndex(
-            model_name='mirroredobject',
-            index=models.Index(fields=['hub', 'kind', 'cluster'], name='mirrored_by_cluster'),
-        ),
-        migrations.AddIndex(
-            model_name='mirroredobject',
-            index=models.Index(condition=models.Q(('is_dirty', True)), fields=['hub'], name='mirrored_dirty'),
-        ),
-        migrations.AddIndex(
-            model_name='mirroredobject',
-            index=models.Index(condition=models.Q(('is_unresolved', True)), fields=['hub'], name='mirrored_unresolved'),
-        ),
-        migrations.AddConstraint(
-            model_name='mirroredobject',
-            constraint=models.UniqueConstraint(fields=('hub', 'group', 'kind', 'namespace', 'name'), name='mirrored_object_once'),
-        ),
-        # Nothing to undo: the table is removed. Keep this when the file is made again.
         migrations.RunPython(create_local_hub, migrations.RunPython.noop),
         migrations.CreateModel(
             name='NotificationChannel',

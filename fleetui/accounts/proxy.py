@@ -1,7 +1,7 @@
-"""Proxies in front of the console: whose address they name, and whom they have logged in.
+"""Proxies in front of the console: the addresses of clients and the users that they name.
 
 `FLEETUI_TRUSTED_PROXIES` lists their networks. What any other client sends in these headers is removed or
-refused, so that nobody chooses an address to count attempts for, or a user to be.
+refused, so that a client cannot choose an address to count attempts for, or a user to be.
 """
 
 from collections.abc import Callable

@@ -58,7 +58,7 @@ class Deselection:
 
 
 class ConfirmationNeededError(Exception):
-    """An edit would remove a placement from all or most of its clusters, and nobody confirmed that."""
+    """An edit would remove a placement from all or most of its clusters, and is not confirmed."""
 
     def __init__(self, deselection: Deselection) -> None:
         self.deselection = deselection

@@ -1,7 +1,7 @@
 """The numbered changes of a collection.
 
-They are found by comparing the objects with what was numbered before, under a lock: whoever changes an
-object need not take part, and no change is lost however many write at once. Several changes of one object
+They are found by comparing the objects with what was numbered before, under a lock: code that changes an
+object does not take part, and no change is lost however many write at once. Several changes of one object
 between two comparisons are one.
 """
 
