@@ -22,7 +22,7 @@ PAGE = "/clusters/nimblefox/drain/"
 
 def _fates(page: str) -> dict[str, str]:
     body = page.partition('id="impact"')[2].partition("</section>")[0]
-    rows = re.findall(r'/placements/([\w-]+)/">.*?class="mark.*?<span>(.*?)</span>', body, re.DOTALL)
+    rows = re.findall(r'/placements/([\w-]+)/">.*?class="mark.*?</svg>(.*?)</span>', body, re.DOTALL)
     return dict(rows)
 
 

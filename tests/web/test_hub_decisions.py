@@ -105,7 +105,7 @@ def test_lists_have_the_agreement_and_the_overview_the_disagreement(
         viewer, f"{differing.mount}/"
     )
     hubs = text(viewer, "/hubs/")
-    assert '<span class="narrow quiet">disagreements </span><span class="mark mark-attention">' in hubs
+    assert '<span class="narrow quiet">disagreements </span><span class="mark attention">' in hubs
 
 
 def test_a_decision_that_agrees_is_no_disagreement(viewer: Client, agreeing: DecidedHub) -> None:
