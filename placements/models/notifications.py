@@ -86,8 +86,8 @@ class NotificationProblem(models.Model):
 class NotificationDelivery(models.Model):
     """One message to one channel, and how its sending goes.
 
-    `idempotence_key` names it: two workers that make it make one, and a receiver that gets it twice, because a
-    worker was killed while sending, recognizes it. The worker that sends holds the lease.
+    `idempotence_key` names it: two workers that make it make one, and a receiver that gets it twice, because
+    a worker was killed while sending, recognizes it. The worker that sends holds the lease.
     """
 
     class Kind(models.TextChoices):
