@@ -1,5 +1,6 @@
 """The pages of logging in and of one's own account; most are views of allauth with templates of our own."""
 
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +17,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
 from django.views.decorators.http import require_POST
 
+from fleetui.access.tokens import revoke_all_tokens
 from fleetui.accounts.attempts import WAIT_SECONDS
 from fleetui.accounts.first_password import forget_first_password
 from fleetui.accounts.forms import LoginForm
@@ -72,6 +74,9 @@ class PasswordView(account_views.PasswordChangeView):
     def form_valid(self, form: Any) -> HttpResponse:
         response: HttpResponse = super().form_valid(form)
         forget_first_password(self.request.user.get_username())
+        if "revoke_tokens" in self.request.POST:
+            count = revoke_all_tokens(self.request.user, by=self.request.user, now=datetime.now(UTC))
+            messages.success(self.request, f"API tokens revoked: {count}")
         return response
 
 

@@ -4,6 +4,7 @@ import logging
 from io import StringIO
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
@@ -11,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django import Settings
 
+from fleetui.access.models import ApiToken
 from fleetui.middleware import ACTIVE, STARTED
 from fleetui.polling import clear_caches
 from tests.accounts.conftest import PASSWORD
-from tests.rows import person
+from tests.rows import api_token, person
 
 pytestmark = pytest.mark.django_db
 POLL = {"HX-Request": "true", "FleetUI-Poll": "1"}
@@ -118,6 +120,19 @@ def test_other_sessions_end_with_a_new_password(browser: Client) -> None:
 
     assert (changed.status_code, changed["Location"]) == (302, "/account/")
     assert (browser.get("/").status_code, other.get("/").status_code) == (200, 302)
+
+
+def test_api_tokens_end_with_a_new_password_on_request(browser: Client) -> None:
+    api_token(User.objects.get(username="ana"))
+    first, second = "another passphrase of hers", "and one more passphrase"
+    form = {"oldpassword": PASSWORD, "password1": first, "password2": first}
+    browser.post(reverse("account_change_password"), form)
+    kept = ApiToken.objects.count()
+
+    form = {"oldpassword": first, "password1": second, "password2": second, "revoke_tokens": "1"}
+    browser.post(reverse("account_change_password"), form)
+
+    assert (kept, ApiToken.objects.count()) == (1, 0)
 
 
 def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(browser: Client) -> None:
