@@ -196,7 +196,7 @@ def test_the_page_is_for_those_with_the_permission_and_filters() -> None:
     client.force_login(vera)
     assert client.get("/access-log/").status_code == 403
     assert client.get("/access-log/export/").status_code == 403
-    assert "/access-log/" not in client.get("/").content.decode()
+    assert "/access-log/" not in client.get("/account/").content.decode()
     client.force_login(auditor)
 
     page = client.get("/access-log/?verb=token+created").content.decode()
@@ -206,7 +206,7 @@ def test_the_page_is_for_those_with_the_permission_and_filters() -> None:
     assert "deploy of bob" in page
     assert "line 1" not in page
     assert [json.loads(one)["subject"] for one in content.splitlines()] == ["line 0", "line 1"]
-    assert "/access-log/" in client.get("/").content.decode()
+    assert "/access-log/" in client.get("/account/").content.decode()
 
 
 def test_json_lines_have_what_the_chain_covers() -> None:
