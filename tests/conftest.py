@@ -3,22 +3,18 @@
 import fcntl
 import gc
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.test import override_settings
 from whitenoise import WhiteNoise
 
-from clusters.models import Hub
 from fleetui import task_queue
 from fleetui.bootstrap import collect_static_files
 from fleetui.env import new_encryption_key
 from fleetui.hub_scope import LOCAL_HUB, in_hub
-from fleetui.permissions import Role
-from tests.database import forget_caches
+from tests.database import forget_caches, restore_migrated_rows
 from tests.effort import load_profile
 
 load_profile()
@@ -105,11 +101,7 @@ def _roles(request: pytest.FixtureRequest) -> None:
     wants_database = {"db", "transactional_db"} & set(request.fixturenames)
     if wants_database or request.node.get_closest_marker("django_db"):
         request.getfixturevalue("db")
-        if not Hub.objects.filter(pk=LOCAL_HUB).exists():
-            local = {"name": "local", "kind": "local", "mode": "operate", "state": "live"}
-            Hub.objects.create(pk=LOCAL_HUB, **local, created_at=datetime.now(UTC), created_by="system")
-        there = set(Group.objects.values_list("name", flat=True))
-        Group.objects.bulk_create([Group(name=role.value) for role in Role if role.value not in there])
+        restore_migrated_rows()
 
 
 @pytest.fixture(autouse=True)

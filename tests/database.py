@@ -2,16 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from django.apps import apps
+from django.contrib.auth.models import Group
 from django.core.cache import caches
 from django.db import connection, transaction
 from django.db.models import Model
 
 from clusters import queries as cluster_queries
 from clusters.kubernetes_drivers import hub_id
+from clusters.models import Hub
+from fleetui.hub_scope import LOCAL_HUB
 from fleetui.middleware import forget_budgets
+from fleetui.permissions import Role
 from fleetui.polling import clear_caches
 from placements.services.decisions.records import forget_cached_records
 
@@ -24,6 +29,15 @@ def forget_caches() -> None:
     clear_caches()
     caches["process"].clear()
     forget_budgets()
+
+
+def restore_migrated_rows() -> None:
+    """Make the local hub and the roles again where a test with real transactions left an empty database."""
+    if not Hub.objects.filter(pk=LOCAL_HUB).exists():
+        local = {"name": "local", "kind": "local", "mode": "operate", "state": "live"}
+        Hub.objects.create(pk=LOCAL_HUB, **local, created_at=datetime.now(UTC), created_by="system")
+    there = set(Group.objects.values_list("name", flat=True))
+    Group.objects.bulk_create([Group(name=role.value) for role in Role if role.value not in there])
 
 
 @contextmanager

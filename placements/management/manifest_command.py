@@ -73,13 +73,12 @@ class ManifestCommand(ServerCommand):
 def _read(name: str) -> ManifestFile:
     try:
         content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        loaded = load_documents(content)
+        documents = [item for one in load_documents(content) for item in items_of(one)]
     except OSError as error:
         message = f"{name}: cannot read file: {error.strerror}"
         raise CommandError(message, returncode=BAD_INPUT) from error
     except InvalidManifest as faults:
         raise CommandError(_error_lines(name, faults), returncode=BAD_INPUT) from faults
-    documents = [item for one in loaded for item in items_of(one)]
     text = content.decode("utf-8-sig")  # it was just read as such
     return ManifestFile(name, text if text.endswith("\n") else f"{text}\n", documents)
 

@@ -28,7 +28,7 @@ from placements.services.placements import save_placement
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import run_cluster_calls
 from tests.api.test_size import check_lists_and_preview
-from tests.database import forget_caches
+from tests.database import forget_caches, restore_migrated_rows
 from tests.load.deciding import StatementCounter
 from tests.page_samples import sample_pages
 from tests.rows import NOW, api_token, person, run_due
@@ -81,8 +81,10 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
     """Load the demo of 5,000, narrow its largest placement, begin every rollout; return the pages."""
     request.getfixturevalue("django_db_setup")
     request.getfixturevalue("collected_static")
-    forget_caches()  # this fixture is set up before the one that does so for each test
+    # This fixture is set up before those that do so for each test.
+    forget_caches()
     with django_db_blocker.unblock(), transaction.atomic():
+        restore_migrated_rows()
         load_demo(5000, by=None, now=NOW)
         MemberCluster.objects.filter(connection={}).update(connection=AT_ONCE)
         slow = MemberCluster.objects.filter(name__regex="[abc]$", connection=AT_ONCE)
