@@ -313,7 +313,7 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
         for target in written
     )
     record_all(events, by=by, now=now)
-    log_change(_change_log_entry(new, changed, by=by))
+    log_change(_change_log_entry(new, changed, by=by), changed=[target.row.pk for target in written])
 
 
 def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | None) -> ChangeLogEntry:
