@@ -141,6 +141,12 @@ def _changed_since(sequence: int, fleet: Fleet) -> Fleet | None:
     return fleet.with_clusters(_values(row[1:] for row in there), gone=gone & fleet.positions.keys())
 
 
+def clusters_changed_in(sequence: int, *, most: int) -> Fleet | None:
+    """Return the clusters that changed in this transaction of the fleet or later; None if there are more."""
+    rows = MemberCluster.objects.filter(changed_in__gte=sequence).values_list(*_COLUMNS)[: most + 1]
+    return Fleet(_values(rows)) if len(rows) <= most else None
+
+
 def forget_cached_fleet() -> None:
     _latest.clear()
 

@@ -64,6 +64,8 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('label_keys', models.JSONField(default=list)),
                 ('property_names', models.JSONField(default=list)),
+                ('sequence', models.PositiveBigIntegerField(default=0)),
+                ('joins', models.BooleanField(default=False)),
                 ('opens', models.BooleanField(default=False)),
                 ('gone', models.JSONField(default=list)),
                 ('reason', models.CharField(max_length=200)),

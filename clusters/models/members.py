@@ -52,8 +52,12 @@ class FleetState(HubRow):
 class FleetChange(HubRow):
     """A change of the fleet that may affect placements; deleted once these are enqueued.
 
-    `opens`: clusters joined, or taints or verdicts changed. `gone`: names that left or are leaving.
+    `opens`: clusters joined, or taints or verdicts changed. `gone`: names that left or are leaving. `joins`:
+    clusters joined. The clusters that changed have a `changed_in` of at least `sequence`.
     """
+
+    sequence = models.PositiveBigIntegerField(default=0)
+    joins = models.BooleanField(default=False)
 
     label_keys = models.JSONField(default=list)
     property_names = models.JSONField(default=list)

@@ -22,6 +22,7 @@ class ChangeLogEntry:
     label_keys: Collection[str] = field(default_factory=frozenset)
     property_names: Collection[str] = field(default_factory=frozenset)
     opens: bool = False
+    joins: bool = False
     gone: Collection[str] = field(default_factory=tuple)
 
     @property
@@ -40,8 +41,8 @@ def lock_fleet() -> FleetState:
 
 def raise_counters(
     *, moves: bool, reads: bool, changed: Collection[int], removed: Collection[str] = ()
-) -> None:
-    """Increase the counters of the fleet, and write the new sequence number to what changed.
+) -> int:
+    """Increase the counters of the fleet; return the new sequence number, which what changed keeps.
 
     `changed` are the primary keys of changed and new clusters, `removed` the names of deleted ones: all that
     other processes will not see otherwise. The update of the one row of the fleet serializes these
@@ -50,7 +51,7 @@ def raise_counters(
     moved = {"version": F("version") + 1} if moves else {}
     read = {"readings": F("readings") + 1} if reads else {}
     if not moved and not read:
-        return
+        return 0
     FleetState.objects.update(**moved, **read, sequence=F("sequence") + 1)
     sequence = FleetState.objects.values_list("sequence", flat=True).get()
     for pks in batched(list(changed)):
@@ -65,6 +66,7 @@ def raise_counters(
         if last := expired.aggregate(last=Max("changed_in"))["last"]:
             expired.delete()
             FleetState.objects.update(tombstones_deleted_to=last)
+    return sequence
 
 
 def log_change(change: ChangeLogEntry, *, changed: Collection[int], removed: Collection[str] = ()) -> None:
@@ -75,10 +77,12 @@ def log_change(change: ChangeLogEntry, *, changed: Collection[int], removed: Col
     if not change.moves_version and not change.property_names:
         return
     lock_fleet()
-    raise_counters(
+    sequence = raise_counters(
         moves=change.moves_version, reads=bool(change.property_names), changed=changed, removed=removed
     )
     FleetChange.objects.create(
+        sequence=sequence,
+        joins=change.joins,
         label_keys=sorted(change.label_keys),
         property_names=sorted(change.property_names),
         opens=change.opens,

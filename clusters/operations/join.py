@@ -323,7 +323,8 @@ def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | 
     causes = {_cause(target) for target in changed}
     cause = f": {causes.pop()}" if len(causes) == 1 and not new else " joined" if new else " changed"
     user = f" by {actor_name(by)}" if by else ""
-    found = ChangeLogEntry(f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}", opens=bool(new))
+    text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}"
+    found = ChangeLogEntry(text, opens=bool(new), joins=bool(new))
     for target in changed:
         row, before = target.row, target.before
         if before is not None:
