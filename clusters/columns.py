@@ -4,9 +4,10 @@ Every column is in the order of the fleet, which is by name; −1 means "absent"
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,11 @@ class LabelColumn:
         """Return which clusters carry the key."""
         return np.not_equal(self.codes, ABSENT)
 
+    def patched(self, texts: Mapping[int, str | None]) -> "LabelColumn":
+        """Return the column with these values by position."""
+        values, codes = _recoded(self.values, self.codes, texts)
+        return LabelColumn(tuple(values), codes)
+
 
 def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
     """Return the coded values of one key, None for a cluster without it, in the given order."""
@@ -91,6 +97,23 @@ class PropertyColumn:
         values = (np.nan if quantity is None else quantity.approximate for quantity in self.quantities)
         return np.fromiter(values, np.float64, len(self.quantities))
 
+    def patched(self, texts: Mapping[int, str | None]) -> "PropertyColumn":
+        """Return the column with these values by position."""
+        parsed = property_column(tuple(texts.values()))
+        all_texts, quantities = list(self.texts), list(self.quantities)
+        for position, text, quantity in zip(texts, parsed.texts, parsed.quantities, strict=True):
+            all_texts[position], quantities[position] = text, quantity
+        column = PropertyColumn(tuple(all_texts), tuple(quantities))
+        if "ranks" in self.__dict__:
+            numbers = {
+                position: None if quantity is None else quantity.nano
+                for position, quantity in zip(texts, parsed.quantities, strict=True)
+            }
+            distinct, ranks = _recoded(self.distinct, self.ranks, numbers)
+            # The values of cached properties, which need not be computed again.
+            column.__dict__.update(distinct=tuple(distinct), ranks=ranks)
+        return column
+
     def compare(self, operator: str, wanted: Quantity, *, only: int | None = None) -> Bools:
         """Return which clusters have a value in the relation (`Gt Ge Eq Ne Lt Le`) to a quantity.
 
@@ -119,6 +142,24 @@ def property_column(texts: Sequence[str | None]) -> PropertyColumn:
         except QuantityError:
             quantities.append(None)
     return PropertyColumn(tuple(texts), tuple(quantities))
+
+
+def _recoded(
+    values: Sequence[Any], codes: Codes, changes: Mapping[int, Any | None]
+) -> tuple[Sequence[Any], Codes]:
+    """Return sorted values and codes after changes by position; None stands for an absent value."""
+    values, codes = list(values), codes.copy()
+    for position, value in changes.items():
+        place = ABSENT if value is None else bisect_left(values, value)
+        if value is not None and (place == len(values) or values[place] != value):
+            values.insert(place, value)
+            codes[codes >= place] += 1
+        codes[position] = place
+    is_used = np.bincount(codes[codes != ABSENT], minlength=len(values)).astype(np.bool_)
+    if is_used.all():
+        return values, codes
+    code_of = np.append(np.cumsum(is_used, dtype=np.int32) - 1, np.int32(ABSENT))  # the last for code −1
+    return [value for value, used in zip(values, is_used, strict=True) if used], code_of[codes]
 
 
 def descending(keys: Sequence[Ints | Floats]) -> Ints:

@@ -3,13 +3,13 @@
 import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -131,7 +131,8 @@ class Fleet:
         self._labels: dict[str, LabelColumn] = {}
         self._claims: dict[str, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
-        self._digests: dict[tuple[tuple[str, ...], tuple[str, ...], str], str] = {}
+        self._digest_parts: dict[_Reads, list[tuple[str, str]]] = {}
+        self._digests: dict[_Reads, str] = {}
 
     @cached_property
     def clusters(self) -> tuple[Cluster, ...]:
@@ -199,27 +200,50 @@ class Fleet:
         """Return the fleet with this cluster replaced or added."""
         return self.with_clusters([changed])
 
-    def with_clusters(self, changed: Iterable[Cluster]) -> "Fleet":
-        """Return the fleet with these clusters replaced, by name, or added."""
-        by_name = {cluster.name: cluster for cluster in changed}
-        if not self.positions.keys() >= by_name.keys():
-            return Fleet({**{cluster.name: cluster for cluster in self}, **by_name}.values())
-        replaced = [(self.clusters[self.positions[name]], cluster) for name, cluster in by_name.items()]
+    def with_clusters(self, changed: Iterable[Cluster], gone: Collection[str] = ()) -> "Fleet":
+        """Return the fleet with these clusters replaced, by name, or added, and without those that are gone.
 
-        # The names stay, so columns in which the clusters before and after agree are shared.
-        fleet, by_name = Fleet.__new__(Fleet), {cluster.name: cluster for _, cluster in replaced}
+        While the names stay the same, columns are shared where nothing changed and patched where it did.
+        """
+        by_name = {cluster.name: cluster for cluster in changed}
+        if gone or not self.positions.keys() >= by_name.keys():
+            kept = {cluster.name: cluster for cluster in self._given if cluster.name not in gone}
+            return Fleet({**kept, **by_name}.values())
+        after = {self.positions[name]: cluster for name, cluster in by_name.items()}
+        before = {position: self.clusters[position] for position in after}
+
+        fleet = Fleet.__new__(Fleet)
         fleet.names, fleet._order, fleet.positions = self.names, self._order, self.positions
-        fleet._given = tuple(by_name.get(cluster.name, cluster) for cluster in self._given)
-        fleet._labels = {
-            key: column
-            for key, column in self._labels.copy().items()
-            if all(before.labels.get(key) == after.labels.get(key) for before, after in replaced)
-        }
-        same = all((one.properties, one.usage) == (two.properties, two.usage) for one, two in replaced)
-        fleet._claims = self._claims.copy() if same else {}
-        fleet._properties = self._properties.copy() if same else {}
-        fleet._digests = {}
+        given, clusters = list(self._given), list(self.clusters)
+        for position, cluster in after.items():
+            given[self._order[position]] = clusters[position] = cluster
+        fleet._given, fleet.clusters = tuple(given), tuple(clusters)
+
+        fleet._labels = _patched(self._labels, before, after, lambda key, one: one.labels.get(key))
+        fleet._claims = _patched(self._claims, before, after, lambda name, one: one.properties.get(name))
+        fleet._properties = _patched(
+            self._properties, before, after, lambda name, one: _property_reader(name)(one)
+        )
+        if "is_eligible" in self.__dict__:
+            fleet.is_eligible = self.is_eligible.copy()
+            fleet.is_eligible[list(after)] = [one.eligibility.kind is None for one in after.values()]
+        if "taint_codes" in self.__dict__:
+            sets = tuple(dict.fromkeys([*self.taint_sets, *[one.taints for one in after.values()]]))
+            codes = self.taint_codes.copy()
+            codes[list(after)] = [sets.index(one.taints) for one in after.values()]
+            if np.bincount(codes, minlength=len(sets)).all():
+                fleet.taint_sets, fleet.taint_codes = sets, codes
+        fleet._quoted_names = self._quoted_names
+        fleet._digests, fleet._digest_parts = {}, {}
+        for reads, parts in self._digest_parts.copy().items():
+            fleet._digest_parts[reads] = parts.copy()
+            for position, part in zip(after, _digest_parts(after.values(), *reads), strict=True):
+                fleet._digest_parts[reads][position] = part
         return fleet
+
+    @cached_property
+    def _quoted_names(self) -> tuple[str, ...]:
+        return tuple([json.dumps(name, ensure_ascii=False) for name in self.names])
 
     def digest(
         self, label_keys: tuple[str, ...], property_names: tuple[str, ...], namespace: str = ""
@@ -230,14 +254,44 @@ class Fleet:
         """
         reads = (tuple(sorted(set(label_keys))), tuple(sorted(set(property_names))), namespace)
         if reads not in self._digests:
-            self._digests[reads] = _digest(self.clusters, *reads)
+            if reads not in self._digest_parts:
+                self._digest_parts[reads] = _digest_parts(self.clusters, *reads)
+            parts = zip(self._digest_parts[reads], self._quoted_names, strict=True)
+            text = ",".join([f"{before}{name}{after}" for (before, after), name in parts])
+            self._digests[reads] = hashlib.sha256(f"[{text}]".encode()).hexdigest()
         return self._digests[reads]
 
 
-def _digest(
+_Reads = tuple[tuple[str, ...], tuple[str, ...], str]
+"""Label keys, property names and the namespace that a digest depends on."""
+_MOST_PATCHES = 64
+"""With more changes a column is created again when it is next used."""
+_Column = TypeVar("_Column", LabelColumn, PropertyColumn)
+
+
+def _patched(
+    columns: Mapping[str, _Column],
+    before: Mapping[int, Cluster],
+    after: Mapping[int, Cluster],
+    read: Callable[[str, Cluster], str | None],
+) -> dict[str, _Column]:
+    """Return the columns after the changes by position."""
+    patched = {}
+    for key, column in dict(columns).items():
+        texts = {
+            position: read(key, cluster)
+            for position, cluster in after.items()
+            if read(key, cluster) != read(key, before[position])
+        }
+        if len(texts) <= _MOST_PATCHES:
+            patched[key] = column.patched(texts) if texts else column
+    return patched
+
+
+def _digest_parts(
     clusters: Iterable[Cluster], label_keys: tuple[str, ...], property_names: tuple[str, ...], namespace: str
-) -> str:
-    """Return the hash of the canonical JSON of the clusters; equal ones share all but the name."""
+) -> list[tuple[str, str]]:
+    """Return the canonical JSON of each cluster before and after its name; equal ones share it."""
     around: dict[tuple[object, ...], tuple[str, str]] = {}
     readers = [_property_reader(name) for name in property_names]
     parts = []
@@ -247,9 +301,8 @@ def _digest(
         seen = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind, lacks)
         if seen not in around:
             around[seen] = _around_the_name(label_keys, property_names, *seen)
-        before, after = around[seen]
-        parts.append(f"{before}{json.dumps(cluster.name, ensure_ascii=False)}{after}")
-    return hashlib.sha256(f"[{','.join(parts)}]".encode()).hexdigest()
+        parts.append(around[seen])
+    return parts
 
 
 def _around_the_name(

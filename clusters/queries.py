@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
+
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.fleet import (
     ELIGIBLE,
@@ -18,7 +20,7 @@ from clusters.fleet import (
     Taint,
 )
 from clusters.health import LIMITS, AgentReport, judge, leaving
-from clusters.models import FleetState, MemberCluster, Membership
+from clusters.models import ClusterTombstone, FleetState, MemberCluster, Membership
 from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.hub_scope import LatestByHub
 
@@ -72,13 +74,34 @@ _NO_USAGE = ResourceUsage()
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """The fleet at one pair of counters; shared by all placements of a hub in this process."""
+    """The fleet at one state of the counters; shared by all placements of a hub in this process."""
 
     version: int
     readings: int
     fleet: Fleet
+    sequence: int = 0
+
+    def advance(self) -> "FleetSnapshot":
+        """Return the fleet at the current counters: this object if they are the same.
+
+        Only the rows that changed since are read, unless these are too many or their tombstones are deleted.
+        The counters are read first: the clusters may be newer than the counters, never older, and the writer
+        of a decision compares the counters again.
+        """
+        counts = ("version", "readings", "sequence", "tombstones_deleted_to")
+        state = FleetState.objects.values_list(*counts).first() or (0, 0, 0, 0)
+        version, readings, sequence, deleted_to = state
+        if version and (version, readings, sequence) == (self.version, self.readings, self.sequence):
+            return self
+        fleet = None
+        if version and deleted_to <= self.sequence <= sequence:
+            fleet = _changed_since(self.sequence, self.fleet)
+        if fleet is None:
+            fleet = Fleet(_values(MemberCluster.objects.values_list(*_COLUMNS).iterator(chunk_size=5000)))
+        return FleetSnapshot(version, readings, fleet, sequence)
 
 
+NO_FLEET = FleetSnapshot(0, 0, Fleet(), -1)
 _lock = threading.Lock()
 _latest: LatestByHub[FleetSnapshot] = LatestByHub()
 
@@ -89,16 +112,9 @@ def counters() -> tuple[int, int]:
 
 
 def current_fleet() -> FleetSnapshot:
-    """Return the current fleet, loaded once per pair of counters.
-
-    The counters are read first: the clusters may be newer than the counters, never older, and the writer of
-    a decision compares the counters again.
-    """
-    version, readings = counters()
+    """Return the current fleet; one for all placements of a hub in this process."""
     with _lock:
-        found = _latest.get()
-        if found is None or (found.version, found.readings) != (version, readings) or not version:
-            found = FleetSnapshot(version, readings, Fleet(_clusters()))
+        found = (_latest.get() or NO_FLEET).advance()
         _latest.put(found)
         return found
 
@@ -106,10 +122,29 @@ def current_fleet() -> FleetSnapshot:
 def load_fleet() -> Fleet:
     """Return the fleet as this transaction sees it; not cached, as it may be rolled back."""
     with _lock:
-        found = _latest.get()
-        if found is not None and found.version and (found.version, found.readings) == counters():
-            return found.fleet
-    return Fleet(_clusters())
+        held = _latest.get() or NO_FLEET
+    return held.advance().fleet
+
+
+def _changed_since(sequence: int, fleet: Fleet) -> Fleet | None:
+    """Return the fleet with the changes after a sequence number, None if it has to be loaded."""
+    most = len(fleet) * settings.FLEET_PATCH_PERCENT // 100
+    rows = MemberCluster.objects.filter(changed_in__gt=sequence)
+    changed = list(rows.values_list("changed_in", *_COLUMNS)[: most + 1])
+    # Read after the rows: a cluster that leaves meanwhile has a tombstone with a higher number.
+    tombstones = ClusterTombstone.objects.filter(changed_in__gt=sequence)
+    left = dict(tombstones.order_by("changed_in").values_list("name", "changed_in")[: most + 1])
+    if len(changed) + len(left) > most:
+        return None
+    there = [row for row in changed if row[0] > left.get(row[1], 0)]
+    gone = left.keys() - {row[1] for row in there}
+    return fleet.with_clusters(_values(row[1:] for row in there), gone=gone & fleet.positions.keys())
+
+
+def clusters_changed_in(sequence: int, *, most: int) -> Fleet | None:
+    """Return the clusters that changed in this transaction of the fleet or later; None if there are more."""
+    rows = MemberCluster.objects.filter(changed_in__gte=sequence).values_list(*_COLUMNS)[: most + 1]
+    return Fleet(_values(rows)) if len(rows) <= most else None
 
 
 def forget_cached_fleet() -> None:
@@ -119,10 +154,6 @@ def forget_cached_fleet() -> None:
 def cluster_of(row: MemberCluster) -> Cluster:
     """Return the scheduler's value of a row, which need not be saved."""
     return next(_values([tuple(getattr(row, column) for column in _COLUMNS)]))
-
-
-def _clusters() -> Iterator[Cluster]:
-    return _values(MemberCluster.objects.values_list(*_COLUMNS).iterator(chunk_size=5000))
 
 
 def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:

@@ -234,6 +234,10 @@ KEEP_NOTIFICATIONS = read_period(os.environ, "FLEETUI_KEEP_NOTIFICATIONS", defau
 PUBLIC_URL = read_url(os.environ, "FLEETUI_PUBLIC_URL", default="http://127.0.0.1:8000")
 WATCH_HOLDERS = read_integer(os.environ, "FLEETUI_WATCH_HOLDERS", default=2, low=1, high=1000)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
+# A process reads the clusters that changed, and the whole fleet if more than so many percent did, or if it
+# holds one from before the tombstones that are kept.
+FLEET_PATCH_PERCENT = read_integer(os.environ, "FLEETUI_FLEET_PATCH_PERCENT", default=5, low=0, high=100)
+KEEP_TOMBSTONES = read_period(os.environ, "FLEETUI_KEEP_TOMBSTONES", default=timedelta(hours=1))
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go
 # (`clusters/kubernetes_drivers.py`).

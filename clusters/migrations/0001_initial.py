@@ -64,6 +64,8 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('label_keys', models.JSONField(default=list)),
                 ('property_names', models.JSONField(default=list)),
+                ('sequence', models.PositiveBigIntegerField(default=0)),
+                ('joins', models.BooleanField(default=False)),
                 ('opens', models.BooleanField(default=False)),
                 ('gone', models.JSONField(default=list)),
                 ('reason', models.CharField(max_length=200)),
@@ -81,6 +83,7 @@ class Migration(migrations.Migration):
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('document', fleetui.fields.OrderedJSONField()),
                 ('revision', models.PositiveBigIntegerField(default=1)),
+                ('changed_in', models.PositiveBigIntegerField(default=0, editable=False)),
                 ('membership', models.CharField(choices=[('joining', 'Joining'), ('joined', 'Joined'), ('leaving', 'Leaving')], default='joining', max_length=8)),
                 ('joined_at', models.DateTimeField()),
                 ('leaving_since', models.DateTimeField(blank=True, null=True)),
@@ -108,7 +111,7 @@ class Migration(migrations.Migration):
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],
             options={
-                'indexes': [models.Index(fields=['hub', 'name'], name='cluster_of_hub'), models.Index(fields=['hub', 'observe_at'], name='cluster_to_observe'), models.Index(fields=['hub', 'verdict', 'name'], name='cluster_by_verdict'), models.Index(condition=models.Q(('unanswered_since__isnull', False)), fields=['hub', 'unanswered_since'], name='cluster_not_answering')],
+                'indexes': [models.Index(fields=['hub', 'name'], name='cluster_of_hub'), models.Index(fields=['hub', 'observe_at'], name='cluster_to_observe'), models.Index(fields=['hub', 'changed_in'], name='cluster_by_sequence'), models.Index(fields=['hub', 'verdict', 'name'], name='cluster_by_verdict'), models.Index(condition=models.Q(('unanswered_since__isnull', False)), fields=['hub', 'unanswered_since'], name='cluster_not_answering')],
                 'constraints': [models.UniqueConstraint(fields=('name', 'hub'), name='cluster_name_once'), models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='cluster_has_name'), models.CheckConstraint(condition=models.Q(('hub', 1), models.Q(('driver', ''), ('observe_at__isnull', True)), _connector='OR'), name='mirrored_cluster_is_not_called'), models.CheckConstraint(condition=models.Q(('membership__in', ['joining', 'joined', 'leaving'])), name='cluster_membership_known'), models.CheckConstraint(condition=models.Q(models.Q(('leaving_since__isnull', False), ('membership', 'leaving')), models.Q(models.Q(('membership', 'leaving'), _negated=True), ('leaving_since__isnull', True)), _connector='OR'), name='cluster_leaving_since'), models.CheckConstraint(condition=models.Q(models.Q(('membership', 'leaving'), _negated=True), ('verdict', 'leaving'), _connector='OR'), name='cluster_leaving_is_not_eligible')],
             },
         ),
@@ -183,11 +186,26 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='ClusterTombstone',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63)),
+                ('changed_in', models.PositiveBigIntegerField()),
+                ('deleted_at', models.DateTimeField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['hub', 'changed_in'], name='tombstone_by_sequence')],
+            },
+        ),
+        migrations.CreateModel(
             name='FleetState',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('version', models.PositiveBigIntegerField(default=1)),
                 ('readings', models.PositiveBigIntegerField(default=1)),
+                ('sequence', models.PositiveBigIntegerField(default=1)),
+                ('tombstones_deleted_to', models.PositiveBigIntegerField(default=0)),
                 ('observing_since', models.DateTimeField(null=True)),
                 ('observed_at', models.DateTimeField(null=True)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),

@@ -29,12 +29,16 @@ class Membership(models.TextChoices):
 class FleetState(HubRow):
     """The counters of the fleet of a hub, in its one row.
 
-    `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage.
+    `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage;
+    `sequence` with either, and the changed rows keep it (`MemberCluster.changed_in`). Tombstones up to the
+    sequence `tombstones_deleted_to` are deleted.
     `observing_since` is the start of the current uninterrupted observation (`spec/lifecycle.md` A.15).
     """
 
     version = models.PositiveBigIntegerField(default=1)
     readings = models.PositiveBigIntegerField(default=1)
+    sequence = models.PositiveBigIntegerField(default=1)
+    tombstones_deleted_to = models.PositiveBigIntegerField(default=0)
     observing_since = models.DateTimeField(null=True)
     observed_at = models.DateTimeField(null=True)
 
@@ -48,8 +52,12 @@ class FleetState(HubRow):
 class FleetChange(HubRow):
     """A change of the fleet that may affect placements; deleted once these are enqueued.
 
-    `opens`: clusters joined, or taints or verdicts changed. `gone`: names that left or are leaving.
+    `opens`: clusters joined, or taints or verdicts changed. `gone`: names that left or are leaving. `joins`:
+    clusters joined. The clusters that changed have a `changed_in` of at least `sequence`.
     """
+
+    sequence = models.PositiveBigIntegerField(default=0)
+    joins = models.BooleanField(default=False)
 
     label_keys = models.JSONField(default=list)
     property_names = models.JSONField(default=list)
@@ -61,6 +69,20 @@ class FleetChange(HubRow):
         return self.reason
 
 
+class ClusterTombstone(HubRow):
+    """A cluster that is no longer in the fleet, for processes that hold an older fleet (`FleetSnapshot`)."""
+
+    name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
+    changed_in = models.PositiveBigIntegerField()
+    deleted_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["hub", "changed_in"], name="tombstone_by_sequence")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class MemberCluster(HubRow):
     """One member cluster.
 
@@ -68,6 +90,7 @@ class MemberCluster(HubRow):
     over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
     empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
     judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
+    `changed_in` is the sequence of the fleet at the last change that a scheduler reads.
     `uid` is that of this row alone: a cluster that joins again has another one.
     `unanswered_since` is when the first of the observations failed that were not answered since;
     `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8).
@@ -77,6 +100,7 @@ class MemberCluster(HubRow):
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
+    changed_in = models.PositiveBigIntegerField(default=0, editable=False)
     membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
     joined_at = models.DateTimeField()
     leaving_since = models.DateTimeField(null=True, blank=True)
@@ -109,6 +133,7 @@ class MemberCluster(HubRow):
         indexes = [
             models.Index(fields=["hub", "name"], name="cluster_of_hub"),
             models.Index(fields=["hub", "observe_at"], name="cluster_to_observe"),
+            models.Index(fields=["hub", "changed_in"], name="cluster_by_sequence"),
             models.Index(fields=["hub", "verdict", "name"], name="cluster_by_verdict"),
             models.Index(
                 fields=["hub", "unanswered_since"],

@@ -3,9 +3,12 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from django.db.models import F
+from django.conf import settings
+from django.db.models import F, Max
+from django.utils import timezone
 
-from clusters.models import FleetChange, FleetState
+from clusters.models import ClusterTombstone, FleetChange, FleetState, MemberCluster
+from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.task_queue import enqueue
 
 FLEET_CHANGED = "placements.tasks.fleet_changed"
@@ -19,6 +22,7 @@ class ChangeLogEntry:
     label_keys: Collection[str] = field(default_factory=frozenset)
     property_names: Collection[str] = field(default_factory=frozenset)
     opens: bool = False
+    joins: bool = False
     gone: Collection[str] = field(default_factory=tuple)
 
     @property
@@ -35,15 +39,50 @@ def lock_fleet() -> FleetState:
     return FleetState.objects.select_for_update().get()
 
 
-def log_change(change: ChangeLogEntry) -> None:
-    """Increase the counters and enqueue the affected placements, in the transaction of the operation."""
+def raise_counters(
+    *, moves: bool, reads: bool, changed: Collection[int], removed: Collection[str] = ()
+) -> int:
+    """Increase the counters of the fleet; return the new sequence number, which what changed keeps.
+
+    `changed` are the primary keys of changed and new clusters, `removed` the names of deleted ones: all that
+    other processes will not see otherwise. The update of the one row of the fleet serializes these
+    transactions, so sequence numbers are committed in order.
+    """
+    moved = {"version": F("version") + 1} if moves else {}
+    read = {"readings": F("readings") + 1} if reads else {}
+    if not moved and not read:
+        return 0
+    FleetState.objects.update(**moved, **read, sequence=F("sequence") + 1)
+    sequence = FleetState.objects.values_list("sequence", flat=True).get()
+    for pks in batched(list(changed)):
+        MemberCluster.objects.filter(pk__in=pks).update(changed_in=sequence)
+    if removed:
+        now = timezone.now()
+        ClusterTombstone.objects.bulk_create(
+            [ClusterTombstone(name=name, changed_in=sequence, deleted_at=now) for name in removed],
+            batch_size=BATCH_SIZE,
+        )
+        expired = ClusterTombstone.objects.filter(deleted_at__lt=now - settings.KEEP_TOMBSTONES)
+        if last := expired.aggregate(last=Max("changed_in"))["last"]:
+            expired.delete()
+            FleetState.objects.update(tombstones_deleted_to=last)
+    return sequence
+
+
+def log_change(change: ChangeLogEntry, *, changed: Collection[int], removed: Collection[str] = ()) -> None:
+    """Increase the counters and enqueue the affected placements, in the transaction of the operation.
+
+    `changed` and `removed` as for `raise_counters`.
+    """
     if not change.moves_version and not change.property_names:
         return
     lock_fleet()
-    moved = {"version": F("version") + 1} if change.moves_version else {}
-    read = {"readings": F("readings") + 1} if change.property_names else {}
-    FleetState.objects.update(**moved, **read)
+    sequence = raise_counters(
+        moves=change.moves_version, reads=bool(change.property_names), changed=changed, removed=removed
+    )
     FleetChange.objects.create(
+        sequence=sequence,
+        joins=change.joins,
         label_keys=sorted(change.label_keys),
         property_names=sorted(change.property_names),
         opens=change.opens,

@@ -142,7 +142,8 @@ def report(name: str, observation: Observation, *, by: User | None, now: datetim
                 f"{name}: {READY_WORDS[row.is_eligible]}" if changed else f"{name} reported",
                 property_names=readings(before, row),
                 opens=changed or before.membership != row.membership,
-            )
+            ),
+            changed=[row.pk],
         )
     return row
 
@@ -191,7 +192,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
             f"{', '.join(names) if len(names) <= _NAMED else f'{len(names):,} clusters'}: {cause}"
             for cause, names in causes.items()
         ]
-        log_change(ChangeLogEntry("; ".join(reasons), opens=True))
+        log_change(ChangeLogEntry("; ".join(reasons), opens=True), changed=[row.pk for row in changed])
     return len(changed)
 
 
@@ -214,7 +215,10 @@ def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, no
         MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
         one = ", ".join(row.name for row in rows) if len(rows) <= _NAMED else f"{len(rows):,} clusters"
         cause = "joined" if opens else "reported new properties or usage"
-        log_change(ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens))
+        log_change(
+            ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
+            changed=[row.pk for row in rows],
+        )
     periods: dict[int, list[int]] = {}
     for row, _ in seen:
         period = int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)

@@ -313,7 +313,7 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
         for target in written
     )
     record_all(events, by=by, now=now)
-    log_change(_change_log_entry(new, changed, by=by))
+    log_change(_change_log_entry(new, changed, by=by), changed=[target.row.pk for target in written])
 
 
 def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | None) -> ChangeLogEntry:
@@ -323,7 +323,8 @@ def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | 
     causes = {_cause(target) for target in changed}
     cause = f": {causes.pop()}" if len(causes) == 1 and not new else " joined" if new else " changed"
     user = f" by {actor_name(by)}" if by else ""
-    found = ChangeLogEntry(f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}", opens=bool(new))
+    text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}"
+    found = ChangeLogEntry(text, opens=bool(new), joins=bool(new))
     for target in changed:
         row, before = target.row, target.before
         if before is not None:

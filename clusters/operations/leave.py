@@ -57,7 +57,8 @@ def leave(
     ]
     record_all(happenings, by=by, now=now)
     log_change(
-        ChangeLogEntry(_reason([row.name for row in going], "leaving", by), gone=[row.name for row in going])
+        ChangeLogEntry(_reason([row.name for row in going], "leaving", by), gone=[row.name for row in going]),
+        changed=[row.pk for row in going],
     )
     return going
 
@@ -92,11 +93,8 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     ]
     happenings += [removal_event(row, credential) for row in rows if (credential := credential_of(row))]
     record_all(happenings, by=by, now=now)
-    log_change(
-        ChangeLogEntry(
-            _reason([row.name for row in rows], verb, by), opens=True, gone=[row.name for row in rows]
-        )
-    )
+    names = [row.name for row in rows]
+    log_change(ChangeLogEntry(_reason(names, verb, by), opens=True, gone=names), changed=(), removed=names)
 
 
 def notify_cluster(row: MemberCluster) -> bool:

@@ -1,15 +1,20 @@
 """Enqueueing of the placements that a change of the fleet affects (`spec/lifecycle.md` B.8.4)."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 from django.db import transaction
 from django.db.models import F
 
+from clusters.fleet import Fleet
 from clusters.models import FleetChange
+from clusters.queries import clusters_changed_in
 from fleetui.bulk import batched
-from placements.models import Binding, Drain, Placement
+from placements.engine.scheduling.decision import CycleKind
+from placements.engine.scheduling.fleet_change import can_change_picks
+from placements.models import Binding, Decision, Drain, Placement, Rollout
 from placements.services.overrides.operations import labels_changed
-from placements.services.workqueue import enqueue_scheduling
+from placements.services.snapshots import cycles_of
+from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 
 def affected_by_change(*, opens: bool, label_keys: Set[str], property_names: Set[str]) -> list[int]:
@@ -23,6 +28,31 @@ def affected_by_change(*, opens: bool, label_keys: Set[str], property_names: Set
         for pk, keys_read, names_read in rows.values_list("pk", "label_keys_read", "property_names_read")
         if opens or not label_keys.isdisjoint(keys_read) or not property_names.isdisjoint(names_read)
     ]
+
+
+def _unchanged(affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetChange]) -> set[int]:
+    """Return the placements at rest that a cycle would leave as they are; `fleet` is what changed."""
+    keys = {key for change in changes for key in change.label_keys}
+    is_membership_changed = any(change.joins or change.gone for change in changes)
+    found: set[int] = set()
+    for part in batched(sorted(affected)):
+        at_rest = Placement.objects.filter(pk__in=part, observed_generation=F("generation"))
+        rows = at_rest.exclude(decisions_made=0)
+        latest = Decision.objects.filter(placement__in=part, number=F("placement__decisions_made"))
+        failed = set(latest.filter(kind=CycleKind.FAILED).values_list("placement_id", flat=True))
+        for placement, cycle in cycles_of(rows, fleet, only=fleet.names):
+            if not can_change_picks(
+                cycle,
+                label_keys=keys,
+                is_membership_changed=is_membership_changed,
+                has_failed=placement.pk in failed,
+            ):
+                found.add(placement.pk)
+    return found
+
+
+_MOST_CHANGED = 500
+"""With more changed clusters at once every affected placement gets a scheduling cycle."""
 
 
 def losing_a_cluster(names: Iterable[str]) -> list[int]:
@@ -49,6 +79,15 @@ def enqueue_affected_placements() -> int:
             property_names={name for change in changes for name in change.property_names},
         )
     )
+    changed = clusters_changed_in(min(change.sequence for change in changes), most=_MOST_CHANGED)
+    if changed is not None:
+        affected -= _unchanged(affected, changed, changes)
+    if any(change.opens for change in changes):
+        # A rollout may start or stop to wait for a cluster whose eligibility changed.
+        running = Rollout.objects.filter(state=Rollout.State.RUNNING, placement__deleting_since=None)
+        if changed is not None:
+            running = running.filter(placement__bindings__cluster_name__in=changed.names)
+        enqueue_rollout(running.values_list("placement_id", flat=True))
     gone = {name for change in changes for name in change.gone}
     losing = set(losing_a_cluster(gone))
     draining = Drain.objects.filter(cluster_name__in=gone, state=Drain.State.RUNNING)

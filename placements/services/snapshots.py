@@ -82,16 +82,22 @@ def load_cycle_inputs(placement: Placement, view: FleetSnapshot) -> CycleInputs:
     return CycleInputs(placement, snapshot, rows, view, cycle)
 
 
-def cycles_of(placements: Collection[Placement], fleet: Fleet) -> Iterator[tuple[Placement, Cycle]]:
+def cycles_of(
+    placements: Collection[Placement], fleet: Fleet, *, only: Collection[str] | None = None
+) -> Iterator[tuple[Placement, Cycle]]:
     """Return the cycle of each of these placements on a fleet, in two queries.
 
     A third query if some rules read the counts of other placements. A placement deleted meanwhile is omitted.
+    With `only` the bindings are those on these clusters.
     """
     ids = [placement.pk for placement in placements]
     found = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
     snapshots = {snapshot.placement_id: snapshot for snapshot in found}
     rows: dict[int, list[BindingInput]] = {}
-    for placement_id, *values in _rows_of(Binding.objects.filter(placement__in=ids), "placement_id"):
+    bindings = Binding.objects.filter(placement__in=ids)
+    if only is not None:
+        bindings = bindings.filter(cluster_name__in=only)
+    for placement_id, *values in _rows_of(bindings, "placement_id"):
         rows.setdefault(placement_id, []).append(BindingInput(*values))
     usage = PlacementCounts()
     for placement in placements:

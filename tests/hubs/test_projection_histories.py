@@ -43,7 +43,7 @@ pytestmark = pytest.mark.django_db
 HISTORIES, PARTS = 300, 60
 BOOKKEEPING = {
     *("id", "hub", "revision", "updated_at", "placement", "policy_snapshot", "resource_snapshot", "run"),
-    *("progress_version", "runs_made", "observe_rollout"),
+    *("progress_version", "runs_made", "observe_rollout", "changed_in"),
 }
 """What may differ: keys, how often a row was written, and the rollouts, which depend on the history."""
 MODELS = (

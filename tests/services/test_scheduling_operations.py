@@ -174,6 +174,31 @@ def test_only_those_who_read_a_label_are_due_when_it_changes() -> None:
     assert placed(reads) == ["a"]
 
 
+def test_a_change_that_no_filter_passes_runs_no_cycle() -> None:
+    """A label that is read, a taint and a new cluster: none of the changed clusters can be selected."""
+    all_joined("a", "b")
+    edge = {"labelSelector": {"matchLabels": {"tier": "edge"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [edge]}}
+    policy = {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}
+    web = decided("web", spec(policy))
+    enqueue_affected_placements()
+
+    change_labels(["a"], put={"tier": "core"}, by=None, now=NOW)
+    cordon(["b"], by=None, now=NOW)
+    joined("c")
+    assert enqueue_affected_placements() == 0
+
+    scheduling_asked_again(web)
+    change_labels(["a"], put={"tier": "cloud"}, by=None, now=NOW)
+    assert enqueue_affected_placements() == 1  # it is due, and the cycle may see another policy
+
+    run_due()
+    change_labels(["a"], put={"tier": "edge"}, by=None, now=NOW)
+    assert enqueue_affected_placements() == 1
+    run_due()
+    assert placed(web) == ["a"]
+
+
 def test_a_carried_out_binding_is_kept_until_its_resources_are_removed() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(2))

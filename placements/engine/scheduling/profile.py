@@ -79,7 +79,8 @@ class Profile:
     `fails_on_malformed_property`: a property value that is no quantity fails the whole cycle where it is
     needed, as on a released hub; else it counts as absent, with a warning. `chooses_anew`: every cycle
     chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
-    on each cluster. `refuse` raises InvalidManifest for a policy that is invalid with these options. Under
+    on each cluster. `domains_depend_on_filters`: which clusters count in a domain depends on more than
+    labels. `refuse` raises InvalidManifest for a policy that is invalid with these options. Under
     `options_without_failure` a cycle that would fail for lack of candidates keeps what it had picked.
     `options_to_try` are those that may lead to another choice.
     """
@@ -90,6 +91,7 @@ class Profile:
     fails_on_malformed_property: bool = False
     chooses_anew: bool = False
     reads_other_placements: bool = False
+    domains_depend_on_filters: bool = False
     refuse: Callable[[PlacementPolicy], None] = lambda _policy: None
     options_without_failure: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
     options_to_try: Callable[[Cycle], Iterable[Choice]] = lambda _cycle: ()
@@ -114,7 +116,7 @@ def _ocm(cycle: Cycle) -> Profile:
 _PROFILES = {
     Semantics.FLEET: Profile(FleetSpread()),
     Semantics.KUBEFLEET: Profile(KubeFleetSpread(), fails_on_malformed_property=True),
-    Semantics.KUBERNETES: Profile(KubernetesSpread()),
+    Semantics.KUBERNETES: Profile(KubernetesSpread(), domains_depend_on_filters=True),
 }
 _NAMESPACED = {
     semantics: replace(profile, filters=NAMESPACED_FILTERS) for semantics, profile in _PROFILES.items()

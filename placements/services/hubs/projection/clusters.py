@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import OuterRef, Subquery
 
 from clusters.fleet import NO_SCHEDULE
 from clusters.hubs.kinds.base import items_at, mapping_at
@@ -12,12 +12,12 @@ from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
 from clusters.models import (
     ClusterLabel,
     ClusterTaint,
-    FleetState,
     HubStream,
     MemberCluster,
     Membership,
     MirroredObject,
 )
+from clusters.operations.change_log import raise_counters
 from clusters.operations.join import CLUSTER, readings, set_eligibility
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.services.hubs.due import mark_after_fleet_change
@@ -85,7 +85,9 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     )
     reindexed = [row for row in changed if there[row.name].document != row.document]
     _write_index(new, reindexed)
-    count_change(moves=moves or bool(new) or bool(replaced), reads=reads)
+    # Nothing is enqueued, as for changes of the own fleet: the hub schedules its placements itself.
+    pks = [row.pk for row in (*new, *changed)]
+    raise_counters(moves=moves or bool(new) or bool(replaced), reads=reads, changed=pks)
     versions = [one.row.resource_version for one in documents if one.row.name in set(concerned)]
     _record_change(concerned, moment, resource_version=_highest(versions))
 
@@ -213,21 +215,13 @@ def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster])
     )
 
 
-def count_change(*, moves: bool, reads: bool) -> None:
-    """Increase the counters of the fleet; no placement is enqueued, since the hub schedules its own."""
-    moved = {"version": F("version") + 1} if moves else {}
-    read = {"readings": F("readings") + 1} if reads else {}
-    if moved or read:
-        FleetState.objects.update(**moved, **read)
-
-
 def remove_clusters(moment: HubMoment) -> int:
     """Delete the clusters that the mirror has no more; return how many."""
     names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values("name")
     gone = dict(MemberCluster.objects.exclude(name__in=names).values_list("pk", "name"))
     if gone:
         MemberCluster.objects.filter(pk__in=gone).delete()
-        count_change(moves=True, reads=False)
+        raise_counters(moves=True, reads=False, changed=(), removed=gone.values())
         stream = HubStream.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).first()
         version = _highest([stream.resource_version]) if stream else ""
         _record_change(list(gone.values()), moment, resource_version=version)
@@ -258,6 +252,6 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
         MemberCluster.objects.filter(pk__in=part).update(heartbeat_at=newest)
     if changed:
         MemberCluster.objects.bulk_update(changed, [*_VERDICT, "revision"], batch_size=BATCH_SIZE)
-        count_change(moves=True, reads=False)
+        raise_counters(moves=True, reads=False, changed=[row.pk for row in changed])
         _record_change([row.name for row in changed], moment)
     return len(changed)
