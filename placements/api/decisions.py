@@ -41,7 +41,7 @@ from placements.explain.decision_document import (
 )
 from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
-from placements.services.decisions.records import UnknownInDecisionError, cycles_of, recorded
+from placements.services.decisions.records import UnknownInDecisionError, cycles_of, exact_of, recorded
 from placements.services.filters import decisions_of
 from placements.services.hubs.queries import hub_decision_of
 
@@ -190,7 +190,7 @@ class DecisionViewSet(BaseViewSet):
         warnings = (*fleet_caveats(value.cycle), *decision_caveats(value))
         document = {
             **bounded_document(value, warnings=warnings),
-            "traps": list(trap_sentences(value)),
+            "traps": list(trap_sentences(value, exact=exact_of(key))),
             "cycles": DecisionRowSerializer(cycles_of(key)[:_CYCLES_SHOWN], many=True).data,
         }
         return Response(document)
