@@ -72,6 +72,7 @@ OUTSIDE_WORLD = {
     "zoneinfo",
 }
 CORE_LIBRARIES = (sys.stdlib_module_names - OUTSIDE_WORLD) | {
+    "highspy",
     "jsonpatch",
     "numpy",
     "pydantic",

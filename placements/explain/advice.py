@@ -13,7 +13,7 @@ from placements.engine.advice.diagnosis import (
     stale_picks,
 )
 from placements.engine.advice.search import Suggestion
-from placements.engine.exact.record import ExactRecord, Verdict
+from placements.engine.exact.record import ExactRecord, ExactVerdict
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.replay import Replay
 from placements.explain.exact import exact_sentences
@@ -102,20 +102,21 @@ def trap_sentences(
         yield f"blocking domain: {one.topology_key}={one.group} {cause}, {limit}"
     if exact is not None:
         yield from exact_sentences(exact, decision.cycle.policy)
-    yield from _over_limit_sentences(decision)
+    yield from over_limit_sentences(decision)
     for key, names in favoured_without_key(decision).items():
         yield f"selected without the label {key}, so the constraint was not enforced: {_listed(names)}"
     stale = stale_picks(decision)
     if stale:
         yield f"{OUTDATED}, would not be selected if rescheduled: {_listed(stale)}"
-    has_number = exact is not None and exact.verdict is not Verdict.OPEN
+    has_number = exact is not None and exact.verdict is not ExactVerdict.OPEN
     if with_bound and not decision.is_fulfilled and not has_number:
         bound = feasibility_bound(decision.cycle)
         if bound is not None:
             yield bound_sentence(bound)
 
 
-def _over_limit_sentences(decision: Decision) -> Iterator[str]:
+def over_limit_sentences(decision: Decision) -> Iterator[str]:
+    """Yield the constraints whose skew was above the limit before the first step."""
     for over in over_limits(decision):
         was = f"the skew was {over.skew}"
         if over.lacks_domains:

@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
-from placements.engine.exact.conflict import Correction, Element, ShoppingItem
-from placements.engine.exact.record import ExactRecord, OpenReason, Order, Verdict
+from placements.engine.exact.conflict import Correction, ShoppingItem
+from placements.engine.exact.record import ExactRecord, ExactVerdict, OpenReason, PickOrder
 from placements.explain.vocabulary import counted, joined
 from placements.manifests.policy import PlacementPolicy
 
@@ -18,8 +18,8 @@ _FILTERS = {
 STAGE_WORDS = {"picks": "Selected in this cycle", "skew": "Skew, summed", "affinity": "Affinity, summed"}
 OPEN_WORDS = {
     OpenReason.SEMANTICS: "exact search does not support these scheduling rules",
-    OpenReason.START_OVER_LIMIT: "the skew was above the limit before the first pick",
-    OpenReason.NOTHING_TO_PICK: "this cycle does not pick clusters",
+    OpenReason.START_OVER_LIMIT: "the skew was above the limit before the first step",
+    OpenReason.NOTHING_TO_PICK: "this cycle selects no clusters",
     OpenReason.TOO_LARGE: "there are too many classes of clusters or constraints",
     OpenReason.TIME_LIMIT: "the time limit was reached",
     OpenReason.NODE_LIMIT: "the search limit was reached",
@@ -36,9 +36,9 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
             yield "the scheduler found the best set"
             return
         yield f"{wanted} of {wanted} are possible without any change"
-        if record.order is Order.IMPOSSIBLE:
-            yield "a valid set exists, but no order of single picks reaches it"
-    elif record.verdict is Verdict.IMPOSSIBLE:
+        if record.order is PickOrder.IMPOSSIBLE:
+            yield "a valid set exists, but no order of single selections reaches it"
+    elif record.verdict is ExactVerdict.IMPOSSIBLE:
         most = f"{record.low:,}" if record.low == record.high else f"{record.low:,} to {record.high:,}"
         yield f"at most {most} of {wanted} are possible"
         yield from conflict_sentences(record, policy)
@@ -54,32 +54,29 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     """Yield the smallest conflicts and the corrections."""
     if record.conflict:
-        conflicts = [
-            joined([_element(one, policy) for one in elements], "with")
-            for elements in record.conflict[:_SHOWN]
-        ]
+        limits = [one.max_skew for one in policy.topology_spread_constraints]
+        conflicts = []
+        for elements in record.conflict[:_SHOWN]:
+            names = [
+                f"{one.name} spread (maxSkew {limits[one.index]})"
+                if one.is_constraint
+                else _FILTERS[one.name]
+                for one in elements
+            ]
+            conflicts.append(joined(names, "with"))
         yield f"conflict: {'; '.join(conflicts)}"
     if record.corrections:
         yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_SHOWN]))}"
 
 
 def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
-    places = [f"{one.count:,} in {_domains(one) or 'any domain'}" for one in items[:_SHOWN]]
+    places = []
+    for one in items[:_SHOWN]:
+        domains = ", ".join(f"{key}={value}" for key, value in one.domains.items())
+        places.append(f"{one.count:,} in {domains or 'any domain'}")
     more = [f"{len(items) - _SHOWN:,} more places"] if len(items) > _SHOWN else []
-    return (
-        f"possible with {counted(sum(one.count for one in items), 'more cluster')}: {'; '.join(places + more)}"
-    )
-
-
-def _domains(item: ShoppingItem) -> str:
-    return ", ".join(f"{key}={value}" for key, value in item.domains.items())
-
-
-def _element(element: Element, policy: PlacementPolicy) -> str:
-    if element.is_constraint:
-        max_skew = policy.topology_spread_constraints[element.index].max_skew
-        return f"{element.name} spread (maxSkew {max_skew})"
-    return _FILTERS.get(element.name, element.name)
+    added = counted(sum(one.count for one in items), "more cluster")
+    return f"possible with {added}: {'; '.join(places + more)}"
 
 
 def _correction(correction: Correction) -> str:

@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from clusters.columns import ABSENT, Bools, Codes
+from clusters.columns import ABSENT, Bools, Codes, Ints
 from placements.engine.advice.changes import with_policy
 from placements.engine.exact.model import ExactModel, ModelProgram, build_model
-from placements.engine.exact.solver import Limits
+from placements.engine.exact.solver import SearchLimits
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.decision import Decision
@@ -71,13 +71,13 @@ class ShoppingItem:
         return {"count": self.count, "domains": self.domains}
 
 
-class Conflict:
+class ConflictAnalysis:
     """The analysis of a decision whose wanted number is impossible."""
 
-    def __init__(self, decision: Decision, needed: int, limits: Limits) -> None:
+    def __init__(self, decision: Decision, needed: int, limits: SearchLimits) -> None:
         candidates = decision.candidates
         if candidates is None:
-            raise ValueError("only a decision that picked has a conflict")
+            raise ValueError("this cycle selected nothing")
         self.decision, self.candidates, self.needed, self.limits = decision, candidates, needed, limits
         self.elements = tuple(self._elements())
 
@@ -204,14 +204,15 @@ class Conflict:
         ]
 
 
-def _tuples(model: ExactModel, codes: list[Codes]) -> Codes:
+def _tuples(model: ExactModel, codes: list[Codes]) -> Ints:
     """Return all tuples of domains, or those of the fleet where there are too many."""
     domains = [range(len(one.values)) for one in model.constraints]
     if prod(map(len, domains)) <= _MOST_TUPLES:
         found = np.array(list(product(*domains)), dtype=np.int64).T
         return found.reshape(len(domains), -1) if domains else np.zeros((0, 1), dtype=np.int64)
-    of_fleet = np.stack(codes)
-    return np.unique(of_fleet[:, (of_fleet != ABSENT).all(axis=0)], axis=1)
+    of_fleet = np.stack(codes).astype(np.int64)
+    complete = of_fleet[:, (of_fleet != ABSENT).all(axis=0)]
+    return np.unique(complete, axis=1)
 
 
 def relaxed_policy(policy: PlacementPolicy, changes: Iterable[tuple[Element, int | None]]) -> PlacementPolicy:

@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from clusters.columns import ABSENT, Bools, Codes, Ints
-from placements.engine.exact.solver import Limits, Program
+from placements.engine.exact.solver import Program, SearchLimits
 from placements.engine.scheduling.candidates import Candidates
 from placements.engine.scheduling.spread.base import is_hard
 
@@ -21,7 +21,7 @@ STAGES = ("n", "excess", "skew", "affinity", "was-here", "closest")
 
 
 @dataclass(frozen=True)
-class Constraint:
+class ModelConstraint:
     """A spread constraint with at least two domains, and the counts of its domains at the start."""
 
     key: str
@@ -37,7 +37,7 @@ class Constraint:
         """Return the largest skew without an excess: that of the start where it is above maxSkew."""
         return max(self.max_skew, int(self.start.max() - self.start.min()))
 
-    def counts(self, taken: Ints, codes: Codes) -> Ints:
+    def counts(self, taken: Ints, codes: Ints) -> Ints:
         """Return the counts with so many clusters more of each class."""
         has_key = codes != ABSENT
         added = np.bincount(codes[has_key], weights=taken[has_key], minlength=len(self.values))
@@ -45,7 +45,7 @@ class Constraint:
 
 
 @dataclass(frozen=True)
-class Columns:
+class SetColumns:
     """The columns by which two sets of picks are compared."""
 
     picks: int
@@ -81,22 +81,22 @@ class ExactModel:
     `positions`, which are those of the clusters that pass.
     """
 
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[ModelConstraint, ...]
     needed: int
     positions: Ints
     class_of: Ints
-    codes: Codes
+    codes: Ints
     sizes: Ints
     affinity: Ints
     was_here: Ints
     greedy: Ints
 
-    def columns(self, taken: Ints) -> Columns:
+    def columns(self, taken: Ints) -> SetColumns:
         skews = [self._skew(one, taken, codes) for one, codes in self._parts]
         soft = [
             skew - one.limit for skew, one in zip(skews, self.constraints, strict=True) if not one.is_hard
         ]
-        return Columns(
+        return SetColumns(
             picks=int(taken.sum()),
             excess=sum(max(0, over) for over in soft),
             skew=sum(skews),
@@ -122,10 +122,10 @@ class ExactModel:
         return np.sort(self.positions[np.concatenate(chosen)]) if chosen else np.zeros(0, dtype=np.int64)
 
     @property
-    def _parts(self) -> Iterable[tuple[Constraint, Codes]]:
+    def _parts(self) -> Iterable[tuple[ModelConstraint, Ints]]:
         return zip(self.constraints, self.codes, strict=True)
 
-    def _skew(self, constraint: Constraint, taken: Ints, codes: Codes) -> int:
+    def _skew(self, constraint: ModelConstraint, taken: Ints, codes: Ints) -> int:
         counts = constraint.counts(taken, codes)
         return int(counts.max() - counts.min())
 
@@ -171,7 +171,7 @@ class ModelProgram:
 
     @classmethod
     def of(
-        cls, model: ExactModel, start: Ints, *, overlap: bool = False, added: Codes | None = None
+        cls, model: ExactModel, start: Ints, *, overlap: bool = False, added: Ints | None = None
     ) -> "ModelProgram":
         """Build the rows; `added` are tuples of domains that clusters can be added to.
 
@@ -185,24 +185,17 @@ class ModelProgram:
         lo, hi, excess = (first + part * len(constraints) for part in range(3))
         room = [int(one.start.max()) + model.needed for one in constraints]
         spare = [0 if one.is_hard else most for one, most in zip(constraints, room, strict=True)]
-        upper = [
-            np.minimum(model.sizes, model.needed),
-            model.greedy[kept],
-            np.full(new, model.needed),
-            room,
-            room,
-            spare,
-        ]
         counts = [one.counts(start, codes) for one, codes in zip(constraints, model.codes, strict=True)]
-        values = [start, np.minimum(start, model.greedy)[kept], np.zeros(new)]
-        values += [[int(one.min()) for one in counts], [int(one.max()) for one in counts]]
-        values += [
-            [
-                max(0, int(count.max() - count.min()) - one.limit)
-                for one, count in zip(constraints, counts, strict=True)
-            ]
+        smallest, largest = [int(one.min()) for one in counts], [int(one.max()) for one in counts]
+        over = [
+            max(0, high - low - one.limit)
+            for one, low, high in zip(constraints, smallest, largest, strict=True)
         ]
-        program = Program(np.concatenate(upper).astype(np.int64), np.concatenate(values).astype(np.int64))
+        upper = [np.minimum(model.sizes, model.needed), model.greedy[kept], np.full(new, model.needed)]
+        upper.append(np.array([*room, *room, *spare], dtype=np.int64))
+        values = [start, np.minimum(start, model.greedy)[kept], np.zeros(new, dtype=np.int64)]
+        values.append(np.array([*smallest, *largest, *over], dtype=np.int64))
+        program = Program(np.concatenate(upper), np.concatenate(values))
         for at, one in enumerate(constraints):
             codes = model.codes[at]
             for domain in range(len(one.values)):
@@ -213,11 +206,11 @@ class ModelProgram:
                 program.add_row([*inside, lo + at], [*ones, -1], at_start, inf)
                 program.add_row([*inside, hi + at], [*ones, -1], -inf, at_start)
             program.add_row([hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit)
-        for place, one in enumerate(kept.tolist()):
-            program.add_row([classes + place, one], [1, -1], -inf, 0)
+        for place, of_class in enumerate(kept.tolist()):
+            program.add_row([classes + place, of_class], [1, -1], -inf, 0)
         picks = [*range(classes), *range(classes + len(kept), first)]
         program.add_row(picks, [1] * len(picks), 0, model.needed)
-        return cls(model, program, picks, first, len(upper[0]) + len(kept) + new + 3 * len(constraints))
+        return cls(model, program, picks, first, len(program.upper))
 
     def cost(self, of: str) -> Ints:
         """Return the cost of each variable in a stage; `added` counts the clusters that are added."""
@@ -241,7 +234,7 @@ class ModelProgram:
                 cost[classes : self.first] = 1
         return cost
 
-    def stage(self, of: str, limits: Limits) -> tuple[Ints, int, bool]:
+    def stage(self, of: str, limits: SearchLimits) -> tuple[Ints, int, bool]:
         """Minimise a stage and keep its value; return the classes taken, the bound and if it is proved."""
         solution = self.program.minimise(self.cost(of), limits)
         return solution.values[: len(self.model.sizes)], solution.bound, solution.is_proved
@@ -259,7 +252,7 @@ def build_model(
     passes = candidates.passes if passes is None else passes
     positions = np.nonzero(passes)[0]
     constraints = tuple(
-        Constraint(
+        ModelConstraint(
             one.topology_key,
             index,
             one.max_skew,
@@ -274,7 +267,7 @@ def build_model(
         if len(groups) > 1
     )
     ranked = not (candidates.constraints and candidates.strategy.was_here_in_first_round_only)
-    columns = [one.codes for one in constraints]
+    columns: list[Ints] = [one.codes.astype(np.int64) for one in constraints]
     columns += [candidates.preference[positions].astype(np.int64)]
     columns += [candidates.was_here[positions] * int(ranked)]
     classes, class_of = _distinct(np.stack(columns), len(positions))
@@ -302,9 +295,17 @@ def _distinct(columns: Ints, entries: int) -> tuple[Ints, Ints]:
     return found, of.reshape(-1)
 
 
-def best_set(model: ExactModel, limits: Limits, stages: Iterable[str] = STAGES) -> BestSet:
+def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = STAGES) -> BestSet:
     """Solve the stages in order, each among the best of the one before, starting from the greedy set."""
-    wanted = [one for one in STAGES if one in set(stages) and _distinguishes(model, one)]
+    # A stage in which sets cannot differ is left out.
+    can_differ = {
+        "excess": not all(one.is_hard for one in model.constraints),
+        "skew": bool(model.constraints),
+        "affinity": len(np.unique(model.affinity)) > 1,
+        "was-here": bool(model.was_here.any()),
+        "closest": bool(model.greedy.any()),
+    }
+    wanted = [one for one in STAGES if one in set(stages) and can_differ.get(one, True)]
     cells, _ = model.cells
     cut: list[str] = []
     on_cells = ModelProgram.of(cells, cells.greedy)
@@ -335,22 +336,6 @@ def best_set(model: ExactModel, limits: Limits, stages: Iterable[str] = STAGES) 
             classes, _, is_proved = program.stage(stage, limits)
             cut += [] if is_proved else [stage]
     return BestSet(classes, most, tuple(cut))
-
-
-def _distinguishes(model: ExactModel, stage: str) -> bool:
-    """Return whether sets can differ in a stage."""
-    match stage:
-        case "excess":
-            return not all(one.is_hard for one in model.constraints)
-        case "skew":
-            return bool(model.constraints)
-        case "affinity":
-            return len(np.unique(model.affinity)) > 1
-        case "was-here":
-            return bool(model.was_here.any())
-        case "closest":
-            return bool(model.greedy.any())
-    return True
 
 
 class InvalidSolutionError(RuntimeError):

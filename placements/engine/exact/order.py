@@ -6,16 +6,12 @@ import numpy as np
 
 from clusters.columns import ABSENT, Ints
 from placements.engine.exact.model import ExactModel
-from placements.engine.exact.solver import Limits
 from placements.engine.scheduling.spread.base import SkewAfterPick, levels_of
 
-MOST_STATES = 200_000
 _BROKEN = 1 << 40
 
 
-def find_order(
-    model: ExactModel, taken: Ints, limits: Limits, *, most_states: int = MOST_STATES
-) -> tuple[list[int] | None, bool]:
+def find_order(model: ExactModel, taken: Ints, *, most_states: int) -> tuple[list[int] | None, bool]:
     """Return the cells in an order of picking, None where there is none, and whether that is settled.
 
     `taken` counts picks per cell. Depth first with a memory of visited multisets; the pick with the best
@@ -26,7 +22,7 @@ def find_order(
     visited = {_digest(left)}
     choices = [_choices(model, counts, left)]
     while left.any():
-        if len(visited) > most_states or limits.seconds_left <= 0:
+        if len(visited) > most_states:
             return None, False
         while choices[-1]:
             cell = choices[-1].pop()

@@ -2,39 +2,34 @@
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from clusters.columns import Ints
-from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.conflict import Conflict, Correction, Element, ShoppingItem
+from clusters.columns import ABSENT, Ints
+from placements.engine.exact.conflict import ConflictAnalysis, Correction, Element, ShoppingItem
 from placements.engine.exact.model import (
     STAGES,
-    Columns,
-    Constraint,
     ExactModel,
     InvalidSolutionError,
+    SetColumns,
     best_set,
     build_model,
 )
 from placements.engine.exact.order import find_order
-from placements.engine.exact.solver import Limits, solver_version
+from placements.engine.exact.solver import SearchLimits, solver_version
 from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision
+from placements.engine.scheduling.profile import profile_of
 
-_LOG = logging.getLogger(__name__)
-SUPPORTED = (Semantics.FLEET, Semantics.KUBEFLEET)
 MOST_CLASSES, MOST_CONSTRAINTS = 50_000, 8
 _INLINE_CLASSES, _INLINE_CONSTRAINTS = 2_000, 3
 _CLASSES_SHOWN = 200
 
 
-class Verdict(StrEnum):
+class ExactVerdict(StrEnum):
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     IMPOSSIBLE = "impossible"
@@ -52,7 +47,7 @@ class OpenReason(StrEnum):
     CHECK_FAILED = "check-failed"
 
 
-class Order(StrEnum):
+class PickOrder(StrEnum):
     """Whether the set has an order of picks in which every prefix keeps the hard limits."""
 
     POSSIBLE = "possible"
@@ -61,15 +56,17 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a search computes and may use."""
+class SearchOptions:
+    """What a search computes and may use; `most_states` bounds the search for an order of the picks."""
 
     stages: tuple[str, ...] = STAGES
     limit_seconds: float = 10
     node_limit: int = 20_000
+    most_states: int = 200_000
 
 
-DEFAULT_OPTIONS = Options()
+DEFAULT_OPTIONS = SearchOptions()
+INLINE_OPTIONS = SearchOptions(limit_seconds=2, most_states=5_000)
 
 
 @dataclass(frozen=True)
@@ -91,18 +88,18 @@ class ExactRecord:
 
     id: str
     decision: str
-    verdict: Verdict
+    verdict: ExactVerdict
     reason: OpenReason | None
     wanted: int
     low: int
     high: int
     picks: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
-    greedy: Columns | None = None
-    exact: Columns | None = None
+    greedy: SetColumns | None = None
+    exact: SetColumns | None = None
     missed: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
-    order: Order = Order.OPEN
+    order: PickOrder = PickOrder.OPEN
     conflict: tuple[tuple[Element, ...], ...] = ()
     corrections: tuple[Correction, ...] = ()
     shopping: tuple[ShoppingItem, ...] = ()
@@ -113,7 +110,7 @@ class ExactRecord:
 
     @property
     def is_possible(self) -> bool:
-        return self.verdict in (Verdict.OPTIMAL, Verdict.FEASIBLE)
+        return self.verdict in (ExactVerdict.OPTIMAL, ExactVerdict.FEASIBLE)
 
     @property
     def is_final(self) -> bool:
@@ -148,12 +145,16 @@ class ExactRecord:
         }
 
 
-def record_id(decision_id: str, options: Options) -> str:
+def record_id(decision_id: str, options: SearchOptions) -> str:
     """Return the content hash of what a search depends on."""
     identity = {
         "decision": decision_id,
         "stages": [one for one in STAGES if one in options.stages],
-        "limits": {"limitSeconds": options.limit_seconds, "nodeLimit": options.node_limit},
+        "limits": {
+            "limitSeconds": options.limit_seconds,
+            "nodeLimit": options.node_limit,
+            "states": options.most_states,
+        },
         "engine": ENGINE_VERSION,
         "highspy": solver_version(),
     }
@@ -161,24 +162,29 @@ def record_id(decision_id: str, options: Options) -> str:
     return "x-" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def open_record(decision: Decision, reason: OpenReason, options: Options = DEFAULT_OPTIONS) -> ExactRecord:
+def open_record(
+    decision: Decision, reason: OpenReason, options: SearchOptions = DEFAULT_OPTIONS
+) -> ExactRecord:
     """Return the record of a search that determined nothing."""
     wanted = decision.cycle.policy.number_of_clusters or 0
     placed = len(decision.kept) + len(decision.chosen)
     low, high = placed, max(placed, min(wanted, len(decision.cycle.fleet)))
-    return ExactRecord(record_id(decision.id, options), decision.id, Verdict.OPEN, reason, wanted, low, high)
+    return ExactRecord(
+        record_id(decision.id, options), decision.id, ExactVerdict.OPEN, reason, wanted, low, high
+    )
 
 
 def model_of(decision: Decision) -> ExactModel | OpenReason:
     """Return the model of a decision, or why there is none."""
-    if decision.cycle.semantics not in SUPPORTED:
+    profile = profile_of(decision.cycle)
+    if not profile.has_exact_search:
         return OpenReason.SEMANTICS
     if decision.kind is not CycleKind.PICK or decision.candidates is None:
         return OpenReason.NOTHING_TO_PICK
     needed = (decision.cycle.policy.number_of_clusters or 0) - len(decision.kept)
     model = build_model(decision.candidates, needed, decision.chosen)
     over = any(one.is_hard and one.limit > one.max_skew for one in model.constraints)
-    if over and decision.cycle.semantics is Semantics.KUBEFLEET:
+    if over and profile.is_blocked_over_limit:
         return OpenReason.START_OVER_LIMIT
     if len(model.sizes) > MOST_CLASSES or len(model.constraints) > MOST_CONSTRAINTS:
         return OpenReason.TOO_LARGE
@@ -190,7 +196,7 @@ def is_small(model: ExactModel) -> bool:
     return len(model.sizes) <= _INLINE_CLASSES and len(model.constraints) <= _INLINE_CONSTRAINTS
 
 
-def inline_search(decision: Decision, options: Options = DEFAULT_OPTIONS) -> ExactRecord | None:
+def inline_search(decision: Decision, options: SearchOptions = INLINE_OPTIONS) -> ExactRecord | None:
     """Search where a decision is unfulfilled and the search is fast; else return None."""
     if decision.is_fulfilled:
         return None
@@ -198,24 +204,25 @@ def inline_search(decision: Decision, options: Options = DEFAULT_OPTIONS) -> Exa
     return exact_search(decision, options) if isinstance(model, ExactModel) and is_small(model) else None
 
 
-def exact_search(decision: Decision, options: Options = DEFAULT_OPTIONS) -> ExactRecord:
+def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -> ExactRecord:
     """Return the best set that a decision could have picked, and why it is not larger."""
-    began = perf_counter()
     model = model_of(decision)
     if isinstance(model, OpenReason):
         return open_record(decision, model, options)
-    limits = Limits.of(options.limit_seconds, options.node_limit)
+    limits = SearchLimits(options.limit_seconds, options.node_limit)
     try:
         best = best_set(model, limits, options.stages)
         names = _checked(decision, model, best.taken)
     except InvalidSolutionError:
-        _LOG.exception("Exact search of %s: the set that was found breaks a limit", decision.id)
         return open_record(decision, OpenReason.CHECK_FAILED, options)
     kept, size = len(decision.kept), int(best.taken.sum())
     verdict, reason = _verdict(model, best.most, size, best.cut_stages, limits)
     cells, cell_of = model.cells
     by_cell = np.bincount(cell_of, weights=best.taken, minlength=len(cells.sizes)).astype(np.int64)
-    order, settled = find_order(cells, by_cell, limits)
+    order, settled = find_order(cells, by_cell, most_states=options.most_states)
+    found_order = PickOrder.POSSIBLE if order is not None else PickOrder.OPEN
+    if order is None and settled:
+        found_order = PickOrder.IMPOSSIBLE
     record = ExactRecord(
         record_id(decision.id, options),
         decision.id,
@@ -230,12 +237,16 @@ def exact_search(decision: Decision, options: Options = DEFAULT_OPTIONS) -> Exac
         exact=model.columns(best.taken),
         missed=tuple(sorted(set(names) - set(decision.picked_names))),
         instead_of=tuple(sorted(set(decision.picked_names) - set(names))),
-        order=Order.POSSIBLE if order is not None else Order.IMPOSSIBLE if settled else Order.OPEN,
+        order=PickOrder.POSSIBLE
+        if order is not None
+        else PickOrder.IMPOSSIBLE
+        if settled
+        else PickOrder.OPEN,
         classes=tuple(_class_rows(cells, by_cell)),
         cut_stages=best.cut_stages,
     )
-    if verdict is Verdict.IMPOSSIBLE:
-        conflict = Conflict(decision, model.needed, limits)
+    if verdict is ExactVerdict.IMPOSSIBLE:
+        conflict = ConflictAnalysis(decision, model.needed, limits)
         sets = conflict.correction_sets()
         record = replace(
             record,
@@ -243,17 +254,19 @@ def exact_search(decision: Decision, options: Options = DEFAULT_OPTIONS) -> Exac
             corrections=tuple(conflict.corrections(sets)),
             shopping=tuple(conflict.shopping()),
         )
-    return replace(record, seconds=perf_counter() - began, nodes=options.node_limit - limits.nodes)
+    return replace(
+        record, seconds=options.limit_seconds - limits.seconds, nodes=options.node_limit - limits.nodes
+    )
 
 
 def _verdict(
-    model: ExactModel, most: int, size: int, cut: tuple[str, ...], limits: Limits
-) -> tuple[Verdict, OpenReason | None]:
+    model: ExactModel, most: int, size: int, cut: tuple[str, ...], limits: SearchLimits
+) -> tuple[ExactVerdict, OpenReason | None]:
     if size == model.needed:
-        return (Verdict.FEASIBLE if cut else Verdict.OPTIMAL), None
+        return (ExactVerdict.FEASIBLE if cut else ExactVerdict.OPTIMAL), None
     if most < model.needed:
-        return Verdict.IMPOSSIBLE, None
-    return Verdict.OPEN, OpenReason.NODE_LIMIT if limits.seconds_left > 0 else OpenReason.TIME_LIMIT
+        return ExactVerdict.IMPOSSIBLE, None
+    return ExactVerdict.OPEN, OpenReason.NODE_LIMIT if limits.seconds > 0 else OpenReason.TIME_LIMIT
 
 
 def _checked(decision: Decision, model: ExactModel, taken: Ints) -> tuple[str, ...]:
@@ -288,11 +301,7 @@ def _class_rows(cells: ExactModel, exact: Ints) -> Iterable[ClassRow]:
     most_different = used[np.argsort(-np.abs(exact - cells.greedy)[used], kind="stable")]
     for at in most_different[:_CLASSES_SHOWN].tolist():
         domains = {
-            one.key: _domain(one, int(codes[at]))
+            one.key: one.values[codes[at]] if codes[at] != ABSENT else None
             for one, codes in zip(cells.constraints, cells.codes, strict=True)
         }
         yield ClassRow(domains, int(cells.greedy[at]), int(exact[at]), int(cells.sizes[at]))
-
-
-def _domain(constraint: Constraint, code: int) -> str | None:
-    return constraint.values[code] if code >= 0 else None

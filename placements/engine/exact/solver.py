@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from math import ceil, inf
-from time import monotonic
 
 import numpy as np
 
@@ -21,19 +20,11 @@ def solver_version() -> str:
 
 
 @dataclass
-class Limits:
-    """What a search may use; `until` is a time of `monotonic()`, and `nodes` counts down."""
+class SearchLimits:
+    """What a search may still use of the solver; every run takes its part."""
 
-    until: float
+    seconds: float
     nodes: int
-
-    @classmethod
-    def of(cls, seconds: float, nodes: int) -> "Limits":
-        return cls(monotonic() + seconds, nodes)
-
-    @property
-    def seconds_left(self) -> float:
-        return self.until - monotonic()
 
 
 @dataclass(frozen=True)
@@ -66,11 +57,11 @@ class Program:
         """Require lower ≤ Σ coefficient · variable ≤ upper."""
         self._rows.append((columns, coefficients, lower, upper))
 
-    def minimise(self, cost: Ints, limits: Limits) -> Solution:
+    def minimise(self, cost: Ints, limits: SearchLimits) -> Solution:
         """Minimise an objective and keep its value from now on."""
         start_cost = int(cost @ self.values)
         lowest = int(np.minimum(cost * self.upper, 0).sum())
-        if start_cost == lowest or limits.seconds_left <= 0 or limits.nodes <= 0:
+        if start_cost == lowest or limits.seconds <= 0 or limits.nodes <= 0:
             solution = Solution(self.values, start_cost, lowest)
         else:
             solution = self._solved(cost, start_cost, lowest, limits)
@@ -79,7 +70,7 @@ class Program:
         self.add_row(used.tolist(), cost[used].tolist(), -inf, solution.cost)
         return solution
 
-    def _solved(self, cost: Ints, start_cost: int, lowest: int, limits: Limits) -> Solution:
+    def _solved(self, cost: Ints, start_cost: int, lowest: int, limits: SearchLimits) -> Solution:
         import highspy  # noqa: PLC0415 -- a process that never solves does not load the solver
 
         program = highspy.HighsLp()
@@ -95,9 +86,9 @@ class Program:
         matrix.index_ = np.array([column for row in self._rows for column in row[0]], dtype=np.int32)
         matrix.value_ = np.array([number for row in self._rows for number in row[1]], dtype=float)
 
-        highs = highspy.Highs()
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]
         options = {"output_flag": False, "threads": 1, "random_seed": _SEED, "mip_rel_gap": 0.0}
-        options |= {"mip_abs_gap": 0.5, "mip_max_nodes": limits.nodes, "time_limit": limits.seconds_left}
+        options |= {"mip_abs_gap": 0.5, "mip_max_nodes": limits.nodes, "time_limit": limits.seconds}
         for option, value in options.items():
             highs.setOptionValue(option, value)
         highs.passModel(program)
@@ -107,20 +98,17 @@ class Program:
         highs.run()
 
         information = highs.getInfo()
+        limits.seconds -= highs.getRunTime()
         limits.nodes -= max(int(information.mip_node_count), 0)
         found = np.array(highs.getSolution().col_value)
         values = np.rint(found).astype(np.int64) if len(found) == len(self.upper) else self.values
-        if int(cost @ values) > start_cost or not self._keeps_rows(values):
-            values = self.values
-        bound = information.mip_dual_bound
-        proved = ceil(bound - _TOLERANCE) if abs(bound) < _INFINITE else lowest
-        return Solution(values, int(cost @ values), max(lowest, proved))
-
-    def _keeps_rows(self, values: Ints) -> bool:
-        if (values < 0).any() or (values > self.upper).any():
-            return False
-        return all(
+        is_within = bool(((values >= 0) & (values <= self.upper)).all()) and all(
             lower <= int(values[list(columns)] @ np.array(coefficients)) <= upper
             for columns, coefficients, lower, upper in self._rows
             if columns
         )
+        if int(cost @ values) > start_cost or not is_within:
+            values = self.values
+        bound = information.mip_dual_bound
+        proved = ceil(bound - _TOLERANCE) if abs(bound) < _INFINITE else lowest
+        return Solution(values, int(cost @ values), max(lowest, proved))

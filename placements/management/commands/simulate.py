@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from fleetui.apimachinery.model import SUPPORTED_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.search import why_not
-from placements.engine.exact.record import OpenReason, Options, Verdict, exact_search
+from placements.engine.exact.record import ExactVerdict, OpenReason, SearchOptions, exact_search
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.explain.decision_document import advice_document, comparison_document, decision_document
 from placements.explain.decision_tables import comparison_csv, outcome_csv
@@ -138,7 +138,8 @@ class Command(BaseCommand):
     def _run_exact(self, simulation: Simulation, parts: list[str], options: dict[str, Any]) -> int:
         """Print the decision with its exact search, or with the parts of it that were named."""
         decision, seconds = simulation.decision, options["limit"]
-        record = exact_search(decision, Options() if seconds is None else Options(limit_seconds=seconds))
+        search = SearchOptions() if seconds is None else SearchOptions(limit_seconds=seconds)
+        record = exact_search(decision, search)
         if options["output"] == "table":
             text = exact_text(record, decision.cycle.policy, parts=parts)
             text = f"{_render(simulation, options)}\n{text}" if "exact" in parts else text
@@ -146,7 +147,7 @@ class Command(BaseCommand):
             text = _written(record.to_plain(), options["output"])
         self.stdout.write(text, ending="")
         self.stdout.flush()
-        if record.verdict is Verdict.OPEN:
+        if record.verdict is ExactVerdict.OPEN:
             is_done = record.reason is OpenReason.NOTHING_TO_PICK and decision.is_fulfilled
             return FULFILLED if is_done else NOT_DETERMINED
         return FULFILLED if record.is_possible else NOT_FULFILLED

@@ -11,7 +11,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
 from fleetui.apimachinery.secrets import HubObject, sanitised
 from placements.engine.advice.diagnosis import feasibility_bound
-from placements.engine.exact.record import Options, Verdict, inline_search
+from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.decision import Decision
@@ -38,7 +38,7 @@ from placements.services.rollout_state import load_rollout_context, version_of, 
 from placements.services.snapshots import content_hash, draft_cycle
 
 _MOST_CLUSTERS_FOR_BOUND = 1_000
-_EXACT = Options(stages=("n",), limit_seconds=0.25)
+_EXACT = SearchOptions(stages=("n",), limit_seconds=0.25, most_states=2_000)
 _MOST_SELECTORS = 10
 _MOST_CHOICES = 200
 _MOST_PLANNED = 200
@@ -131,7 +131,7 @@ class SchedulePreview:
     @cached_property
     def traps(self) -> tuple[str, ...]:
         exact = inline_search(self.decision, _EXACT)
-        if exact is not None and exact.verdict is Verdict.OPEN:
+        if exact is not None and exact.verdict is ExactVerdict.OPEN:
             exact = None
         return tuple(trap_sentences(self.decision, exact=exact, with_bound=False))
 

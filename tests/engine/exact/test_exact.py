@@ -15,13 +15,13 @@ from clusters.fleet import Fleet
 from fleetui.apimachinery.model import Semantics
 from placements.engine.advice.diagnosis import over_limits
 from placements.engine.exact.conflict import Correction, relaxed_policy
-from placements.engine.exact.model import Columns, ExactModel
+from placements.engine.exact.model import ExactModel, SetColumns
 from placements.engine.exact.record import (
     ExactRecord,
+    ExactVerdict,
     OpenReason,
-    Options,
-    Order,
-    Verdict,
+    PickOrder,
+    SearchOptions,
     exact_search,
     model_of,
 )
@@ -82,7 +82,7 @@ def _value(decision: Decision, chosen: tuple[int, ...]) -> tuple[int, ...] | Non
     return len(chosen), -excess, -total, affinity, was_here, overlap
 
 
-def _row(columns: Columns | None) -> tuple[int, ...]:
+def _row(columns: SetColumns | None) -> tuple[int, ...]:
     assert columns is not None
     return columns.picks, -columns.excess, -columns.skew, columns.affinity, columns.was_here
 
@@ -101,7 +101,7 @@ def test_every_stage_equals_brute_force(count: int) -> None:
         wanted = decision.cycle.policy.number_of_clusters or 0
         reached = best[0] + len(decision.kept)
         assert (record.low, record.high) == (reached, reached)
-        assert record.verdict is (Verdict.OPTIMAL if reached == wanted else Verdict.IMPOSSIBLE)
+        assert record.verdict is (ExactVerdict.OPTIMAL if reached == wanted else ExactVerdict.IMPOSSIBLE)
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.nightly)])
@@ -125,7 +125,7 @@ def test_an_order_keeps_the_limits_at_every_pick(count: int) -> None:
     for _ in range(count):
         decision = random_decision(rng)
         record = exact_search(decision)
-        if record.order is Order.POSSIBLE:
+        if record.order is PickOrder.POSSIBLE:
             assert sorted(record.sequence) == sorted(record.picks)
         chosen: tuple[int, ...] = ()
         for name in record.sequence:
@@ -143,7 +143,7 @@ def test_a_pinned_domain_names_the_conflict_and_its_smallest_corrections() -> No
     required = [expression("env", "NotIn", "test")]
     record = exact_search(decide(PINNED, pick_n(4, required=required, spread=[spread("region")])))
 
-    assert (record.verdict, record.low, record.high) == (Verdict.IMPOSSIBLE, 2, 2)
+    assert (record.verdict, record.low, record.high) == (ExactVerdict.IMPOSSIBLE, 2, 2)
     assert [sorted(one.name for one in elements) for elements in record.conflict] == [
         ["region", "required-affinity"]
     ]
@@ -164,7 +164,7 @@ def test_a_dead_end_has_a_set_of_four() -> None:
     record = exact_search(decision)
 
     assert decision.picked_names == ("c4", "c1", "c3")
-    assert (record.verdict, record.picks) == (Verdict.OPTIMAL, ("c0", "c1", "c2", "c4"))
+    assert (record.verdict, record.picks) == (ExactVerdict.OPTIMAL, ("c0", "c1", "c2", "c4"))
 
 
 @pytest.mark.parametrize("semantics", [Semantics.FLEET, Semantics.KUBEFLEET])
@@ -173,7 +173,7 @@ def test_eight_of_eight_are_possible_where_greedy_stops_at_five(semantics: Seman
     record = exact_search(decision)
 
     assert len(decision.picked_names) == 5
-    assert (record.verdict, record.low, record.order) == (Verdict.OPTIMAL, 8, Order.POSSIBLE)
+    assert (record.verdict, record.low, record.order) == (ExactVerdict.OPTIMAL, 8, PickOrder.POSSIBLE)
     assert len(record.sequence) == 8
     assert not record.corrections
 
@@ -181,12 +181,16 @@ def test_eight_of_eight_are_possible_where_greedy_stops_at_five(semantics: Seman
 def test_a_cut_search_gives_an_interval_with_the_answer() -> None:
     for number in (8, 18, 30):
         whole = exact_search(dead_end(number))
-        for options in (Options(node_limit=0), Options(limit_seconds=0), Options(node_limit=1)):
+        for options in (
+            SearchOptions(node_limit=0),
+            SearchOptions(limit_seconds=0),
+            SearchOptions(node_limit=1),
+        ):
             cut = exact_search(dead_end(number), options)
             assert cut.low <= whole.low
             assert whole.high <= cut.high
             assert cut.low >= 5
-    assert exact_search(dead_end(8), Options(limit_seconds=0)).reason is OpenReason.TIME_LIMIT
+    assert exact_search(dead_end(8), SearchOptions(limit_seconds=0)).reason is OpenReason.TIME_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -214,7 +218,7 @@ def test_a_cut_search_gives_an_interval_with_the_answer() -> None:
 def test_what_is_not_searched_says_why(decision: Decision, reason: OpenReason) -> None:
     record = exact_search(decision)
 
-    assert (record.verdict, record.reason) == (Verdict.OPEN, reason)
+    assert (record.verdict, record.reason) == (ExactVerdict.OPEN, reason)
 
 
 def test_a_set_that_breaks_a_limit_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +234,7 @@ def test_every_correction_and_shopping_list_reaches_the_number(count: int) -> No
     while found < count:
         decision = random_decision(rng)
         record = exact_search(decision)
-        if record.verdict is not Verdict.IMPOSSIBLE:
+        if record.verdict is not ExactVerdict.IMPOSSIBLE:
             continue
         found += 1
         assert record.shopping
