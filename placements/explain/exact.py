@@ -55,12 +55,10 @@ def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator
     """Yield the smallest conflicts and the corrections."""
     if record.conflict:
         limits = [one.max_skew for one in policy.topology_spread_constraints]
-        conflicts = []
+        words, conflicts = _FILTERS, []
         for elements in record.conflict[:_SHOWN]:
             names = [
-                f"{one.name} spread (maxSkew {limits[one.index]})"
-                if one.is_constraint
-                else _FILTERS[one.name]
+                f"{one.name} spread (maxSkew {limits[one.index]})" if one.is_constraint else words[one.name]
                 for one in elements
             ]
             conflicts.append(joined(names, "with"))

@@ -237,11 +237,7 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
         exact=model.columns(best.taken),
         missed=tuple(sorted(set(names) - set(decision.picked_names))),
         instead_of=tuple(sorted(set(decision.picked_names) - set(names))),
-        order=PickOrder.POSSIBLE
-        if order is not None
-        else PickOrder.IMPOSSIBLE
-        if settled
-        else PickOrder.OPEN,
+        order=found_order,
         classes=tuple(_class_rows(cells, by_cell)),
         cut_stages=best.cut_stages,
     )
