@@ -73,6 +73,7 @@ OUTSIDE_WORLD = {
     "zoneinfo",
 }
 CORE_LIBRARIES = (sys.stdlib_module_names - OUTSIDE_WORLD) | {
+    "highspy",
     "jsonpatch",
     "numpy",
     "pydantic",

@@ -41,7 +41,7 @@ from placements.explain.decision_document import (
 )
 from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
-from placements.services.decisions.records import UnknownInDecisionError, cycles_of, recorded
+from placements.services.decisions.records import UnknownInDecisionError, cycles_of, exact_of, recorded
 from placements.services.filters import decisions_of
 from placements.services.hubs.queries import hub_decision_of
 
@@ -101,6 +101,10 @@ class DecisionSerializer(CamelCaseSerializer):
     condition = ConditionField(allow_null=True)
     warnings = WarningSerializer(many=True)
     traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")
+    exact = AnyObject(
+        allow_null=True,
+        help_text="Exact search of an unfulfilled decision: what is possible, the set, conflict, corrections.",
+    )
     cycles = DecisionRowSerializer(many=True, help_text="The latest cycles with this decision.")
     number_of_rounds = serializers.IntegerField()
     number_of_clusters = serializers.IntegerField()
@@ -187,10 +191,11 @@ class DecisionViewSet(BaseViewSet):
         key, value = recorded(decision)
         if request.accepted_renderer.format == CsvRenderer.format:
             return Response(outcome_csv(value))
-        warnings = (*fleet_caveats(value.cycle), *decision_caveats(value))
+        warnings, exact = (*fleet_caveats(value.cycle), *decision_caveats(value)), exact_of(key)
         document = {
             **bounded_document(value, warnings=warnings),
-            "traps": list(trap_sentences(value)),
+            "traps": list(trap_sentences(value, exact=exact)),
+            "exact": None if exact is None else exact.to_plain(),
             "cycles": DecisionRowSerializer(cycles_of(key)[:_CYCLES_SHOWN], many=True).data,
         }
         return Response(document)

@@ -6,18 +6,17 @@ from typing import Any
 from clusters.fleet import EligibilityKind
 from placements.engine.advice.changes import Change, ChangeKind
 from placements.engine.advice.diagnosis import (
-    Bound,
-    LargerSet,
     favoured_without_key,
     feasibility_bound,
-    is_dead_end,
     over_limits,
     pinned_groups,
     stale_picks,
 )
 from placements.engine.advice.search import Suggestion
+from placements.engine.exact.record import ExactRecord, ExactVerdict
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.replay import Replay
+from placements.explain.exact import exact_sentences
 from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, joined, taint_words
 
 OUTDATED = "outdated at this decision"
@@ -89,8 +88,10 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
-def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: bool = True) -> Iterator[str]:
-    """Yield what an unfulfilled or surprising decision ran into; `most_steps` limits what is searched."""
+def trap_sentences(
+    decision: Decision, *, exact: ExactRecord | None = None, with_bound: bool = True
+) -> Iterator[str]:
+    """Yield what an unfulfilled or surprising decision ran into; `exact` is its exact search."""
     if decision.is_failed:
         return
     for one in pinned_groups(decision):
@@ -99,9 +100,23 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
         )
         limit = f"so the minimum stays at {one.count:,}"
         yield f"blocking domain: {one.topology_key}={one.group} {cause}, {limit}"
-    larger = is_dead_end(decision, most_steps=most_steps)
-    if larger is not None:
-        yield _larger_set_sentence(larger)
+    if exact is not None:
+        yield from exact_sentences(exact, decision.cycle.policy)
+    yield from over_limit_sentences(decision)
+    for key, names in favoured_without_key(decision).items():
+        yield f"selected without the label {key}, so the constraint was not enforced: {_listed(names)}"
+    stale = stale_picks(decision)
+    if stale:
+        yield f"{OUTDATED}, would not be selected if rescheduled: {_listed(stale)}"
+    has_number = exact is not None and exact.verdict is not ExactVerdict.OPEN
+    if with_bound and not decision.is_fulfilled and not has_number:
+        bound = feasibility_bound(decision.cycle)
+        if bound is not None:
+            yield bound_sentence(bound)
+
+
+def over_limit_sentences(decision: Decision) -> Iterator[str]:
+    """Yield the constraints whose skew was above the limit before the first step."""
     for over in over_limits(decision):
         was = f"the skew was {over.skew}"
         if over.lacks_domains:
@@ -109,26 +124,10 @@ def trap_sentences(decision: Decision, *, most_steps: int = 20_000, with_bound: 
         elif not all(each.limits_skew for each in Replay(decision).step(1).spreads):
             was = f"the fullest domain was {over.skew} above the emptiest"
         yield f"{over.topology_key}: {was} before the first step (maxSkew {over.max_skew})"
-    for key, names in favoured_without_key(decision).items():
-        yield f"selected without the label {key}, so the constraint was not enforced: {_listed(names)}"
-    stale = stale_picks(decision)
-    if stale:
-        yield f"{OUTDATED}, would not be selected if rescheduled: {_listed(stale)}"
-    bound = feasibility_bound(decision.cycle) if with_bound and not decision.is_fulfilled else None
-    if bound is not None:
-        yield bound_sentence(bound)
 
 
-def _larger_set_sentence(larger: LargerSet) -> str:
-    if larger.clusters is not None:
-        return f"greedy search stopped early: {joined(larger.clusters)} together break no hard limit"
-    if larger.is_settled:
-        return "impossible: no larger set of clusters keeps all hard limits"
-    return "whether a larger set keeps all hard limits was not determined"
-
-
-def bound_sentence(bound: Bound) -> str:
-    return f"maximum with the current fleet: {bound.most:,}" + ("" if bound.is_exact else " (an upper bound)")
+def bound_sentence(bound: int) -> str:
+    return f"maximum with the current fleet: {bound:,}"
 
 
 _REPORTS = {

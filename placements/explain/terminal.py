@@ -7,6 +7,7 @@ from textwrap import wrap
 from fleetui.apimachinery.errors import ManifestWarning
 from placements.engine.advice.changes import POLICY_CHANGES
 from placements.engine.advice.search import Advice, how_to_fulfil
+from placements.engine.exact.record import inline_search
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
@@ -64,8 +65,11 @@ def decision_text(
     ]
     head += [bindings_sentence(cycle)] if cycle.bindings else []
     head += [f"{name} is named but not in the fleet" for name in decision.not_found]
-    head += trap_sentences(decision)
-    ways = [change_words(one.change) for one in how_to_fulfil(decision)]
+    exact = inline_search(decision)
+    head += trap_sentences(decision, exact=exact)
+    # No advice to weaken a policy that can be satisfied as it is.
+    is_possible = exact is not None and exact.is_possible
+    ways = [] if is_possible else [change_words(one.change) for one in how_to_fulfil(decision)]
     if ways:
         head.append(f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}")
 

@@ -80,9 +80,11 @@ class Profile:
     needed, as on a released hub; else it counts as absent, with a warning. `chooses_anew`: every cycle
     chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
     on each cluster. `domains_depend_on_filters`: which clusters count in a domain depends on more than
-    labels. `refuse` raises InvalidManifest for a policy that is invalid with these options. Under
-    `options_without_failure` a cycle that would fail for lack of candidates keeps what it had picked.
-    `options_to_try` are those that may lead to another choice.
+    labels. `has_exact_search`: a set is judged by its final skews, so that exact search applies;
+    `is_blocked_over_limit`: a skew above its limit forbids every pick that leaves it there. `refuse` raises
+    InvalidManifest for a policy that is invalid with these options. Under `options_without_failure` a cycle
+    that would fail for lack of candidates keeps what it had picked. `options_to_try` are those that may
+    lead to another choice.
     """
 
     strategy: SpreadStrategy
@@ -92,6 +94,8 @@ class Profile:
     chooses_anew: bool = False
     reads_other_placements: bool = False
     domains_depend_on_filters: bool = False
+    has_exact_search: bool = False
+    is_blocked_over_limit: bool = False
     refuse: Callable[[PlacementPolicy], None] = lambda _policy: None
     options_without_failure: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
     options_to_try: Callable[[Cycle], Iterable[Choice]] = lambda _cycle: ()
@@ -114,8 +118,13 @@ def _ocm(cycle: Cycle) -> Profile:
 
 
 _PROFILES = {
-    Semantics.FLEET: Profile(FleetSpread()),
-    Semantics.KUBEFLEET: Profile(KubeFleetSpread(), fails_on_malformed_property=True),
+    Semantics.FLEET: Profile(FleetSpread(), has_exact_search=True),
+    Semantics.KUBEFLEET: Profile(
+        KubeFleetSpread(),
+        fails_on_malformed_property=True,
+        has_exact_search=True,
+        is_blocked_over_limit=True,
+    ),
     Semantics.KUBERNETES: Profile(KubernetesSpread(), domains_depend_on_filters=True),
 }
 _NAMESPACED = {

@@ -16,9 +16,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from fleetui.apimachinery.model import SUPPORTED_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.search import why_not
+from placements.engine.exact.record import ExactVerdict, OpenReason, SearchOptions, exact_search
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.explain.decision_document import advice_document, comparison_document, decision_document
 from placements.explain.decision_tables import comparison_csv, outcome_csv
+from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
 from placements.services.simulate.cases import answers, is_refusal
 from placements.services.simulate.request import (
@@ -31,7 +33,8 @@ from placements.services.simulate.request import (
     simulate_all,
 )
 
-FULFILLED, NOT_FULFILLED, BAD_INPUT = 0, 1, 2
+FULFILLED, NOT_FULFILLED, BAD_INPUT, NOT_DETERMINED = 0, 1, 2, 3
+_LONGEST_SEARCH = 600
 STANDARD_INPUT = "-"
 ALL = "all"
 _NOT_WITH_CASES = ("clusters", "placement", "name", "bindings", "snapshot", "semantics", "step", "why")
@@ -42,7 +45,8 @@ class Command(BaseCommand):
 
     help = (
         "Decide which clusters of a fleet a placement would get, and say why. "
-        "Exit status: 0 fulfilled, 1 not fulfilled or a failed cycle, 2 bad input."
+        "Exit status: 0 fulfilled, 1 not fulfilled or a failed cycle, 2 bad input. "
+        "With --exact, --conflict or --shopping: 0 the number is possible, 1 impossible, 3 not determined."
     )
     requires_system_checks = ()
     requires_migrations_checks = False
@@ -71,6 +75,10 @@ class Command(BaseCommand):
         add("-o", "--output", choices=["table", "json", "yaml", "csv"], default="table")
         add("--step", type=int, metavar="K", help="all candidates of round K")
         add("--why", metavar="CLUSTER", help="why not this cluster, and what would have to change")
+        add("--exact", action="store_true", help="whether the number is possible, and the best set")
+        add("--conflict", action="store_true", help="which rules make the number impossible")
+        add("--shopping", action="store_true", help="which clusters are missing for the number")
+        add("--limit", type=_seconds, metavar="10s", help="time for the exact search, 10s by default")
         add(
             "--now",
             type=_moment,
@@ -120,10 +128,44 @@ class Command(BaseCommand):
             )
         else:
             simulation = simulate(_request(options))
+            if parts := _exact_parts(options):
+                return self._run_exact(simulation, parts, options)
             text, is_fulfilled = _render(simulation, options), simulation.decision.is_fulfilled
         self.stdout.write(text, ending="")
         self.stdout.flush()
         return FULFILLED if is_fulfilled else NOT_FULFILLED
+
+    def _run_exact(self, simulation: Simulation, parts: list[str], options: dict[str, Any]) -> int:
+        """Print the decision with its exact search, or with the parts of it that were named."""
+        decision, seconds = simulation.decision, options["limit"]
+        search = SearchOptions() if seconds is None else SearchOptions(limit_seconds=seconds)
+        record = exact_search(decision, search)
+        if options["output"] == "table":
+            text = exact_text(record, decision.cycle.policy, parts=parts)
+            text = f"{_render(simulation, options)}\n{text}" if "exact" in parts else text
+        else:
+            text = _written(record.to_plain(), options["output"])
+        self.stdout.write(text, ending="")
+        self.stdout.flush()
+        if record.verdict is ExactVerdict.OPEN:
+            is_done = record.reason is OpenReason.NOTHING_TO_PICK and decision.is_fulfilled
+            return FULFILLED if is_done else NOT_DETERMINED
+        return FULFILLED if record.is_possible else NOT_FULFILLED
+
+
+def _exact_parts(options: dict[str, Any]) -> list[str]:
+    return [name for name in ("exact", "conflict", "shopping") if options[name]]
+
+
+def _seconds(text: str) -> float:
+    """Parse the value of --limit: a number of seconds, with or without `s`."""
+    try:
+        seconds = float(text.removesuffix("s"))
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= _LONGEST_SEARCH:
+        raise ArgumentTypeError(f"{text!r} is not a time up to {_LONGEST_SEARCH}s, such as 10s")
+    return seconds
 
 
 def _forget_output() -> None:
@@ -135,6 +177,14 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
     for name, what in (("output", "csv"), ("semantics", ALL)):
         if asked and options[name] == what:
             raise CommandError(f"--{asked[0]} does not go with {what}", returncode=BAD_INPUT)
+    parts = _exact_parts(options)
+    if options["limit"] is not None and not parts:
+        raise CommandError("--limit goes with --exact, --conflict or --shopping", returncode=BAD_INPUT)
+    others = ["semantics"] if options["semantics"] == ALL else []
+    others += [name for name in ("cases", "step", "why") if options[name] is not None]
+    others += ["output"] if options["output"] == "csv" else []
+    if parts and others:
+        raise CommandError(f"--{parts[0]} does not go with --{others[0]}", returncode=BAD_INPUT)
     if options["snapshot"] is not None and options["bindings"] is None:
         raise CommandError("--snapshot goes with --bindings", returncode=BAD_INPUT)
     others = [name for name in _NOT_WITH_CASES if options[name] is not None]

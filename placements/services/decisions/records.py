@@ -15,6 +15,7 @@ from clusters.fleet import Fleet
 from clusters.queries import FleetSnapshot
 from fleetui.hub_scope import LatestByHub
 from placements.engine.advice.search import Advice, how_to_fulfil, why_not
+from placements.engine.exact.record import ExactRecord, inline_search
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.decision import Decision as DecisionValue
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
@@ -29,6 +30,7 @@ from placements.engine.scheduling.record import (
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.advice import change_words, trap_sentences
+from placements.explain.exact import ComparedNumber, compared_numbers
 from placements.models import Decision, DecisionRecord, FleetRecord, Rollout, ScenarioDecision, StagedRun
 
 AnyDecision: TypeAlias = Decision | ScenarioDecision
@@ -172,8 +174,14 @@ def outcomes_of(row: AnyDecision) -> tuple[ClusterOutcome, ...]:
 
 
 @lru_cache(maxsize=256)
+def exact_of(record_id: int) -> ExactRecord | None:
+    """Return the exact search of an unfulfilled decision; None where it is not fast enough for a page."""
+    return inline_search(_decision(record_id))
+
+
+@lru_cache(maxsize=256)
 def _problems(record_id: int) -> tuple[str, ...]:
-    return tuple(trap_sentences(_decision(record_id)))
+    return tuple(trap_sentences(_decision(record_id), exact=exact_of(record_id)))
 
 
 def problems_of(row: AnyDecision) -> tuple[str, ...]:
@@ -186,6 +194,9 @@ def problems_of(row: AnyDecision) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _fixes(record_id: int) -> tuple[str, ...]:
+    exact = exact_of(record_id)
+    if exact is not None and exact.is_possible:
+        return ()  # the policy can be satisfied as it is
     return tuple(change_words(one.change) for one in how_to_fulfil(_decision(record_id)))
 
 
@@ -228,7 +239,7 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 def forget_cached_records() -> None:
     """Clear the caches of this process: for tests, where rows vanish."""
     _latest.clear()
-    for cached in (fleet_of, _decision, _outcomes, _problems, _fixes, _advice):
+    for cached in (fleet_of, _decision, _outcomes, exact_of, _problems, _fixes, _advice):
         cached.cache_clear()
 
 
@@ -278,6 +289,15 @@ class DecisionView:
     @cached_property
     def problems(self) -> tuple[str, ...]:
         return problems_of(self.row)
+
+    @cached_property
+    def exact(self) -> ExactRecord | None:
+        """The exact search of an unfulfilled decision, where it is fast."""
+        return exact_of(self.row.record_id) if is_readable(self.row) else None
+
+    @property
+    def compared_numbers(self) -> list[ComparedNumber]:
+        return compared_numbers(self.exact) if self.exact else []
 
     @cached_property
     def fixes(self) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ import numpy as np
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
-from placements.engine.advice.diagnosis import Bound
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import match_labels, meets_property, property_requirements
@@ -69,7 +68,7 @@ def notes_of(
     *,
     fleet: Fleet,
     cycle: Cycle | None,
-    bound: Bound | None,
+    bound: int | None,
 ) -> FormNotes:
     """Assign errors and warnings to the nearest field, row or list, and add the hints."""
     left_out = [  # without what is inside another place that is left out
@@ -115,7 +114,7 @@ def notes_of(
 
 
 def _hints(
-    form: PlacementForm, draft: PlacementDraft, fleet: Fleet, cycle: Cycle | None, bound: Bound | None
+    form: PlacementForm, draft: PlacementDraft, fleet: Fleet, cycle: Cycle | None, bound: int | None
 ) -> Iterator[tuple[str, str]]:
     semantics = cycle.semantics if cycle else DEFAULT_SEMANTICS
     for row in (*form.required.rows, *form.preferred.rows):
@@ -123,7 +122,7 @@ def _hints(
     for row in form.spread.rows:
         yield row.name, _domains(row, draft.data, fleet, semantics, cycle)
     if bound is not None:
-        yield "spec.policy.numberOfClusters", f"Maximum with the current fleet: {bound.most:,}"
+        yield "spec.policy.numberOfClusters", f"Maximum with the current fleet: {bound:,}"
     manifest = draft.valid_part
     if manifest is None:
         return

@@ -10,7 +10,8 @@ from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
 from fleetui.apimachinery.secrets import HubObject, sanitised
-from placements.engine.advice.diagnosis import Bound, feasibility_bound
+from placements.engine.advice.diagnosis import feasibility_bound
+from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.decision import Decision
@@ -36,7 +37,8 @@ from placements.services.resources.queries import hub_objects, names_among, sele
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
 from placements.services.snapshots import content_hash, draft_cycle
 
-_MOST_STEPS, _MOST_CLUSTERS_FOR_BOUND = 2_000, 1_000
+_MOST_CLUSTERS_FOR_BOUND = 1_000
+_EXACT = SearchOptions(stages=("n",), limit_seconds=0.25, most_states=2_000)
 _MOST_SELECTORS = 10
 _MOST_CHOICES = 200
 _MOST_PLANNED = 200
@@ -113,7 +115,7 @@ class SchedulePreview:
         )
 
     @cached_property
-    def bound(self) -> Bound | None:
+    def bound(self) -> int | None:
         """How many clusters can be reached, where that is found quickly.
 
         Rules that judge every cluster again in every round take too long on a large fleet.
@@ -124,11 +126,14 @@ class SchedulePreview:
 
     @property
     def bound_text(self) -> str:
-        return bound_sentence(self.bound) if self.bound else ""
+        return bound_sentence(self.bound) if self.bound is not None else ""
 
     @cached_property
     def traps(self) -> tuple[str, ...]:
-        return tuple(trap_sentences(self.decision, most_steps=_MOST_STEPS, with_bound=False))
+        exact = inline_search(self.decision, _EXACT)
+        if exact is not None and exact.verdict is ExactVerdict.OPEN:
+            exact = None
+        return tuple(trap_sentences(self.decision, exact=exact, with_bound=False))
 
     @cached_property
     def spreads(self) -> tuple[SpreadBars, ...]:

@@ -5,10 +5,7 @@ The vectors are those of `spec/other-schedulers.md` 2.8, 3.5 and 6.3; each chang
 
 from typing import Any
 
-import pytest
-
 from placements.engine.advice.changes import Change, ChangeKind
-from placements.engine.advice.diagnosis import is_dead_end
 from placements.engine.advice.search import how_to_fulfil, why_not
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -110,48 +107,6 @@ def test_options_that_do_not_help_are_reported_in_a_line() -> None:
 
     assert "unsetPolicy exclude or free (now bucket)" in failures
     assert "mode weighted (now strict)" in failures
-
-
-@pytest.mark.parametrize(
-    "cycle",
-    [
-        pytest.param(ocm(J3, 2, BOTH_HARD, preferred=LIKED, nested=False), id="ocm"),
-        pytest.param(kubernetes(J3, 2, BOTH_HARD, preferred=LIKED), id="kubernetes"),
-    ],
-)
-def test_d7_a_dead_end_names_the_pair_that_was_missed(cycle: Cycle) -> None:
-    decision = schedule(cycle)
-
-    found = is_dead_end(decision)
-
-    assert (decision.picked_names, found and found.clusters) == (("m",), ("a", "z"))
-    assert "greedy search stopped early: a and z together break no hard limit" in list(
-        trap_sentences(decision)
-    )
-
-
-def test_a_dead_end_is_judged_within_families() -> None:
-    """Flat, three in the east's only zone would be two above the others; nested they have no siblings."""
-    members = fleet(
-        *(cluster(f"e{n}", region="east", zone="e") for n in (1, 2, 3)),
-        *(cluster(f"w{zone}", region="west", zone=zone) for zone in "ab"),
-    )
-
-    decision = schedule(ocm(members, 6, [spread("region"), spread("zone")]))
-    found = is_dead_end(decision)
-
-    assert len(decision.picked) == 5
-    assert found is not None
-    assert (found.clusters, found.is_settled) == (None, True)
-
-
-def test_a_dead_end_takes_nobody_whom_a_hard_constraint_rejects() -> None:
-    members = fleet(*J3.clusters, cluster("n", y="2"))
-
-    found = is_dead_end(schedule(kubernetes(members, 3, BOTH_HARD, preferred=LIKED)))
-
-    assert found is not None
-    assert "n" not in (found.clusters or ())
 
 
 def test_a_group_pins_its_siblings_only() -> None:

@@ -200,23 +200,7 @@ def test_bounds_hold_where_one_constraint_decides_who_counts_for_another() -> No
         _kubernetes(apart, _wants(5, spread("x"), spread("y"))),
     ]
 
-    for cycle in cycles:
-        bound = feasibility_bound(cycle)
-        assert bound is not None
-        assert not bound.is_exact
-        assert bound.most >= len(schedule(cycle).picked_names)
-
-
-def test_a_bound_does_not_rest_on_a_run_that_may_have_stopped_short() -> None:
-    """The vector J3 of `spec/other-schedulers.md` 2: m first leaves nobody else, a and z would both fit."""
-    members = fleet(cluster("m", x="1", y="1"), cluster("na", x="1", y="2"), cluster("nz", x="2", y="1"))
-    stuck = _ocm(members, _wants(2, spread("x"), spread("y")), nested=False)
-
-    bound = feasibility_bound(stuck)
-
-    assert schedule(stuck).picked_names == ("m",)
-    assert bound is not None
-    assert bound.most >= 2
+    assert list(map(feasibility_bound, cycles)) == [None, None]
 
 
 def test_the_number_that_helps_is_found_where_too_large_a_number_fails() -> None:

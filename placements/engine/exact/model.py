@@ -1,0 +1,342 @@
+"""The exact model of one PickN cycle: classes of equal clusters, the limits of domains, and the stages.
+
+Clusters that agree in the domain of every constraint, the affinity score and *was here* form a class with
+one variable. Sets are compared column by column: picks, excess of soft limits, skew, affinity, was here,
+and last the overlap with the greedy picks (`docs/concepts/scheduling.md`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+import numpy as np
+
+from clusters.columns import ABSENT, Bools, Codes, Ints
+from placements.engine.exact.solver import Program, SearchLimits
+from placements.engine.scheduling.candidates import Candidates
+from placements.engine.scheduling.spread.base import is_hard
+
+STAGES = ("n", "excess", "skew", "affinity", "was-here", "closest")
+
+
+@dataclass(frozen=True)
+class ModelConstraint:
+    """A spread constraint with at least two domains, and the counts of its domains at the start."""
+
+    key: str
+    index: int
+    max_skew: int
+    is_hard: bool
+    values: tuple[str, ...]
+    codes: Codes
+    start: Ints
+
+    @property
+    def limit(self) -> int:
+        """Return the largest skew without an excess: that of the start where it is above maxSkew."""
+        return max(self.max_skew, int(self.start.max() - self.start.min()))
+
+    def counts(self, taken: Ints, codes: Ints) -> Ints:
+        """Return the counts with so many clusters more of each class."""
+        has_key = codes != ABSENT
+        added = np.bincount(codes[has_key], weights=taken[has_key], minlength=len(self.values))
+        return self.start + added.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class SetColumns:
+    """The columns by which two sets of picks are compared."""
+
+    picks: int
+    excess: int
+    skew: int
+    affinity: int
+    was_here: int
+
+    def to_plain(self) -> dict[str, int]:
+        return {
+            "picks": self.picks,
+            "excess": self.excess,
+            "skew": self.skew,
+            "affinity": self.affinity,
+            "wasHere": self.was_here,
+        }
+
+
+@dataclass(frozen=True)
+class BestSet:
+    """How many clusters of each class the best set takes, and what was proved of it."""
+
+    taken: Ints
+    most: int
+    cut_stages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ExactModel:
+    """The choice of up to `needed` of the clusters that pass the filters.
+
+    `codes` has a row per constraint and an entry per class; `class_of` gives the class of each of the
+    `positions`, which are those of the clusters that pass.
+    """
+
+    constraints: tuple[ModelConstraint, ...]
+    needed: int
+    positions: Ints
+    class_of: Ints
+    codes: Ints
+    sizes: Ints
+    affinity: Ints
+    was_here: Ints
+    greedy: Ints
+
+    def columns(self, taken: Ints) -> SetColumns:
+        skews = [self._skew(one, taken, codes) for one, codes in self._parts]
+        soft = [
+            skew - one.limit for skew, one in zip(skews, self.constraints, strict=True) if not one.is_hard
+        ]
+        return SetColumns(
+            picks=int(taken.sum()),
+            excess=sum(max(0, over) for over in soft),
+            skew=sum(skews),
+            affinity=int(taken @ self.affinity),
+            was_here=int(taken @ self.was_here),
+        )
+
+    def keeps_limits(self, taken: Ints) -> bool:
+        """Return whether so many of each class exist, are needed, and break no hard limit."""
+        if (taken < 0).any() or (taken > self.sizes).any() or taken.sum() > self.needed:
+            return False
+        return all(self._skew(one, taken, codes) <= one.limit for one, codes in self._parts if one.is_hard)
+
+    def members(self, taken: Ints) -> Ints:
+        """Return the positions of a set: of each class those whose names rank highest, which come last."""
+        by_class = np.argsort(self.class_of, kind="stable")
+        ends = np.cumsum(self.sizes)
+        chosen = [
+            by_class[end - count : end]
+            for end, count in zip(ends.tolist(), taken.tolist(), strict=True)
+            if count
+        ]
+        return np.sort(self.positions[np.concatenate(chosen)]) if chosen else np.zeros(0, dtype=np.int64)
+
+    @property
+    def _parts(self) -> Iterable[tuple[ModelConstraint, Ints]]:
+        return zip(self.constraints, self.codes, strict=True)
+
+    def _skew(self, constraint: ModelConstraint, taken: Ints, codes: Ints) -> int:
+        counts = constraint.counts(taken, codes)
+        return int(counts.max() - counts.min())
+
+    @cached_property
+    def cells(self) -> tuple["ExactModel", Ints]:
+        """Return the model with classes merged over affinity and was here, and the cell of each class."""
+        if not len(self.sizes):
+            return self, np.zeros(0, dtype=np.int64)
+        codes, cell_of = _distinct(self.codes, len(self.sizes))
+        sizes = np.bincount(cell_of, weights=self.sizes).astype(np.int64)
+        greedy = np.bincount(cell_of, weights=self.greedy).astype(np.int64)
+        nothing = np.zeros_like(sizes)
+        merged = replace(
+            self,
+            class_of=cell_of[self.class_of],
+            codes=codes,
+            sizes=sizes,
+            greedy=greedy,
+            affinity=nothing,
+            was_here=nothing,
+        )
+        return merged, cell_of
+
+    def expanded(self, of_cells: Ints) -> Ints:
+        """Return a set of classes for a set of cells: the highest affinity first."""
+        _, cell_of = self.cells
+        taken, left = np.zeros_like(self.sizes), of_cells.copy()
+        for one in np.lexsort((-self.was_here, -self.affinity)).tolist():
+            taken[one] = count = min(int(self.sizes[one]), int(left[cell_of[one]]))
+            left[cell_of[one]] -= count
+        return taken
+
+
+@dataclass
+class ModelProgram:
+    """The program of a model: x per class, `more` variables, then lo, hi and excess per constraint."""
+
+    model: ExactModel
+    program: Program
+    picks: list[int]
+    first: int
+    width: int
+
+    @classmethod
+    def of(
+        cls, model: ExactModel, start: Ints, *, overlap: bool = False, added: Ints | None = None
+    ) -> "ModelProgram":
+        """Build the rows; `added` are tuples of domains that clusters can be added to.
+
+        With `overlap` there is a variable per class that the greedy set uses: how much of it is kept.
+        """
+        classes = len(model.sizes)
+        kept = np.nonzero(model.greedy)[0] if overlap else np.zeros(0, dtype=np.int64)
+        new = 0 if added is None else added.shape[1]
+        first = classes + len(kept) + new
+        constraints = model.constraints
+        lo, hi, excess = (first + part * len(constraints) for part in range(3))
+        room = [int(one.start.max()) + model.needed for one in constraints]
+        spare = [0 if one.is_hard else most for one, most in zip(constraints, room, strict=True)]
+        counts = [one.counts(start, codes) for one, codes in zip(constraints, model.codes, strict=True)]
+        smallest, largest = [int(one.min()) for one in counts], [int(one.max()) for one in counts]
+        over = [
+            max(0, high - low - one.limit)
+            for one, low, high in zip(constraints, smallest, largest, strict=True)
+        ]
+        upper = [np.minimum(model.sizes, model.needed), model.greedy[kept], np.full(new, model.needed)]
+        upper.append(np.array([*room, *room, *spare], dtype=np.int64))
+        values = [start, np.minimum(start, model.greedy)[kept], np.zeros(new, dtype=np.int64)]
+        values.append(np.array([*smallest, *largest, *over], dtype=np.int64))
+        program = Program(np.concatenate(upper), np.concatenate(values))
+        for at, one in enumerate(constraints):
+            codes = model.codes[at]
+            for domain in range(len(one.values)):
+                inside = np.nonzero(codes == domain)[0].tolist()
+                if added is not None:
+                    inside += (classes + len(kept) + np.nonzero(added[at] == domain)[0]).tolist()
+                at_start, ones = -int(one.start[domain]), [1] * len(inside)
+                program.add_row([*inside, lo + at], [*ones, -1], at_start, inf)
+                program.add_row([*inside, hi + at], [*ones, -1], -inf, at_start)
+            program.add_row([hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit)
+        for place, of_class in enumerate(kept.tolist()):
+            program.add_row([classes + place, of_class], [1, -1], -inf, 0)
+        picks = [*range(classes), *range(classes + len(kept), first)]
+        program.add_row(picks, [1] * len(picks), 0, model.needed)
+        return cls(model, program, picks, first, len(program.upper))
+
+    def cost(self, of: str) -> Ints:
+        """Return the cost of each variable in a stage; `added` counts the clusters that are added."""
+        cost = np.zeros(self.width, dtype=np.int64)
+        classes, constraints = len(self.model.sizes), len(self.model.constraints)
+        lo, hi, excess = (self.first + part * constraints for part in range(3))
+        match of:
+            case "n":
+                cost[self.picks] = -1
+            case "excess":
+                cost[excess:] = 1
+            case "skew":
+                cost[lo:hi], cost[hi:excess] = -1, 1
+            case "affinity":
+                cost[:classes] = -self.model.affinity
+            case "was-here":
+                cost[:classes] = -self.model.was_here
+            case "closest":
+                cost[classes : self.first] = -1
+            case "added":
+                cost[classes : self.first] = 1
+        return cost
+
+    def stage(self, of: str, limits: SearchLimits) -> tuple[Ints, int, bool]:
+        """Minimise a stage and keep its value; return the classes taken, the bound and if it is proved."""
+        solution = self.program.minimise(self.cost(of), limits)
+        return solution.values[: len(self.model.sizes)], solution.bound, solution.is_proved
+
+
+def build_model(
+    candidates: Candidates,
+    needed: int,
+    greedy: Codes,
+    *,
+    passes: Bools | None = None,
+    soft: frozenset[int] = frozenset(),
+) -> ExactModel:
+    """Form the classes of the clusters that pass; `soft` are constraints that are not to be enforced."""
+    passes = candidates.passes if passes is None else passes
+    positions = np.nonzero(passes)[0]
+    constraints = tuple(
+        ModelConstraint(
+            one.topology_key,
+            index,
+            one.max_skew,
+            is_hard(one) and index not in soft,
+            groups.values,
+            groups.codes[positions],
+            start,
+        )
+        for index, (one, groups, start) in enumerate(
+            zip(candidates.constraints, candidates.groups, candidates.starting_counts(), strict=True)
+        )
+        if len(groups) > 1
+    )
+    ranked = not (candidates.constraints and candidates.strategy.was_here_in_first_round_only)
+    columns: list[Ints] = [one.codes.astype(np.int64) for one in constraints]
+    columns += [candidates.preference[positions].astype(np.int64)]
+    columns += [candidates.was_here[positions] * int(ranked)]
+    classes, class_of = _distinct(np.stack(columns), len(positions))
+    picked = np.zeros(len(passes), dtype=np.int64)
+    picked[greedy] = 1
+    count = classes.shape[1]
+    return ExactModel(
+        constraints=constraints,
+        needed=needed,
+        positions=positions,
+        class_of=class_of,
+        codes=classes[:-2],
+        sizes=np.bincount(class_of, minlength=count).astype(np.int64),
+        affinity=classes[-2],
+        was_here=classes[-1],
+        greedy=np.bincount(class_of, weights=picked[positions], minlength=count).astype(np.int64),
+    )
+
+
+def _distinct(columns: Ints, entries: int) -> tuple[Ints, Ints]:
+    """Return the distinct entries of columns, and which of them each entry is."""
+    if not len(columns) or not entries:
+        return np.zeros((len(columns), min(entries, 1)), dtype=np.int64), np.zeros(entries, dtype=np.int64)
+    found, of = np.unique(columns.astype(np.int64), axis=1, return_inverse=True)
+    return found, of.reshape(-1)
+
+
+def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = STAGES) -> BestSet:
+    """Solve the stages in order, each among the best of the one before, starting from the greedy set."""
+    # A stage in which sets cannot differ is left out.
+    can_differ = {
+        "excess": not all(one.is_hard for one in model.constraints),
+        "skew": bool(model.constraints),
+        "affinity": len(np.unique(model.affinity)) > 1,
+        "was-here": bool(model.was_here.any()),
+        "closest": bool(model.greedy.any()),
+    }
+    wanted = [one for one in STAGES if one in set(stages) and can_differ.get(one, True)]
+    cells, _ = model.cells
+    cut: list[str] = []
+    on_cells = ModelProgram.of(cells, cells.greedy)
+    taken, bound, is_proved = on_cells.stage("n", limits)
+    most = -bound
+    if not is_proved:
+        cut.append("n")
+    for stage in wanted:
+        if stage in ("excess", "skew"):
+            taken, _, is_proved = on_cells.stage(stage, limits)
+            cut += [] if is_proved else [stage]
+    if not cells.keeps_limits(taken):
+        raise InvalidSolutionError
+    columns = cells.columns(taken)
+    classes = model.expanded(taken)
+    later = [stage for stage in wanted if stage in ("affinity", "was-here", "closest")]
+    if later:
+        before = model.columns(model.greedy)
+        if (before.picks, -before.excess, -before.skew) == (columns.picks, -columns.excess, -columns.skew):
+            classes = max(classes, model.greedy, key=lambda one: int(one @ model.affinity))
+        program = ModelProgram.of(model, classes, overlap="closest" in later)
+        used = [("n", -columns.picks), ("excess", columns.excess), ("skew", columns.skew)]
+        for stage, value in (one for one in used if one[0] in ("n", *wanted)):
+            cost = program.cost(stage)
+            at = np.nonzero(cost)[0]
+            program.program.add_row(at.tolist(), cost[at].tolist(), -inf, value)
+        for stage in later:
+            classes, _, is_proved = program.stage(stage, limits)
+            cut += [] if is_proved else [stage]
+    return BestSet(classes, most, tuple(cut))
+
+
+class InvalidSolutionError(RuntimeError):
+    """The solver returned a set that breaks a limit: a bug."""

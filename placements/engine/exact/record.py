@@ -1,0 +1,303 @@
+"""The exact search of one decision, and its record."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from clusters.columns import ABSENT, Ints
+from placements.engine.exact.conflict import ConflictAnalysis, Correction, Element, ShoppingItem
+from placements.engine.exact.model import (
+    STAGES,
+    ExactModel,
+    InvalidSolutionError,
+    SetColumns,
+    best_set,
+    build_model,
+)
+from placements.engine.exact.order import find_order
+from placements.engine.exact.solver import SearchLimits, solver_version
+from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision
+from placements.engine.scheduling.profile import profile_of
+
+MOST_CLASSES, MOST_CONSTRAINTS = 50_000, 8
+_INLINE_CLASSES, _INLINE_CONSTRAINTS = 2_000, 3
+_CLASSES_SHOWN = 200
+
+
+class ExactVerdict(StrEnum):
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    IMPOSSIBLE = "impossible"
+    OPEN = "open"
+
+
+class OpenReason(StrEnum):
+    SEMANTICS = "semantics-not-supported"
+    START_OVER_LIMIT = "start-over-limit"
+    NOTHING_TO_PICK = "nothing-to-pick"
+    TOO_LARGE = "too-large"
+    TIME_LIMIT = "time-limit"
+    NODE_LIMIT = "node-limit"
+    SOLVER_ENDED = "solver-ended"
+    CHECK_FAILED = "check-failed"
+
+
+class PickOrder(StrEnum):
+    """Whether the set has an order of picks in which every prefix keeps the hard limits."""
+
+    POSSIBLE = "possible"
+    IMPOSSIBLE = "impossible"
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a search computes and may use; `most_states` bounds the search for an order of the picks."""
+
+    stages: tuple[str, ...] = STAGES
+    limit_seconds: float = 10
+    node_limit: int = 20_000
+    most_states: int = 200_000
+
+
+DEFAULT_OPTIONS = SearchOptions()
+INLINE_OPTIONS = SearchOptions(limit_seconds=2, most_states=5_000)
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """The clusters that agree in all topology keys: how many there are, and how many each set takes."""
+
+    domains: dict[str, str | None]
+    greedy: int
+    exact: int
+    size: int
+
+    def to_plain(self) -> dict[str, Any]:
+        return {"domains": self.domains, "greedy": self.greedy, "exact": self.exact, "size": self.size}
+
+
+@dataclass(frozen=True)
+class ExactRecord:
+    """The result of an exact search; `low` and `high` bound the number that is possible."""
+
+    id: str
+    decision: str
+    verdict: ExactVerdict
+    reason: OpenReason | None
+    wanted: int
+    low: int
+    high: int
+    picks: tuple[str, ...] = ()
+    sequence: tuple[str, ...] = ()
+    greedy: SetColumns | None = None
+    exact: SetColumns | None = None
+    missed: tuple[str, ...] = ()
+    instead_of: tuple[str, ...] = ()
+    order: PickOrder = PickOrder.OPEN
+    conflict: tuple[tuple[Element, ...], ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    shopping: tuple[ShoppingItem, ...] = ()
+    classes: tuple[ClassRow, ...] = ()
+    seconds: float = 0
+    nodes: int = 0
+    cut_stages: tuple[str, ...] = field(default=())
+
+    @property
+    def is_possible(self) -> bool:
+        return self.verdict in (ExactVerdict.OPTIMAL, ExactVerdict.FEASIBLE)
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether computing it again cannot give more."""
+        ended = (OpenReason.TIME_LIMIT, OpenReason.SOLVER_ENDED)
+        return not self.cut_stages and self.reason not in ended
+
+    def to_plain(self) -> dict[str, Any]:
+        columns = None
+        if self.greedy is not None and self.exact is not None:
+            columns = {"greedy": self.greedy.to_plain(), "exact": self.exact.to_plain()}
+        return {
+            "id": self.id,
+            "decision": self.decision,
+            "verdict": str(self.verdict),
+            "reason": None if self.reason is None else str(self.reason),
+            "wanted": self.wanted,
+            "most": [self.low, self.high],
+            "picks": list(self.picks),
+            "sequence": list(self.sequence),
+            "columns": columns,
+            "missed": list(self.missed),
+            "insteadOf": list(self.instead_of),
+            "order": str(self.order),
+            "conflict": [[one.to_plain() for one in elements] for elements in self.conflict],
+            "corrections": [one.to_plain() for one in self.corrections],
+            "shopping": [one.to_plain() for one in self.shopping],
+            "classes": [one.to_plain() for one in self.classes],
+            "seconds": round(self.seconds, 4),
+            "nodes": self.nodes,
+            "cutStages": list(self.cut_stages),
+        }
+
+
+def record_id(decision_id: str, options: SearchOptions) -> str:
+    """Return the content hash of what a search depends on."""
+    identity = {
+        "decision": decision_id,
+        "stages": [one for one in STAGES if one in options.stages],
+        "limits": {
+            "limitSeconds": options.limit_seconds,
+            "nodeLimit": options.node_limit,
+            "states": options.most_states,
+        },
+        "engine": ENGINE_VERSION,
+        "highspy": solver_version(),
+    }
+    text = json.dumps(identity, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return "x-" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def open_record(
+    decision: Decision, reason: OpenReason, options: SearchOptions = DEFAULT_OPTIONS
+) -> ExactRecord:
+    """Return the record of a search that determined nothing."""
+    wanted = decision.cycle.policy.number_of_clusters or 0
+    placed = len(decision.kept) + len(decision.chosen)
+    low, high = placed, max(placed, min(wanted, len(decision.cycle.fleet)))
+    return ExactRecord(
+        record_id(decision.id, options), decision.id, ExactVerdict.OPEN, reason, wanted, low, high
+    )
+
+
+def model_of(decision: Decision) -> ExactModel | OpenReason:
+    """Return the model of a decision, or why there is none."""
+    profile = profile_of(decision.cycle)
+    if not profile.has_exact_search:
+        return OpenReason.SEMANTICS
+    if decision.kind is not CycleKind.PICK or decision.candidates is None:
+        return OpenReason.NOTHING_TO_PICK
+    needed = (decision.cycle.policy.number_of_clusters or 0) - len(decision.kept)
+    model = build_model(decision.candidates, needed, decision.chosen)
+    over = any(one.is_hard and one.limit > one.max_skew for one in model.constraints)
+    if over and profile.is_blocked_over_limit:
+        return OpenReason.START_OVER_LIMIT
+    if len(model.sizes) > MOST_CLASSES or len(model.constraints) > MOST_CONSTRAINTS:
+        return OpenReason.TOO_LARGE
+    return model
+
+
+def is_small(model: ExactModel) -> bool:
+    """Return whether a search is fast enough to run while a page is computed."""
+    return len(model.sizes) <= _INLINE_CLASSES and len(model.constraints) <= _INLINE_CONSTRAINTS
+
+
+def inline_search(decision: Decision, options: SearchOptions = INLINE_OPTIONS) -> ExactRecord | None:
+    """Search where a decision is unfulfilled and the search is fast; else return None."""
+    if decision.is_fulfilled:
+        return None
+    model = model_of(decision)
+    return exact_search(decision, options) if isinstance(model, ExactModel) and is_small(model) else None
+
+
+def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -> ExactRecord:
+    """Return the best set that a decision could have picked, and why it is not larger."""
+    model = model_of(decision)
+    if isinstance(model, OpenReason):
+        return open_record(decision, model, options)
+    limits = SearchLimits(options.limit_seconds, options.node_limit)
+    try:
+        best = best_set(model, limits, options.stages)
+        names = _checked(decision, model, best.taken)
+    except InvalidSolutionError:
+        return open_record(decision, OpenReason.CHECK_FAILED, options)
+    kept, size = len(decision.kept), int(best.taken.sum())
+    verdict, reason = _verdict(model, best.most, size, best.cut_stages, limits)
+    cells, cell_of = model.cells
+    by_cell = np.bincount(cell_of, weights=best.taken, minlength=len(cells.sizes)).astype(np.int64)
+    order, settled = find_order(cells, by_cell, most_states=options.most_states)
+    found_order = PickOrder.POSSIBLE if order is not None else PickOrder.OPEN
+    if order is None and settled:
+        found_order = PickOrder.IMPOSSIBLE
+    record = ExactRecord(
+        record_id(decision.id, options),
+        decision.id,
+        verdict,
+        reason,
+        wanted=model.needed + kept,
+        low=kept + size,
+        high=kept + best.most,
+        picks=names,
+        sequence=() if order is None else _sequence(decision, model, best.taken, order),
+        greedy=model.columns(model.greedy),
+        exact=model.columns(best.taken),
+        missed=tuple(sorted(set(names) - set(decision.picked_names))),
+        instead_of=tuple(sorted(set(decision.picked_names) - set(names))),
+        order=found_order,
+        classes=tuple(_class_rows(cells, by_cell)),
+        cut_stages=best.cut_stages,
+    )
+    if verdict is ExactVerdict.IMPOSSIBLE:
+        conflict = ConflictAnalysis(decision, model.needed, limits)
+        sets = conflict.correction_sets()
+        record = replace(
+            record,
+            conflict=tuple(conflict.smallest_conflicts(sets)),
+            corrections=tuple(conflict.corrections(sets)),
+            shopping=tuple(conflict.shopping()),
+        )
+    return replace(
+        record, seconds=options.limit_seconds - limits.seconds, nodes=options.node_limit - limits.nodes
+    )
+
+
+def _verdict(
+    model: ExactModel, most: int, size: int, cut: tuple[str, ...], limits: SearchLimits
+) -> tuple[ExactVerdict, OpenReason | None]:
+    if size == model.needed:
+        return (ExactVerdict.FEASIBLE if cut else ExactVerdict.OPTIMAL), None
+    if most < model.needed:
+        return ExactVerdict.IMPOSSIBLE, None
+    return ExactVerdict.OPEN, OpenReason.NODE_LIMIT if limits.seconds > 0 else OpenReason.TIME_LIMIT
+
+
+def _checked(decision: Decision, model: ExactModel, taken: Ints) -> tuple[str, ...]:
+    """Return the names of a set after checking it without the model. Raise InvalidSolutionError."""
+    candidates = decision.candidates
+    positions = model.members(taken)
+    if candidates is None or not candidates.passes[positions].all() or len(positions) > model.needed:
+        raise InvalidSolutionError
+    for one in model.constraints:
+        counts = one.start + candidates.groups[one.index].count(positions)
+        if one.is_hard and int(counts.max() - counts.min()) > one.limit:
+            raise InvalidSolutionError
+    return tuple(map(decision.cycle.fleet.names.__getitem__, positions.tolist()))
+
+
+def _sequence(decision: Decision, model: ExactModel, taken: Ints, order: list[int]) -> tuple[str, ...]:
+    """Return the names in the order of the cells, of each cell the best ranked first."""
+    _, cell_of = model.cells
+    class_at = dict(zip(model.positions.tolist(), model.class_of.tolist(), strict=True))
+    by_cell: dict[int, list[tuple[int, int]]] = {}
+    for position in model.members(taken).tolist():
+        one = class_at[position]
+        by_cell.setdefault(int(cell_of[one]), []).append((int(model.affinity[one]), position))
+    for members in by_cell.values():
+        members.sort()
+    return tuple(decision.cycle.fleet.names[by_cell[cell].pop()[1]] for cell in order)
+
+
+def _class_rows(cells: ExactModel, exact: Ints) -> Iterable[ClassRow]:
+    """Yield the classes that one of the sets uses, those that differ most first."""
+    used = np.nonzero((cells.greedy + exact) > 0)[0]
+    most_different = used[np.argsort(-np.abs(exact - cells.greedy)[used], kind="stable")]
+    for at in most_different[:_CLASSES_SHOWN].tolist():
+        domains = {
+            one.key: one.values[codes[at]] if codes[at] != ABSENT else None
+            for one, codes in zip(cells.constraints, cells.codes, strict=True)
+        }
+        yield ClassRow(domains, int(cells.greedy[at]), int(exact[at]), int(cells.sizes[at]))

@@ -1,0 +1,126 @@
+"""The result of an exact search in sentences: what is possible, what conflicts, what would help."""
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+from placements.engine.exact.conflict import Correction, ShoppingItem
+from placements.engine.exact.record import ExactRecord, ExactVerdict, OpenReason, PickOrder
+from placements.explain.vocabulary import counted, joined
+from placements.manifests.policy import PlacementPolicy
+
+_SHOWN = 5
+_FILTERS = {
+    "required-affinity": "the required affinity",
+    "eligibility": "eligibility",
+    "taints": "taints",
+    "namespace": "the namespace",
+}
+STAGE_WORDS = {"picks": "Selected in this cycle", "skew": "Skew, summed", "affinity": "Affinity, summed"}
+OPEN_WORDS = {
+    OpenReason.SEMANTICS: "exact search does not support these scheduling rules",
+    OpenReason.START_OVER_LIMIT: "the skew was above the limit before the first step",
+    OpenReason.NOTHING_TO_PICK: "this cycle selects no clusters",
+    OpenReason.TOO_LARGE: "there are too many classes of clusters or constraints",
+    OpenReason.TIME_LIMIT: "the time limit was reached",
+    OpenReason.NODE_LIMIT: "the search limit was reached",
+    OpenReason.SOLVER_ENDED: "the solver ended",
+    OpenReason.CHECK_FAILED: "the set that was found did not pass the check",
+}
+
+
+def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
+    """Yield what an exact search found, most important first."""
+    wanted = f"{record.wanted:,}"
+    if record.is_possible:
+        if record.exact is not None and not record.missed:
+            yield "the scheduler found the best set"
+            return
+        yield f"{wanted} of {wanted} are possible without any change"
+        if record.order is PickOrder.IMPOSSIBLE:
+            yield "a valid set exists, but no order of single selections reaches it"
+    elif record.verdict is ExactVerdict.IMPOSSIBLE:
+        most = f"{record.low:,}" if record.low == record.high else f"{record.low:,} to {record.high:,}"
+        yield f"at most {most} of {wanted} are possible"
+        yield from conflict_sentences(record, policy)
+        if record.shopping:
+            yield shopping_sentence(record.shopping)
+    elif record.reason in (OpenReason.TIME_LIMIT, OpenReason.NODE_LIMIT):
+        interval = f"between {record.low:,} and {record.high:,} of {wanted} are possible"
+        yield f"{interval}: {OPEN_WORDS[record.reason]}"
+    elif record.reason is not None:
+        yield f"not determined: {OPEN_WORDS[record.reason]}"
+
+
+def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
+    """Yield the smallest conflicts and the corrections."""
+    if record.conflict:
+        limits = [one.max_skew for one in policy.topology_spread_constraints]
+        words, conflicts = _FILTERS, []
+        for elements in record.conflict[:_SHOWN]:
+            names = [
+                f"{one.name} spread (maxSkew {limits[one.index]})" if one.is_constraint else words[one.name]
+                for one in elements
+            ]
+            conflicts.append(joined(names, "with"))
+        yield f"conflict: {'; '.join(conflicts)}"
+    if record.corrections:
+        yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_SHOWN]))}"
+
+
+def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
+    places = []
+    for one in items[:_SHOWN]:
+        domains = ", ".join(f"{key}={value}" for key, value in one.domains.items())
+        places.append(f"{one.count:,} in {domains or 'any domain'}")
+    more = [f"{len(items) - _SHOWN:,} more places"] if len(items) > _SHOWN else []
+    added = counted(sum(one.count for one in items), "more cluster")
+    return f"possible with {added}: {'; '.join(places + more)}"
+
+
+def _correction(correction: Correction) -> str:
+    changes = [
+        f"without {_FILTERS.get(element.name, element.name)}"
+        if to is None
+        else f"{element.name} maxSkew {to}"
+        for element, to in correction.changes
+    ]
+    note = "" if correction.greedy_reaches else " (the scheduler would still stop short)"
+    return joined(changes) + note
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedNumber:
+    """One number of the greedy and of the exact set, with the largest of both for a bar."""
+
+    name: str
+    greedy: int
+    exact: int
+    most: int
+
+
+def compared_numbers(record: ExactRecord) -> list[ComparedNumber]:
+    """Return picks, skew and affinity of the greedy and the exact set."""
+    if record.greedy is None or record.exact is None:
+        return []
+    greedy, exact = record.greedy.to_plain(), record.exact.to_plain()
+    return [
+        ComparedNumber(words, greedy[name], exact[name], max(greedy[name], exact[name], 1))
+        for name, words in STAGE_WORDS.items()
+    ]
+
+
+def exact_text(record: ExactRecord, policy: PlacementPolicy, *, parts: Container[str]) -> str:
+    """Return the result for a terminal; `parts` are `exact`, `conflict` and `shopping`."""
+    lines: list[str] = []
+    if "exact" in parts:
+        lines += exact_sentences(record, policy)
+        if record.missed:
+            lines.append(f"set: {joined(record.picks)}")
+        if record.sequence and record.missed:
+            lines.append(f"one order: {', '.join(record.sequence)}")
+        lines += [f"{one.name}: {one.greedy:,} → {one.exact:,}" for one in compared_numbers(record)]
+    elif "conflict" in parts:
+        lines += conflict_sentences(record, policy)
+    if "shopping" in parts and "exact" not in parts and record.shopping:
+        lines.append(shopping_sentence(record.shopping))
+    return "\n".join(["EXACT SEARCH", *(lines or ["no conflict"])]) + "\n"
