@@ -126,6 +126,12 @@ urlpatterns = [
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", editor.new_placement, name="placement-new"),
     path("placements/<full_name:name>/", placements.placement, name="placement"),
+    *(
+        path(
+            f"placements/<full_name:name>/{tab}/", placements.placement, {"tab": tab}, name=f"placement-{tab}"
+        )
+        for tab in placements.TABS
+    ),
     path("placements/<full_name:name>/edit/", editor.edit_placement, name="placement-edit"),
     path("placements/<full_name:name>/delete/", placements.delete, name="placement-delete"),
     path("placements/<full_name:name>/reschedule/", placements.reschedule, name="placement-reschedule"),

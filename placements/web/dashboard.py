@@ -59,24 +59,21 @@ class TightRow:
 def tight_row(tight: PlacementHeadroom) -> TightRow:
     run = badges.run_state(tight.run, tight.verdict) if tight.run else None
     run = badges.staged_state(tight.staged) if tight.staged else run
-    skews = [
-        (
-            one,
-            badges.Badge(
-                "attention" if one.skew > one.most else "healthy", f"{one.key} {one.skew} / {one.most}"
-            ),
-        )
-        for one in tight.skews
-    ]
     placement = tight.placement
     return TightRow(
         tight,
         badges.picked_of(placement),
         badges.placement_state(tight.health),
-        skews,
+        skew_badges(tight.skews),
         run,
         measure_word(Semantics(placement.semantics)),
     )
+
+
+def skew_badges(skews: Iterable[Skew]) -> list[tuple[Skew, badges.Badge]]:
+    """Return each skew with its limit; one above it needs attention."""
+    kinds = ((one, "attention" if one.skew > one.most else "healthy") for one in skews)
+    return [(one, badges.Badge(kind, f"{one.key} {one.skew} / {one.most}")) for one, kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)

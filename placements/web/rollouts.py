@@ -113,6 +113,13 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     return render_page(request, "rollouts/list.html", context, fragment="rollouts/_list.html")
 
 
+def run_rows(placement: str, *, most: int) -> list[RunRow]:
+    """Return the rollouts and staged update runs of a placement, those in progress first."""
+    active = active_runs(placement=placement, most=most)
+    ended = runs_page(placement=placement, state=None, after="", size=most)
+    return [_row(run) for run in [*active, *ended.rows][:most]]
+
+
 def _row(run: Any) -> RunRow:
     resources = NONE if run.resource_number is None else f"r{run.resource_number}"
     if isinstance(run, StagedRun):
