@@ -61,6 +61,7 @@ def rollout_actions(prefix: str, kind: RolloutKind, noun: str) -> list[URLPatter
 
 urlpatterns = [
     path("", dashboard.overview, name="overview"),
+    path("snooze/", dashboard.snooze, name="snooze"),
     path("metrics", metrics.metrics, name="metrics"),
     path("search/", search.search, name="search"),
     path("inbox/", inbox.show_inbox, name="inbox"),

@@ -137,6 +137,7 @@ NO_PAGE = {
         "theme-set",
         "rows-set",
         "keys-set",
+        "snooze",
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
     *("hub-check", "hub-pause", "hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"),

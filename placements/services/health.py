@@ -47,9 +47,11 @@ from placements.models import Binding, Placement, Rollout, StagedRun
 _TRUE = "True"
 _IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a live hub report to it
 _LOST = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
+_IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(unanswered_since__isnull=False)  # whichever comes first
+_IS_READY = _IS_MONITORED & Q(verdict="", unanswered_since=None)
 _CONDITION_OF_MEMBER = Case(
     When(~_IS_MONITORED, then=Value(MemberCondition.NOT_MONITORED)),
-    When(verdict__in=_LOST, then=Value(MemberCondition.UNREACHABLE)),
+    When(_IS_UNREACHABLE, then=Value(MemberCondition.UNREACHABLE)),
     When(~Q(verdict=""), then=Value(MemberCondition.NOT_READY)),
     default=Value(MemberCondition.READY),
     output_field=CharField(),
@@ -148,11 +150,11 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     """Return what is wrong with clusters of a placement, the worst first; one query."""
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     rows = Binding.objects.filter(placement=placement)
-    is_ready = Q(cluster_name__in=_members(_IS_MONITORED, verdict=""))
+    is_ready = Q(cluster_name__in=_members(_IS_READY))
     has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED, Phase.APPLIED))
     rows = rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED))
     rows = rows.annotate(
-        member_since=Subquery(members.values("verdict_since")[:1]),
+        member_since=Subquery(members.values(since=Coalesce("unanswered_since", "verdict_since"))[:1]),
         member_reason=Subquery(members.values("verdict_reason")[:1]),
     )
     rows = rows.order_by("cluster_name")[:_MOST_TROUBLED]
@@ -204,7 +206,7 @@ def is_degraded(*, now: datetime) -> Q:
     bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
-    on_ready = Q(cluster_name__in=_members(_IS_MONITORED, verdict=""))
+    on_ready = Q(cluster_name__in=_members(_IS_READY))
     is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
     is_not_available = is_applied & (_is_late(now) | ~_is_rolling("placement"))
     unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | is_not_available)
