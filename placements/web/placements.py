@@ -166,6 +166,7 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
     now, manifest = datetime.now(UTC), parse_placement(placement.document)
     health, run = health_of(placement, now=now), latest_run(placement)
+    judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     return {
         "placement": placement,
@@ -178,8 +179,9 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
         "run_state": badges.run_state(run, _verdict(run)) if run else None,
+        "agreement": agreement_of_row(judged) if judged else None,
+        "differs": DIFFERS_SENTENCE,
         "decision": latest,
-        "decided": headline(decision_of(latest)) if latest else "",
         "outdated": stale_placements(most=1, placement=placement.full_name)[0],
         "problems": cluster_problems(placement, now=now) if health.level != HealthLevel.HEALTHY else [],
         "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if is_short else (),
@@ -208,12 +210,9 @@ def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None)
     """Return the decision that selected the clusters, and how many later ones changed nothing."""
     del request
     ranking = ranking_decision(placement, latest)
-    judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     value = decision_of(ranking) if ranking else None
     return {
         "condition": scheduled_condition(placement, latest),
-        "agreement": agreement_of_row(judged) if judged else None,
-        "differs": DIFFERS_SENTENCE,
         "ranking": ranking,
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,

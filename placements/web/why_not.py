@@ -54,8 +54,13 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
         untried_sentences(advice.not_tried),
         is_placed=not advice.is_rescheduled and advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
         is_rescheduled=advice.is_rescheduled,
-        build_up=build_up_chart(evaluated, cluster),
+        build_up=_informative(build_up_chart(evaluated, cluster)),
     )
+
+
+def _informative(chart: Chart | None) -> Chart | None:
+    """Return a build-up in which some part adds points."""
+    return chart if chart and any(points for _, points in chart.rows) else None
 
 
 def _help(view: DecisionView, one: Suggestion) -> Help:
