@@ -34,8 +34,9 @@ from placements.explain.rollouts import (
 )
 from placements.explain.vocabulary import NONE
 from placements.models import Placement, Rollout, StagedRun
-from placements.services.editor.queries import plan_now
+from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.health import health_of
+from placements.services.history.compare import compare
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
 from placements.services.rollouts.lists import RunListState, active_runs, newest_run, runs_page
@@ -358,6 +359,25 @@ def run_action(
     return check(_run_action)(request, action=entry, name=name, value=value)
 
 
+_DIFFS_SHOWN = 3
+
+
+def _revision_context(placement: Placement, action: str) -> dict[str, Any]:
+    """Return what rolling back or unpinning would do: the clusters, the waves, the changes of resources."""
+    if action not in ("roll-back", "unpin"):
+        return {}
+    plan = plan_of_revision(placement, now=datetime.now(UTC))
+    context: dict[str, Any] = {"plan": plan, "selected": placement.placed_count}
+    if action == "unpin":
+        return context
+    kept = placement.resource_snapshots.defer("identities").order_by("-number")
+    older, latest = list(kept.filter(is_latest=False)), kept.filter(is_latest=True).first()
+    numbers = [one.number for one in older[:_DIFFS_SHOWN]] if latest else []
+    latest_key = f"s{latest.number}" if latest else ""
+    diffs = [(one, compare(placement, latest_key, f"s{one}").resources) for one in numbers]
+    return {**context, "snapshots": older, "is_possible": placement.can_roll_back, "diffs": diffs}
+
+
 def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:
     words = {"name": name, "value": value}
     is_on_cluster = action.name == "reapply"  # confirmed on, and back to, the page of one cluster
@@ -366,6 +386,9 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
         "snapshots": None,
+        "diffs": [],
+        "plan": None,
+        "selected": 0,
         "is_possible": True,
         "refusal": "",
     }
@@ -383,10 +406,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
         back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
+        context |= _revision_context(placement, action.name)
         if action.name == "roll-back":
-            kept = placement.resource_snapshots.defer("identities").order_by("-number")
-            context["snapshots"] = kept.filter(is_latest=False)
-            context["is_possible"] = placement.can_roll_back
             argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
     if request.method != "POST":

@@ -141,6 +141,8 @@ def _area_figure(
         "xanchor": "left",
     }
     label |= {"font": {"color": Color.TEXT, "size": 11}, "xshift": 4}
+    # The highest label is above its line and the lowest below, so that near ones do not overlap.
+    anchors = ["bottom", "middle", "top"] if len(limits) > 2 else ["bottom", "top"][: len(limits)]
     return figure(
         *bands,
         height=200,
@@ -154,15 +156,10 @@ def _area_figure(
         ],
         annotations=[
             {**label, "showarrow": False, "text": words, "y": level, "yanchor": anchor}
-            for (words, level, _), anchor in zip(limits, _anchors(len(limits)), strict=True)
+            for (words, level, _), anchor in zip(limits, anchors, strict=True)
         ],
         margin={"l": 8, "r": 168 if limits else 16, "t": 32, "b": 8},
     )
-
-
-def _anchors(count: int) -> list[str]:
-    """Return on which side of its line each label is, the highest first, so that near ones do not overlap."""
-    return ["bottom", "middle", "top"] if count > 2 else ["bottom", "top"][-count:] if count else []
 
 
 MOST_ROWS, _ROW = 40, 26
