@@ -35,6 +35,7 @@ class HealthCounts:
     wanted: int = 0
     scheduled: int = 0
     started: int = 0
+    applying: int = 0
     applied: int = 0
     available: int = 0
     unreachable: int = 0
@@ -182,7 +183,8 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Found:
         return HealthLevel.PROGRESS, "Scheduling", ""
     if facts.is_scheduled is None:
         return HealthLevel.SUSPENDED, "Pending", ""
-    in_flight = counts.available < counts.applied or counts.applied < min(counts.started, counts.scheduled)
+    in_flight = counts.applying > 0 or counts.available < counts.applied
+    in_flight = in_flight or counts.applied < min(counts.started, counts.scheduled)
     updated = f"{counts.started:,} of {counts.wanted:,} updated"
     if counts.started < counts.scheduled and not in_flight:
         for is_so, word in ((facts.is_paused, "Paused"), (facts.is_stopped, "Stopped")):
@@ -209,12 +211,6 @@ _CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Found], ...] = (
 
 def _clusters(number: int) -> str:
     return counted(number, "cluster")
-
-
-def condition_sentence(counts: HealthCounts) -> str:
-    """Return the four conditions with their counts, for one line."""
-    words = ("scheduled", "started", "applied", "available")
-    return " · ".join(f"{getattr(counts, word):,}/{counts.wanted:,} {word}" for word in words)
 
 
 def health_document(health: PlacementHealth) -> dict[str, object]:

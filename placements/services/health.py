@@ -275,6 +275,7 @@ def _counts(
         found["scheduled"] += number
         started = group["noted_started"]
         found["started"] += number if started == _TRUE or (started is None and phase not in EMPTY) else 0
+        found["applying"] += number if phase is Phase.APPLYING else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         found["applied"] += number if is_applied and has_resources else 0
         is_ready = phase is Phase.AVAILABLE or (is_applied and group["noted_available"] == _TRUE)

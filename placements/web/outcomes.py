@@ -49,10 +49,13 @@ class OutcomeTable:
     later: int | None
 
 
-def outcome_table(request: HttpRequest, outcomes: Sequence[ClusterOutcome]) -> OutcomeTable:
+def outcome_table(
+    request: HttpRequest, outcomes: Sequence[ClusterOutcome], *, hidden: Outcome | None = None
+) -> OutcomeTable:
     """Return the page of these outcomes that the address selects: `?outcome=filtered&from=50`.
 
-    Ordered by outcome, then picks by step, the outranked by rank, all others by name.
+    A hidden outcome is counted and not listed. Ordered by outcome, then picks by step, the outranked by
+    rank, all others by name.
     """
 
     def order(one: ClusterOutcome) -> tuple[int, int, str]:
@@ -61,7 +64,12 @@ def outcome_table(request: HttpRequest, outcomes: Sequence[ClusterOutcome]) -> O
 
     chosen = word_from(request, "outcome", Outcome)
     counts = Counter(one.outcome for one in outcomes)
-    found = tuple(sorted((one for one in outcomes if chosen in (None, one.outcome)), key=order))
+    found = tuple(
+        sorted(
+            (one for one in outcomes if chosen in (None, one.outcome) and one.outcome is not hidden),
+            key=order,
+        )
+    )
     start = number_of(request.GET.get("from", "")) or 0
     start = start - start % PAGE_SIZE if start < len(found) else 0
     page = found[start : start + PAGE_SIZE]

@@ -1,6 +1,5 @@
 """Placements: the list, one of them, its manifest to download, deleting and rescheduling it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -156,7 +155,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         raise Http404(f"No placement is named {name}.")
     latest = latest_decision(found)
     context = {"version": version, "tab": tab, **_head_context(found, latest)}
-    context |= _TABS[tab](request, found, latest)
+    context |= _tab_context(request, found, tab, latest)
     if not wants_fragment(request):
         context["your_draft"] = drafts_of(request.user, found).first()
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
@@ -166,7 +165,9 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
     now, manifest = datetime.now(UTC), parse_placement(placement.document)
     health, run = health_of(placement, now=now), latest_run(placement)
+    judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
+    problems = problems_of(latest) if is_short and latest else ()
     return {
         "placement": placement,
         "health": health,
@@ -177,12 +178,13 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
-        "run_state": badges.run_state(run, _verdict(run)) if run else None,
+        "run_state": badges.run_state(run, (run.sync_result or {}).get("verdict")) if run else None,
+        "agreement": agreement_of_row(judged) if judged else None,
+        "differs": DIFFERS_SENTENCE,
         "decision": latest,
-        "decided": headline(decision_of(latest)) if latest else "",
         "outdated": stale_placements(most=1, placement=placement.full_name)[0],
         "problems": cluster_problems(placement, now=now) if health.level != HealthLevel.HEALTHY else [],
-        "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if is_short else (),
+        "traps": [one for one in problems if not one.startswith(OUTDATED)],
         "may_reschedule": not reschedule_refusal(placement),
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
@@ -190,30 +192,28 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
     }
 
 
-def _verdict(run: Rollout) -> str | None:
-    found: str | None = (run.sync_result or {}).get("verdict")
-    return found
+def _tab_context(request: HttpRequest, placement: Any, tab: str, latest: Decision | None) -> dict[str, Any]:
+    """Return what one tab shows."""
+    if tab == "clusters":
+        decision = ranking_decision(placement, latest)
+        return {
+            "clusters": placement_clusters(request, placement, decision, now=datetime.now(UTC)),
+            "ranking": decision,
+            "unknown": unknown_words(request, outcome=ClusterFacet),
+        }
+    if tab == "decision":
+        return _decision_tab(placement, latest)
+    if tab == "manifest":
+        return {"manifest": dump_yaml(placement.document)}
+    return _rollouts_tab(placement) if tab == "rollouts" else _resources_tab(placement)
 
 
-def _clusters_tab(request: HttpRequest, placement: Any, latest: Decision | None) -> dict[str, Any]:
-    decision = ranking_decision(placement, latest)
-    return {
-        "clusters": placement_clusters(request, placement, decision, now=datetime.now(UTC)),
-        "ranking": decision,
-        "unknown": unknown_words(request, outcome=ClusterFacet),
-    }
-
-
-def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None) -> dict[str, Any]:
+def _decision_tab(placement: Any, latest: Decision | None) -> dict[str, Any]:
     """Return the decision that selected the clusters, and how many later ones changed nothing."""
-    del request
     ranking = ranking_decision(placement, latest)
-    judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     value = decision_of(ranking) if ranking else None
     return {
         "condition": scheduled_condition(placement, latest),
-        "agreement": agreement_of_row(judged) if judged else None,
-        "differs": DIFFERS_SENTENCE,
         "ranking": ranking,
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,
@@ -225,8 +225,7 @@ def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None)
     }
 
 
-def _rollouts_tab(request: HttpRequest, placement: Any, latest: Decision | None) -> dict[str, Any]:
-    del request, latest
+def _rollouts_tab(placement: Any) -> dict[str, Any]:
     run = latest_run(placement)
     said, now = report_of(run) if run else None, datetime.now(UTC)
     progress = progress_of(run, now=now) if run else None
@@ -241,8 +240,7 @@ def _rollouts_tab(request: HttpRequest, placement: Any, latest: Decision | None)
     }
 
 
-def _resources_tab(request: HttpRequest, placement: Any, latest: Decision | None) -> dict[str, Any]:
-    del request, latest
+def _resources_tab(placement: Any) -> dict[str, Any]:
     snapshot = placement.resource_snapshots.filter(is_latest=True).first()
     identities: list[list[str]] = snapshot.identities if snapshot else []
     return {
@@ -260,20 +258,8 @@ def _resources_tab(request: HttpRequest, placement: Any, latest: Decision | None
     }
 
 
-def _manifest_tab(request: HttpRequest, placement: Any, latest: Decision | None) -> dict[str, Any]:
-    del request, latest
-    return {"manifest": dump_yaml(placement.document)}
-
-
-_TABS: dict[str, Callable[[HttpRequest, Any, Decision | None], dict[str, Any]]] = {
-    "clusters": _clusters_tab,
-    "decision": _decision_tab,
-    "rollouts": _rollouts_tab,
-    "resources": _resources_tab,
-    "manifest": _manifest_tab,
-}
-TABS = tuple(_TABS)[1:]
-"""Tabs with an address of their own; the first one is the page of the placement."""
+TABS = ("decision", "rollouts", "resources", "manifest")
+"""Tabs with an address of their own; the clusters are on the page of the placement."""
 
 
 def _staged_context(placement: Placement) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) ->
     decided("many", pick_n_spec(7))
     decided("named", spec({"placementType": "PickFixed", "clusterNames": ["bravelion", "nobody"]}))
 
-    cells = re.findall(r'<td class="nowrap inline">([\w ]+)</td>', text_of(viewer, "/placements/"))
+    cells = re.findall(r"selected </span>([\w ]+)</td>", text_of(viewer, "/placements/"))
 
     assert cells == ["all 3", "3 of 7", "1 of 2 named", "2 of 2"]
 
