@@ -181,6 +181,15 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     listed = {one.placement.full_name for one in short} | {one.name for one in invalid}
     listed |= {one.placement for one in rollouts if one.kind != "suspended"}
     ineligible, leaving = ([], []) if is_large else queries.clusters_in_need()
+    waiting_on = {one.placement for one in rollouts if one.sort in _CAUSED_BY_CLUSTERS}
+    clusters = queries.consequences(ineligible, waiting_on, stale)
+    # What follows from a cluster that is listed is counted there.
+    names = {one.name for one in ineligible}
+    explained = {name for one in clusters for name in one.blocked}
+    rollouts = [
+        one for one in rollouts if one.sort not in _CAUSED_BY_CLUSTERS or one.placement not in explained
+    ]
+    stale = [one for one in stale if one.count > len(one.names) or not names.issuperset(one.names)]
     context = {
         "version": version,
         "is_news": wants_fragment(request),
@@ -202,12 +211,15 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         **_disagreements(),
         "is_large": is_large,
         "ineligible_counts": ineligible_counts() if is_large else [],
-        "ineligible": ineligible,
+        "ineligible": clusters,
         "leaving": leaving,
         "decisions": queries.last_decisions(),
         "placements": [tight_row(one) for one in least_headroom()],
     }
     return render_page(request, "dashboard/overview.html", context, fragment="dashboard/_events.html")
+
+
+_CAUSED_BY_CLUSTERS = ("halted", "cut-off", "staged-cut-off")
 
 
 def _disagreements() -> dict[str, Any]:

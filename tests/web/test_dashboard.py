@@ -88,10 +88,10 @@ def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetc
 
     needs = _needs(text_of(viewer, "/"))
 
-    assert [name for name, _ in needs] == ["many", "odd", "silent", "bravelion"]
-    assert needs[0][1].startswith("3 of 7 clusters selected. ")
-    assert "selects it again" in needs[1][1]
-    assert "Not ready for" in needs[2][1]
+    assert [name for name, _ in needs] == ["silent", "many", "odd", "bravelion"]
+    assert needs[1][1].startswith("3 of 7 clusters selected. ")
+    assert "selects it again" in needs[2][1]
+    assert "Not ready for" in needs[0][1]
 
 
 @pytest.mark.usefixtures("web")

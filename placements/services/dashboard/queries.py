@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import (
+    Aggregate,
     Case,
     CharField,
     Count,
@@ -28,8 +29,10 @@ from fleetui.models import Event
 from fleetui.polling import PreparedQuery
 from placements.explain.health import PlacementHealth
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
+from placements.manifests.binding import BindingState
 from placements.models import (
     CHANGES_CLUSTERS,
+    Binding,
     Decision,
     DecisionRecord,
     Placement,
@@ -40,7 +43,7 @@ from placements.models import (
 )
 from placements.services.decisions.records import problems_of, reachable_records
 from placements.services.filters import PlacementFilterState, counts_in_all, decisions_of, latest_decisions
-from placements.services.fleet.queries import Skew, skews_of
+from placements.services.fleet.queries import Skew, Stale, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.queries import runs_to_show
 
@@ -160,15 +163,50 @@ def invalid_placements() -> QuerySet[Placement]:
     return Placement.objects.exclude(selection_faults=[]).order_by("full_name")[:MOST]
 
 
+class _Joined(Aggregate):
+    """The values of a group in one text, with commas."""
+
+    function = "GROUP_CONCAT"
+
+    def as_postgresql(self, compiler: Any, connection: Any, **_: Any) -> Any:
+        template = "STRING_AGG(%(expressions)s, ',')"
+        return self.as_sql(compiler, connection, template=template)
+
+
 def clusters_in_need() -> tuple[list[MemberCluster], list[MemberCluster]]:
     """Return the first clusters that are not ready, and the first that are leaving."""
     is_leaving = Q(membership=Membership.LEAVING)
     rows = MemberCluster.objects.filter(is_leaving | ~Q(verdict=""))
     rows = rows.annotate(goes=Case(When(is_leaving, then=1), default=0))
     place = Window(RowNumber(), partition_by=F("goes"), order_by="name")
-    rows = rows.annotate(place=place).filter(place__lte=MOST).order_by("goes", "name")
+    placed = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(state=BindingState.UNSCHEDULED)
+    placed = placed.order_by().values("cluster_name").annotate(names=_Joined("placement__full_name"))
+    rows = rows.annotate(place=place, placed_names=Subquery(placed.values("names")))
+    rows = rows.filter(place__lte=MOST).order_by("goes", "name")
     found: list[Any] = list(rows.defer("document", "properties", "usage"))
     return [row for row in found if not row.goes], [row for row in found if row.goes]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadyCluster:
+    """A cluster that is not ready, and the placements on it: rollouts that it blocks, outdated placements."""
+
+    cluster: MemberCluster
+    placements: list[str]
+    blocked: list[str]
+    outdated: list[str]
+
+
+def consequences(
+    clusters: Collection[Any], blocked: Collection[str], outdated: Collection[Stale]
+) -> list[UnreadyCluster]:
+    """Return clusters of `clusters_in_need` with what follows from them."""
+    found = []
+    for one in clusters:
+        placed = sorted(one.placed_names.split(",")) if one.placed_names else []
+        stale = [each.placement for each in outdated if one.name in each.names]
+        found.append(UnreadyCluster(one, placed, [name for name in placed if name in blocked], stale))
+    return found
 
 
 def last_decisions(*, most: int = 10) -> QuerySet[Any]:
