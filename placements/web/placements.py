@@ -27,7 +27,7 @@ from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import HealthLevel
 from placements.explain.preview import afresh_words
-from placements.explain.rollouts import progress_sentence, wave_counts
+from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
@@ -54,7 +54,7 @@ from placements.services.placements import UnschedulesEverything, delete_placeme
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
-from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of, report_of
+from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
@@ -155,7 +155,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         raise Http404(f"No placement is named {name}.")
     latest = latest_decision(found)
     context = {"version": version, "tab": tab, **_head_context(found, latest)}
-    context |= _tab_context(request, found, tab, latest)
+    context |= _tab_context(request, found, tab, latest, run=context["run"])
     if not wants_fragment(request):
         context["your_draft"] = drafts_of(request.user, found).first()
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
@@ -192,7 +192,9 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
     }
 
 
-def _tab_context(request: HttpRequest, placement: Any, tab: str, latest: Decision | None) -> dict[str, Any]:
+def _tab_context(
+    request: HttpRequest, placement: Any, tab: str, latest: Decision | None, *, run: Rollout | None
+) -> dict[str, Any]:
     """Return what one tab shows."""
     if tab == "clusters":
         decision = ranking_decision(placement, latest)
@@ -205,7 +207,7 @@ def _tab_context(request: HttpRequest, placement: Any, tab: str, latest: Decisio
         return _decision_tab(placement, latest)
     if tab == "manifest":
         return {"manifest": dump_yaml(placement.document)}
-    return _rollouts_tab(placement) if tab == "rollouts" else _resources_tab(placement)
+    return _rollouts_tab(placement, run) if tab == "rollouts" else _resources_tab(placement)
 
 
 def _decision_tab(placement: Any, latest: Decision | None) -> dict[str, Any]:
@@ -225,11 +227,11 @@ def _decision_tab(placement: Any, latest: Decision | None) -> dict[str, Any]:
     }
 
 
-def _rollouts_tab(placement: Any) -> dict[str, Any]:
-    run = latest_run(placement)
-    said, now = report_of(run) if run else None, datetime.now(UTC)
-    progress = progress_of(run, now=now) if run else None
-    budgets = said.result.budgets if said and said.result else None
+def _rollouts_tab(placement: Any, run: Rollout | None) -> dict[str, Any]:
+    is_running = run is not None and run.state == Rollout.State.RUNNING
+    progress = progress_of(run, now=datetime.now(UTC)) if run else None
+    result = result_from_document(run.sync_result) if run and is_running and run.sync_result else None
+    budgets = result.budgets if result else None
     events = events_matching(kind="placement", name=placement.full_name).order_by("-at", "-id")
     is_initial = run is not None and run.is_initial
     return {

@@ -196,7 +196,8 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     progress = progress_of(run, now=now)
     budgets = result.budgets if result else None
     sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
-    names, parts = names_in(run), parts_of(run)
+    parts = parts_of(run)
+    names = names_in(run, parts) if run.state == Rollout.State.RUNNING else list(parts)
     first = number_of(request.GET.get("from", "")) or 0
     first = first if first < len(names) else 0
     rows = clusters_in(run, names[first : first + _ROWS], report)

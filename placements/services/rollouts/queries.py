@@ -1,6 +1,6 @@
 """Queries for rollouts: lists, one rollout, its clusters, its progress."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -194,13 +194,17 @@ class ClusterInRun:
         return self.phase in (Phase.FAILED, Phase.REMOVE_FAILED)
 
 
-def names_in(run: Rollout) -> list[str]:
-    """Return every cluster of a rollout: those of its waves in their order, then the others by name."""
+def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
+    """Return every cluster of a rollout: those of its waves in their order, then the others by name.
+
+    `bound` are the clusters with a binding, where they are known.
+    """
     planned = [name for wave in run.waves for name in wave]
     others = set(ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True))
-    if run.state == Rollout.State.RUNNING:
+    if run.state == Rollout.State.RUNNING and bound is None:
         rows = Binding.objects.filter(placement=run.placement_id)
-        others |= set(rows.values_list("cluster_name", flat=True))
+        bound = set(rows.values_list("cluster_name", flat=True))
+    others |= set(bound or ())
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
 
 
