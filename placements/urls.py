@@ -61,6 +61,7 @@ def rollout_actions(prefix: str, kind: RolloutKind, noun: str) -> list[URLPatter
 
 urlpatterns = [
     path("", dashboard.overview, name="overview"),
+    path("snooze/", dashboard.snooze, name="snooze"),
     path("metrics", metrics.metrics, name="metrics"),
     path("search/", search.search, name="search"),
     path("inbox/", inbox.show_inbox, name="inbox"),
@@ -126,6 +127,12 @@ urlpatterns = [
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", editor.new_placement, name="placement-new"),
     path("placements/<full_name:name>/", placements.placement, name="placement"),
+    *(
+        path(
+            f"placements/<full_name:name>/{tab}/", placements.placement, {"tab": tab}, name=f"placement-{tab}"
+        )
+        for tab in placements.TABS
+    ),
     path("placements/<full_name:name>/edit/", editor.edit_placement, name="placement-edit"),
     path("placements/<full_name:name>/delete/", placements.delete, name="placement-delete"),
     path("placements/<full_name:name>/reschedule/", placements.reschedule, name="placement-reschedule"),

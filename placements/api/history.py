@@ -1,7 +1,9 @@
 """The overview, the search, the history of a placement, and comparisons of two of its revisions."""
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 
+from django.contrib.auth.models import User
 from django.http import Http404
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -16,6 +18,7 @@ from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyObject, CamelCaseSerializer, names, number, text
 from placements.models import Decision
 from placements.services.dashboard import queries
+from placements.services.dashboard.causes import attention
 from placements.services.history.compare import (
     IncomparableRevisionsError,
     UnknownRevisionError,
@@ -26,6 +29,18 @@ from placements.services.results import get_placement
 from placements.services.rollouts.attention import waiting_count
 from placements.services.rollouts.queries import running_count
 from placements.services.searching import find, find_on_hubs
+
+
+class AttentionSerializer(CamelCaseSerializer):
+    """An object that needs attention, with what follows from it."""
+
+    key = serializers.CharField(help_text="Kind and name: `cluster/NAME`, `placement/NAME`, or a group.")
+    level = serializers.CharField(help_text="`failed`, `attention`, `progress`, `outdated` or `suspended`.")
+    name = serializers.CharField()
+    message = serializers.CharField()
+    since = serializers.DateTimeField(allow_null=True)
+    summary = serializers.CharField(help_text="Counts of rollouts and placements; empty without any.")
+    effects = serializers.ListField(child=serializers.CharField())
 
 
 class OverviewSerializer(CamelCaseSerializer):
@@ -40,6 +55,7 @@ class OverviewSerializer(CamelCaseSerializer):
     leaving = serializers.IntegerField()
     runs_running = serializers.IntegerField()
     runs_waiting = serializers.IntegerField(help_text="Rollouts that need a decision of a user.")
+    attention = AttentionSerializer(many=True, help_text="Root causes, the worst first, at most ten.")
 
 
 class SearchRolloutSerializer(CamelCaseSerializer):
@@ -155,7 +171,10 @@ class OverviewViewSet(BaseViewSet):
         query_params(request)
         waiting = waiting_count()
         runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
-        return Response(OverviewSerializer({**asdict(queries.counts()), **runs}).data)
+        counts, user = queries.counts(), request.user if isinstance(request.user, User) else None
+        causes = attention(counts, user, snoozes={}, now=datetime.now(UTC)).causes
+        found = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
+        return Response(OverviewSerializer({**asdict(counts), **runs, "attention": found}).data)
 
     @documented("search", SearchResultSerializer, query=SearchQuery)
     def search(self, request: Request) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.explain.vocabulary import counted
 from placements.manifests.policy import PlacementType
 
@@ -34,6 +35,7 @@ class HealthCounts:
     wanted: int = 0
     scheduled: int = 0
     started: int = 0
+    applying: int = 0
     applied: int = 0
     available: int = 0
     unreachable: int = 0
@@ -69,17 +71,35 @@ class HealthFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlacementHealth:
-    """The status: its level, the status word, and the reason, empty for a healthy placement."""
+    """The status: its level, the status word, and the reason, empty for a healthy placement.
+
+    `condition` is the word of a condition that says more than the status: "Partially fulfilled".
+    """
 
     level: HealthLevel
     word: str
-    message: str
+    detail: str
     counts: HealthCounts
+    condition: str = ""
+
+    @property
+    def message(self) -> str:
+        """Return the reason: "5 of 6 available", or "Partially fulfilled (13 of 18)"."""
+        return _with(self.condition, self.detail) if self.condition else self.detail
+
+    @property
+    def title(self) -> str:
+        """Return the status word first: "Degraded: Partially fulfilled (13 of 18)"."""
+        return f"{self.word}: {self.message}" if self.condition else self.summary
 
     @property
     def summary(self) -> str:
-        """Return the status word with what makes it so: "Degraded (5 of 6 available)"."""
-        return f"{self.word} ({self.message})" if self.message else self.word
+        """Return one line for lists: "Degraded (5 of 6 available)", "Partially fulfilled (13 of 18)"."""
+        return _with(self.condition or self.word, self.detail)
+
+
+def _with(words: str, detail: str) -> str:
+    return f"{words} ({detail})" if detail else words
 
 
 def placement_health(facts: HealthFacts) -> PlacementHealth:
@@ -88,10 +108,22 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
         (found for check in _CHECKS if (found := check(facts, facts.counts)) is not None),
         (HealthLevel.HEALTHY, "Healthy", ""),
     )
-    return PlacementHealth(*found, facts.counts)
+    level, words, detail = found
+    word = _WORDS.get(words, words)
+    return PlacementHealth(level, word, detail, facts.counts, "" if word == words else words)
 
 
 _Found = tuple[HealthLevel, str, str] | None
+_WORDS = {
+    "Invalid resource selector": "Failed",
+    "Not fulfilled": "Failed",
+    "Partially fulfilled": "Degraded",
+    "No clusters named": "Degraded",
+    "No clusters selected": "Degraded",
+    "No resources selected": "Degraded",
+    "Scheduling": "Progressing",
+}
+"""The status words of conditions that lists name instead."""
 
 
 def _deleting(facts: HealthFacts, counts: HealthCounts) -> _Found:
@@ -151,7 +183,8 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Found:
         return HealthLevel.PROGRESS, "Scheduling", ""
     if facts.is_scheduled is None:
         return HealthLevel.SUSPENDED, "Pending", ""
-    in_flight = counts.available < counts.applied or counts.applied < min(counts.started, counts.scheduled)
+    in_flight = counts.applying > 0 or counts.available < counts.applied
+    in_flight = in_flight or counts.applied < min(counts.started, counts.scheduled)
     updated = f"{counts.started:,} of {counts.wanted:,} updated"
     if counts.started < counts.scheduled and not in_flight:
         for is_so, word in ((facts.is_paused, "Paused"), (facts.is_stopped, "Stopped")):
@@ -180,12 +213,6 @@ def _clusters(number: int) -> str:
     return counted(number, "cluster")
 
 
-def condition_sentence(counts: HealthCounts) -> str:
-    """Return the four conditions with their counts, for one line."""
-    words = ("scheduled", "started", "applied", "available")
-    return " · ".join(f"{getattr(counts, word):,}/{counts.wanted:,} {word}" for word in words)
-
-
 def health_document(health: PlacementHealth) -> dict[str, object]:
     """Return the status as plain data, with the keys of the REST API."""
     counts = health.counts
@@ -205,3 +232,74 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
             "failed": counts.failed,
         },
     }
+
+
+class MemberCondition(StrEnum):
+    """Whether the cluster of a binding answers, and whether the hub may select it."""
+
+    UNREACHABLE = "unreachable"
+    NOT_MONITORED = "not monitored"
+    NOT_READY = "not ready"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the status of one cluster in a placement follows from.
+
+    `is_current`: the current revision was started there; `is_late`: not available for longer than allowed;
+    `suspension` is "Paused", "Stopped", or "Pending" without a staged update run.
+    """
+
+    phase: Phase
+    member: MemberCondition = MemberCondition.READY
+    is_selected: bool = True
+    is_current: bool = True
+    is_ready: bool = False
+    is_late: bool = False
+    failure: str = ""
+    suspension: str = ""
+    is_stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The status of one cluster in a placement."""
+
+    level: HealthLevel
+    word: str
+
+
+def cluster_status(facts: ClusterFacts) -> ClusterStatus:
+    """Return the status of one cluster in a placement: the first rule that applies."""
+    is_applied = facts.phase in (Phase.APPLIED, Phase.AVAILABLE)
+    is_ready = facts.phase is Phase.AVAILABLE or (is_applied and facts.is_ready)
+    is_waiting = not facts.is_current
+    has_failed = facts.phase is Phase.FAILED
+    rules = (
+        (facts.phase is Phase.REMOVE_FAILED, HealthLevel.FAILED, "Removal failed"),
+        (not facts.is_selected, HealthLevel.PROGRESS, "Removing"),
+        (facts.member is MemberCondition.UNREACHABLE, HealthLevel.UNKNOWN, "Unreachable"),
+        (
+            facts.member is MemberCondition.NOT_MONITORED and facts.phase in EMPTY,
+            HealthLevel.SUSPENDED,
+            "Scheduled, not applied",
+        ),
+        (has_failed and facts.failure == FailureKind.OVERRIDE, HealthLevel.FAILED, "Override failed"),
+        (has_failed, HealthLevel.FAILED, "Apply failed"),
+        (is_applied and not is_ready and facts.is_late, HealthLevel.ATTENTION, "Not available"),
+        (facts.phase is Phase.APPLYING, HealthLevel.PROGRESS, "Applying"),
+        (is_applied and not is_ready, HealthLevel.PROGRESS, "Waiting for availability"),
+        (is_waiting and bool(facts.suspension), HealthLevel.SUSPENDED, facts.suspension),
+        (is_waiting and facts.is_stalled, HealthLevel.ATTENTION, "Blocked"),
+        (is_waiting or not is_ready, HealthLevel.PROGRESS, "Pending"),
+        (
+            facts.member is MemberCondition.NOT_READY,
+            HealthLevel.ATTENTION,
+            "Available (cluster unhealthy)",
+        ),
+    )
+    for is_so, level, word in rules:
+        if is_so:
+            return ClusterStatus(level, word)
+    return ClusterStatus(HealthLevel.HEALTHY, "Available")

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -29,18 +30,30 @@ from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
-from placements.explain.health import HealthCounts, HealthFacts, PlacementHealth, placement_health
+from placements.explain.health import (
+    ClusterFacts,
+    ClusterStatus,
+    HealthCounts,
+    HealthFacts,
+    HealthLevel,
+    MemberCondition,
+    PlacementHealth,
+    cluster_status,
+    placement_health,
+)
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Rollout, StagedRun
 
 _TRUE = "True"
-_UNREACHABLE, _NOT_MONITORED, _NOT_READY, _READY = "unreachable", "not monitored", "not ready", "ready"
 _IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a live hub report to it
+_LOST = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
+_IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(unanswered_since__isnull=False)  # whichever comes first
+_IS_READY = _IS_MONITORED & Q(verdict="", unanswered_since=None)
 _CONDITION_OF_MEMBER = Case(
-    When(~_IS_MONITORED, then=Value(_NOT_MONITORED)),
-    When(verdict__in=(EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT), then=Value(_UNREACHABLE)),
-    When(~Q(verdict=""), then=Value(_NOT_READY)),
-    default=Value(_READY),
+    When(~_IS_MONITORED, then=Value(MemberCondition.NOT_MONITORED)),
+    When(_IS_UNREACHABLE, then=Value(MemberCondition.UNREACHABLE)),
+    When(~Q(verdict=""), then=Value(MemberCondition.NOT_READY)),
+    default=Value(MemberCondition.READY),
     output_field=CharField(),
 )
 
@@ -69,19 +82,100 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
 
 def _groups(placements: Collection[Placement], *, now: datetime) -> QuerySet[Any, dict[str, Any]]:
     """Return the bindings of placements, those alike counted; a cluster without a member is unreachable."""
+    rows = _observed(Binding.objects.filter(placement__in=[one.pk for one in placements]), now=now)
+    columns = ("member", "is_late", "noted_started", "noted_available")
+    counted = rows.values("placement_id", "state", "phase", *columns).annotate(count=Count("pk"))
+    return counted.order_by()
+
+
+def _observed(rows: QuerySet[Binding], *, now: datetime) -> QuerySet[Any, Any]:
+    """Return bindings with what the status of their clusters follows from."""
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    rows = Binding.objects.filter(placement__in=[one.pk for one in placements]).annotate(
+    return rows.annotate(
         member=Coalesce(
             Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1]),
-            Value(_UNREACHABLE),
+            Value(MemberCondition.UNREACHABLE),
         ),
         is_late=Case(When(_is_late(now), then=True), default=False),
         noted_started=KT("conditions__RolloutStarted__0"),
         noted_available=KT("conditions__Available__0"),
     )
-    columns = ("member", "is_late", "noted_started", "noted_available")
-    counted = rows.values("placement_id", "state", "phase", *columns).annotate(count=Count("pk"))
-    return counted.order_by()
+
+
+def cluster_statuses(
+    placement: Any, rows: QuerySet[Binding], *, now: datetime
+) -> list[tuple[Any, ClusterStatus]]:
+    """Return bindings of a placement, loaded `with_rollouts`, each with the status of its cluster."""
+    suspension = "Paused" if placement.paused_since else "Stopped" if placement.is_stopped else ""
+    if placement.is_staged and not placement.is_rolling:
+        suspension = suspension or "Pending"
+    has_resources = placement.selected_count != 0 or placement.pinned_snapshot is not None
+    found = []
+    for row in _observed(rows, now=now):
+        phase = Phase(row.phase)
+        started = row.noted_started
+        facts = ClusterFacts(
+            phase,
+            MemberCondition(row.member),
+            is_selected=row.state != BindingState.UNSCHEDULED,
+            is_current=started == _TRUE or (started is None and phase not in EMPTY),
+            is_ready=row.noted_available == _TRUE,
+            is_late=row.is_late or not placement.is_rolling,
+            failure=row.failure,
+            suspension=suspension,
+            is_stalled=bool(placement.is_stalled) and not placement.needs_sync,
+        )
+        is_empty = not has_resources and facts.is_selected
+        status = ClusterStatus(HealthLevel.ATTENTION, "No resources") if is_empty else cluster_status(facts)
+        found.append((row, status))
+    return found
+
+
+_MOST_TROUBLED, _MOST_NAMES = 200, 3
+_LEVELS = list(HealthLevel)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterProblem:
+    """Clusters of a placement with one status that needs attention: the first names, and the first reason."""
+
+    status: ClusterStatus
+    names: tuple[str, ...]
+    count: int
+    since: datetime | None
+    reason: str
+
+
+def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
+    """Return what is wrong with clusters of a placement, the worst first; one query."""
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    rows = Binding.objects.filter(placement=placement)
+    is_ready = Q(cluster_name__in=_members(_IS_READY))
+    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED, Phase.APPLIED))
+    rows = rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED))
+    rows = rows.annotate(
+        member_since=Subquery(members.values(since=Coalesce("unanswered_since", "verdict_since"))[:1]),
+        member_reason=Subquery(members.values("verdict_reason")[:1]),
+    )
+    rows = rows.order_by("cluster_name")[:_MOST_TROUBLED]
+    groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
+    for row, status in cluster_statuses(placement, rows, now=now):
+        if status.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN):
+            groups[status].append(row)
+    found = []
+    for status, several in groups.items():
+        first = several[0]
+        is_member = status.level is HealthLevel.UNKNOWN or first.member == MemberCondition.NOT_READY
+        found.append(
+            ClusterProblem(
+                status,
+                tuple(row.cluster_name for row in several[:_MOST_NAMES]),
+                len(several),
+                first.member_since if is_member else first.phase_changed_at,
+                first.member_reason or "" if is_member else first.message,
+            )
+        )
+    return sorted(found, key=lambda one: (_LEVELS.index(one.status.level), -one.count))
 
 
 def with_rollouts(rows: QuerySet[Placement]) -> QuerySet[Placement]:
@@ -112,7 +206,7 @@ def is_degraded(*, now: datetime) -> Q:
     bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
-    on_ready = Q(cluster_name__in=_members(_IS_MONITORED, verdict=""))
+    on_ready = Q(cluster_name__in=_members(_IS_READY))
     is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
     is_not_available = is_applied & (_is_late(now) | ~_is_rolling("placement"))
     unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | is_not_available)
@@ -181,13 +275,14 @@ def _counts(
         found["scheduled"] += number
         started = group["noted_started"]
         found["started"] += number if started == _TRUE or (started is None and phase not in EMPTY) else 0
+        found["applying"] += number if phase is Phase.APPLYING else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         found["applied"] += number if is_applied and has_resources else 0
         is_ready = phase is Phase.AVAILABLE or (is_applied and group["noted_available"] == _TRUE)
-        if group["member"] in (_UNREACHABLE, _NOT_MONITORED):
+        if group["member"] in (MemberCondition.UNREACHABLE, MemberCondition.NOT_MONITORED):
             found[group["member"].replace(" ", "_")] += number
             continue
-        found["not_ready"] += number if group["member"] == _NOT_READY else 0
+        found["not_ready"] += number if group["member"] == MemberCondition.NOT_READY else 0
         if phase is Phase.FAILED:
             found["failed"] += number
         elif is_ready and has_resources:

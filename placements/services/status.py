@@ -19,7 +19,7 @@ from placements.manifests.placement import (
     parse_placement,
 )
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, Decision, OverrideSnapshot, Placement
+from placements.models import CHANGES_CLUSTERS, Binding, Decision, OverrideSnapshot, Placement
 from placements.services.conditions import ConditionReader
 from placements.services.decisions.records import decision_of
 from placements.services.health import health_of
@@ -149,6 +149,16 @@ def latest_decision(placement: Placement) -> Decision | None:
     found = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
     found = found.select_related("record").defer("record__content")
     return found.order_by("-number").first()
+
+
+def ranking_decision(placement: Placement, latest: Decision | None) -> Decision | None:
+    """Return the decision that explains the clusters: the last one to change them under the same policy."""
+    if latest is None or latest.number == 1 or latest.joins_count or latest.unscheduled_count:
+        return latest
+    rows = Decision.objects.filter(CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION)
+    rows = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted)
+    found = rows.select_related("record").defer("record__content").order_by("-number").first()
+    return found or latest
 
 
 def _cluster(

@@ -34,6 +34,7 @@ _STATES = {
     "invalid": "Invalid resource selector",
     "degraded": "Degraded or failed",
     "deleting": "Deleting",
+    "filtered": "Filtered out",
 }
 _SIMULATED = mark_safe(
     ' <span class="simulated" title="This cluster exists only in this console">Simulated</span>'

@@ -1,5 +1,10 @@
 """What happened: who did what to which object, newest first, and one event in full."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
@@ -11,7 +16,7 @@ from fleetui.models import Event
 from fleetui.permissions import for_readers
 from placements.explain.diff import line_diff
 from placements.services.filters import events_matching
-from placements.web.events import event_rows
+from placements.web.events import HappeningRow, event_rows
 from placements.web.request import page_from, unknown_words
 
 KINDS = (
@@ -30,6 +35,44 @@ KINDS = (
 _EVERY_LINE = 1_000_000
 
 
+_WARNINGS = ("fail", "lost", "refused", "stalled", "not ready", "unreachable", "rejected", "drift")
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityRow:
+    """Repeated events as one line: the newest, how many there are, and since when."""
+
+    newest: HappeningRow
+    count: int
+    since: datetime
+
+    @property
+    def reason(self) -> str:
+        """Return the reason as Kubernetes writes it: "PlacementChanged"."""
+        event = self.newest.event
+        words = f"{event.kind} {event.verb}".replace("-", " ").split()
+        return "".join(word[:1].upper() + word[1:] for word in words)
+
+    @property
+    def is_warning(self) -> bool:
+        event = self.newest.event
+        text = f"{event.verb} {self.newest.facts}".lower()
+        is_not_ready = event.kind == "cluster" and bool((event.after or {}).get("verdict"))
+        return is_not_ready or any(word in text for word in _WARNINGS)
+
+
+def grouped(rows: Sequence[HappeningRow]) -> list[ActivityRow]:
+    """Group events without changes that follow each other with the same reason, object, user and message."""
+
+    def key(row: HappeningRow) -> tuple[object, ...]:
+        event = row.event
+        changed = event.pk if row.changes or row.decision else 0
+        return event.kind, event.verb, event.name, event.actor_name, row.facts, changed
+
+    several = (list(group) for _, group in groupby(rows, key=key))
+    return [ActivityRow(one[0], len(one), one[-1].event.at) for one in several]
+
+
 @for_readers
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
@@ -39,7 +82,7 @@ def activity(request: HttpRequest) -> HttpResponse:
     rows = events_matching(kind=given["kind"], name=given["name"], part=given["q"], by=given["by"])
     page = page_from(request, rows, order="-at", unique="id")
     context = {
-        "events": event_rows(page.rows),
+        "events": grouped(event_rows(page.rows)),
         "after": page.after,
         "wanted": given,
         "kinds": KINDS,

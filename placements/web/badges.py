@@ -6,11 +6,11 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
-from placements.engine.rollout.state import EMPTY, Phase
+from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.health import PlacementHealth
 from placements.explain.rollouts import RELEASED, REMOVED, UP_TO_DATE
-from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
+from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
 _OUTCOMES = {
@@ -79,13 +79,6 @@ _PHASES: dict[str, Badge] = {
 
 def phase_state(phase: str) -> Badge:
     return _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
-
-
-def binding_state(binding: Binding, *, is_applied: bool) -> Badge:
-    """Return the status of a cluster in a placement; without a driver nothing is applied there."""
-    if not is_applied and binding.phase in EMPTY:
-        return Badge("pending", "Scheduled, not applied")
-    return phase_state(binding.phase)
 
 
 def run_state(run: Rollout, verdict: str | None) -> Badge:

@@ -1,21 +1,24 @@
 """The overview: totals, what needs attention, the placements with the least headroom, recent decisions."""
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from clusters.filters import label_keys, members_by
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
-from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import Role, for_readers, may_approve, may_operate, teams_of
-from fleetui.polling import not_modified, shared_fragment
+from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.explain.charts.figure import Chart, Leads
 from placements.explain.charts.fleet import (
     OPENED_UP_TO,
@@ -28,17 +31,11 @@ from placements.explain.charts.fleet import (
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.services.dashboard import queries
-from placements.services.dashboard.queries import (
-    MANY_CLUSTERS,
-    PlacementHeadroom,
-    ineligible_counts,
-    least_headroom,
-)
+from placements.services.dashboard.causes import Snooze, attention, snoozes_from
+from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
 from placements.services.demo.fleets import DEMO_SIZES
-from placements.services.fleet.queries import Skew, favourite_key, stale_placements
-from placements.services.hubs.queries import disagreements
-from placements.services.rollouts.approvals import first_waiting, waiting_for
-from placements.services.rollouts.attention import needs_attention, waiting_count
+from placements.services.fleet.queries import Skew, favourite_key
+from placements.services.rollouts.attention import waiting_count
 from placements.web import badges
 from placements.web.layout import counts_of
 from placements.web.request import asked_table, current_user
@@ -59,24 +56,21 @@ class TightRow:
 def tight_row(tight: PlacementHeadroom) -> TightRow:
     run = badges.run_state(tight.run, tight.verdict) if tight.run else None
     run = badges.staged_state(tight.staged) if tight.staged else run
-    skews = [
-        (
-            one,
-            badges.Badge(
-                "attention" if one.skew > one.most else "healthy", f"{one.key} {one.skew} / {one.most}"
-            ),
-        )
-        for one in tight.skews
-    ]
     placement = tight.placement
     return TightRow(
         tight,
         badges.picked_of(placement),
         badges.placement_state(tight.health),
-        skews,
+        skew_badges(tight.skews),
         run,
         measure_word(Semantics(placement.semantics)),
     )
+
+
+def skew_badges(skews: Iterable[Skew]) -> list[tuple[Skew, badges.Badge]]:
+    """Return each skew with its limit; one above it needs attention."""
+    kinds = ((one, "attention" if one.skew > one.most else "healthy") for one in skews)
+    return [(one, badges.Badge(kind, f"{one.key} {one.skew} / {one.most}")) for one, kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +152,10 @@ def overview(request: HttpRequest) -> HttpResponse:
             return HttpResponseClientRefresh()
         is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
         approver = request.user.get_username() if is_approver else ""
-        operates = str(may_operate(request.user))
+        operates, snoozed = may_operate(request.user), str(_snoozes(request))
         return shared_fragment(
             request,
-            ((request.path, version, _by(request), str(_has_fleet(request, version)), operates, approver)),
+            (request.path, version, _by(request), _has_fleet(request, version), operates, approver, snoozed),
             lambda: _overview(request, version),
         )
     return _overview(request, version)
@@ -175,52 +169,50 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     if table:
         return table
     counts, under_way, waiting = queries.counts(), counts_of(request).rollouts, waiting_count()
-    is_large = counts.clusters > MANY_CLUSTERS
-    approvals, approvals_count = first_waiting(most=queries.MOST)
-    stale, stale_count = stale_placements(most=queries.MOST)
-    short = queries.short_placements() if counts.unfulfilled else []
-    invalid = list(queries.invalid_placements()) if counts.invalid else []
-    rollouts = needs_attention()
-    listed = {one.placement.full_name for one in short} | {one.name for one in invalid}
-    listed |= {one.placement for one in rollouts if one.kind != "suspended"}
-    ineligible, leaving = ([], []) if is_large else queries.clusters_in_need()
+    found = attention(counts, current_user(request), snoozes=_snoozes(request), now=datetime.now(UTC))
     context = {
         "version": version,
         "is_news": wants_fragment(request),
         **fleet,
         "counts": counts,
-        "tiles": _tiles(counts, under_way, waiting, approvals_count),
+        "tiles": _tiles(counts, under_way, waiting, found.approvals),
         "runs": under_way,
         "is_calm": under_way == waiting and not counts.pending,
-        "most": queries.MOST,
-        "approvals": [waiting_for(one, current_user(request)) for one in approvals],
-        "approvals_count": approvals_count,
-        "short": short,
-        "invalid": invalid,
-        "listed": len(listed),
-        "stale": stale,
-        "stale_count": stale_count,
-        "rollouts": rollouts,
-        "faulty": queries.faulty_records(),
-        **_disagreements(),
-        "is_large": is_large,
-        "ineligible_counts": ineligible_counts() if is_large else [],
-        "ineligible": ineligible,
-        "leaving": leaving,
+        "found": found,
+        "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),
         "placements": [tight_row(one) for one in least_headroom()],
     }
+    if wants_fragment(request):
+        context["csrf_token"] = TOKEN  # the fragment is shared by sessions
     return render_page(request, "dashboard/overview.html", context, fragment="dashboard/_events.html")
 
 
-def _disagreements() -> dict[str, Any]:
-    """Return the placements on whose decisions the replay and the live hub disagree."""
-    if current_hub_id() == LOCAL_HUB:
-        return {}
-    rows = disagreements()
-    found = list(rows.order_by("placement_name")[: queries.MOST])
-    count = rows.count() if len(found) == queries.MOST else len(found)
-    return {"disagreements": found, "disagreements_count": count}
+SNOOZE_FOR = {"1h": ("1 hour", 3600), "8h": ("8 hours", 8 * 3600), "change": ("Until it changes", None)}
+"""How long a cause can be hidden from a person, in seconds; None: until it changes."""
+_SNOOZED, _MOST_SNOOZED = "snoozed", 100
+
+
+@for_readers
+@require_POST
+def snooze(request: HttpRequest) -> HttpResponse:
+    """Hide a cause of the overview in this session, or show it again; other people see it."""
+    key, mark, wanted = (request.POST.get(name, "")[:300] for name in ("key", "mark", "for"))
+    if wanted not in ("", *SNOOZE_FOR):
+        allowed = ", ".join(SNOOZE_FOR)
+        return HttpResponseBadRequest(f"for: Unsupported value. Supported values: {allowed}", "text/plain")
+    by_hub = request.session.get(_SNOOZED, {})
+    hub = str(current_hub_id())
+    kept = {one: value for one, value in by_hub.get(hub, {}).items() if one != key}
+    if wanted:
+        seconds, now = SNOOZE_FOR[wanted][1], time.time()
+        kept[key] = [None if seconds is None else int(now) + seconds, mark]
+    request.session[_SNOOZED] = {**by_hub, hub: dict(list(kept.items())[-_MOST_SNOOZED:])}
+    return redirect("web:overview")
+
+
+def _snoozes(request: HttpRequest) -> dict[str, Snooze]:
+    return snoozes_from(request.session.get(_SNOOZED, {}).get(str(current_hub_id())))
 
 
 def _by(request: HttpRequest) -> str:

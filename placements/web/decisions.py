@@ -36,6 +36,7 @@ from placements.explain.vocabulary import bindings_sentence, headline, policy_se
 from placements.models import Rollout, ScenarioDecision
 from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named
 from placements.services.hubs.queries import HubSide, hub_decision_of
+from placements.services.status import ranking_decision
 from placements.services.what_if.queries import hypothetical_named
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import UnknownWord, address_with, asked_table, number_of, unknown_words, word_from
@@ -45,9 +46,11 @@ FORMATS = ("csv", "json")
 PANELS = {
     "issues": "decisions/_issues.html",
     "view": "decisions/_view.html",
+    "replay": "decisions/_replay.html",
 }
 """Parts of the page that htmx fetches by themselves: `?panel=issues`."""
 _MOST_DOMAINS, _MOST_OFFERED, _MOST_FOUND = 60, 200, 20
+_MOST_FILTERED = 5
 
 
 class View(StrEnum):
@@ -107,6 +110,8 @@ class ClusterList:
     reason_words: str
     groups: list[str]
     is_filtered: bool
+    folded: int
+    """How many filtered clusters are counted by reason instead of listed."""
 
 
 class DecisionPage(DecisionView):
@@ -134,8 +139,10 @@ class DecisionPage(DecisionView):
         if run is None:
             return None
         if isinstance(run, Rollout):
-            return f"run {run.number}", reverse("web:rollout", args=[run.placement_name, run.number])
-        return f"staged run {run.full_name}", reverse("web:staged-run", args=[run.full_name])
+            return f"rollout {run.placement_name}/{run.number}", reverse(
+                "web:rollout", args=[run.placement_name, run.number]
+            )
+        return f"staged update run {run.full_name}", reverse("web:staged-run", args=[run.full_name])
 
     @cached_property
     def step(self) -> int | None:
@@ -150,6 +157,25 @@ class DecisionPage(DecisionView):
         if not 1 <= number <= total:
             raise Http404(f"There is no step {text[:10]}: this decision has {total}.")
         return number
+
+    @property
+    def has_replay(self) -> bool:
+        """Whether the address asks for the replay: it is computed when it is opened."""
+        return "step" in self._request.GET or self._request.GET.get("panel") == "replay"
+
+    @property
+    def shown_round(self) -> ReplayedRound | None:
+        return self.replayed if self.has_replay else None
+
+    @cached_property
+    def ranking_url(self) -> str:
+        """The address of the decision that selected the clusters, of one that changed nothing."""
+        row = self.row
+        if isinstance(row, ScenarioDecision) or row.placement is None:
+            return ""
+        found = ranking_decision(row.placement, row)
+        is_other = found is not None and found.pk != row.pk
+        return reverse("web:decision", args=[found.record.decision_id]) if found and is_other else ""
 
     @cached_property
     def replayed(self) -> ReplayedRound | None:
@@ -170,7 +196,8 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def step_charts(self) -> list[Chart]:
-        return [one for one in (group_chart(self.value, self.step), self._skews()) if one]
+        charts = (group_chart(self.value, self.step), self._skews())
+        return [one for one in charts if one and len(one.rows) > 1] if self.has_replay else []
 
     def _skews(self) -> Chart | None:
         """Draw the skews; each step leads to its replay."""
@@ -293,14 +320,19 @@ class DecisionPage(DecisionView):
             for one in cycle.policy.topology_spread_constraints
             for name in cycle.fleet.topology(one.topology_key, one.topology_key_type).values
         ]
+        query = self._request.GET
+        is_whole = not (text or group or reason or query.get("outcome") or query.get("download"))
+        folded = sum(one.outcome is Outcome.FILTERED for one in matching) if is_whole else 0
+        is_folded = folded > _MOST_FILTERED
         return ClusterList(
-            outcome_table(self._request, matching),
+            outcome_table(self._request, matching, hidden=Outcome.FILTERED if is_folded else None),
             text,
             group,
             str(reason or ""),
             RULES.get(reason, "") if reason else "",
             domains if len(domains) <= _MOST_DOMAINS else [],
             bool(text or group or reason),
+            folded if is_folded else 0,
         )
 
 

@@ -92,6 +92,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             chosen = keys[1], keys[0]
     context = {
         "placement": found,
+        "tab": "history",
+        "clusters": None,
         "at": f"p{policy}",
         "missing": policy if all(entry.key != f"p{policy}" for entry in page.entries) else "",
         "is_folded": is_folded,

@@ -1,14 +1,22 @@
-"""The outcome of every cluster in a decision, as a table: 50 rows a page, filtered by outcome."""
+"""The clusters of a decision, and of a placement, as tables: 50 rows a page, filtered by outcome."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
 
 from django.http import HttpRequest
 
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
-from placements.web.badges import outcome_kind
+from placements.manifests.binding import BindingState
+from placements.models import Binding, Decision, StalePick
+from placements.services.decisions.records import decision_of, outcomes_of
+from placements.services.health import cluster_statuses
+from placements.services.rollouts.queries import applied_names
+from placements.web.badges import Badge, outcome_kind
 from placements.web.request import PAGE_SIZE, number_of, word_from
 
 _ORDER = {outcome: place for place, outcome in enumerate(OUTCOME_ORDER)}
@@ -41,10 +49,13 @@ class OutcomeTable:
     later: int | None
 
 
-def outcome_table(request: HttpRequest, outcomes: Sequence[ClusterOutcome]) -> OutcomeTable:
+def outcome_table(
+    request: HttpRequest, outcomes: Sequence[ClusterOutcome], *, hidden: Outcome | None = None
+) -> OutcomeTable:
     """Return the page of these outcomes that the address selects: `?outcome=filtered&from=50`.
 
-    Ordered by outcome, then picks by step, the outranked by rank, all others by name.
+    A hidden outcome is counted and not listed. Ordered by outcome, then picks by step, the outranked by
+    rank, all others by name.
     """
 
     def order(one: ClusterOutcome) -> tuple[int, int, str]:
@@ -53,7 +64,12 @@ def outcome_table(request: HttpRequest, outcomes: Sequence[ClusterOutcome]) -> O
 
     chosen = word_from(request, "outcome", Outcome)
     counts = Counter(one.outcome for one in outcomes)
-    found = tuple(sorted((one for one in outcomes if chosen in (None, one.outcome)), key=order))
+    found = tuple(
+        sorted(
+            (one for one in outcomes if chosen in (None, one.outcome) and one.outcome is not hidden),
+            key=order,
+        )
+    )
     start = number_of(request.GET.get("from", "")) or 0
     start = start - start % PAGE_SIZE if start < len(found) else 0
     page = found[start : start + PAGE_SIZE]
@@ -80,3 +96,134 @@ def outcome_row(one: ClusterOutcome) -> OutcomeRow:
         reason_sentence(first),
         list(map(reason_sentence, others)),
     )
+
+
+class ClusterFacet(StrEnum):
+    """Filter values of the clusters of a placement."""
+
+    SELECTED = "selected"
+    NOT_SELECTED = "not-selected"
+    FILTERED = "filtered"
+    NOT_READY = "not-ready"
+    OUTDATED = "outdated"
+
+
+_FACETS = {
+    Outcome.FILTERED: ClusterFacet.FILTERED,
+    Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY,
+}
+_MOST_KEYS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementCluster:
+    """One cluster of a placement: its status, or its outcome where it is not selected."""
+
+    name: str
+    status: Badge
+    binding: Any
+    revision: str
+    domains: list[str]
+    why: str
+    is_outdated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementClusters:
+    """One page of the clusters of a placement; `keys` are the topology keys of its policy."""
+
+    rows: list[PlacementCluster]
+    keys: list[str]
+    counts: list[tuple[ClusterFacet, int]]
+    chosen: str
+    count: int
+    total: int
+    first: int
+    last: int
+    earlier: int | None
+    later: int | None
+
+
+def placement_clusters(
+    request: HttpRequest, placement: Any, decision: Decision | None, *, now: datetime
+) -> PlacementClusters:
+    """Return the page that the address selects: `?outcome=not-selected&from=50`; the selected ones first.
+
+    The placement is loaded `with_rollouts`; the decision is the one that explains who is not selected.
+    """
+    outcomes = {one.cluster: one for one in outcomes_of(decision)} if decision else {}
+    bound = dict(Binding.objects.filter(placement=placement).values_list("cluster_name", "state"))
+    stale = StalePick.objects.filter(staleness_check__placement=placement)
+    outdated = set(stale.values_list("cluster_name", flat=True))
+    facets = {name: _FACETS.get(one.outcome, ClusterFacet.NOT_SELECTED) for name, one in outcomes.items()}
+    facets |= dict.fromkeys(bound, ClusterFacet.SELECTED)
+    counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
+    chosen = word_from(request, "outcome", ClusterFacet)
+
+    def order(name: str) -> tuple[int, bool, int, str]:
+        place = list(ClusterFacet).index(facets[name])
+        facts = outcomes[name].reasons[0].facts if name in outcomes and name not in bound else {}
+        is_removed = bound.get(name) == BindingState.UNSCHEDULED
+        return place, is_removed, int(facts.get("rank") or 0), name
+
+    is_outdated = chosen is ClusterFacet.OUTDATED
+    names = [one for one in facets if chosen in (None, facets[one]) or (is_outdated and one in outdated)]
+    names.sort(key=order)
+    start = number_of(request.GET.get("from", "")) or 0
+    start = start - start % PAGE_SIZE if start < len(names) else 0
+    page = names[start : start + PAGE_SIZE]
+    return PlacementClusters(
+        rows=_cluster_rows(placement, decision, page, outcomes, outdated, now=now),
+        keys=_keys_of(decision),
+        counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
+        chosen=str(chosen or ""),
+        count=len(facets),
+        total=len(names),
+        first=start + 1 if page else 0,
+        last=start + len(page),
+        earlier=max(0, start - PAGE_SIZE) if start else None,
+        later=start + PAGE_SIZE if start + PAGE_SIZE < len(names) else None,
+    )
+
+
+def _keys_of(decision: Decision | None) -> list[str]:
+    constraints = decision_of(decision).cycle.policy.topology_spread_constraints if decision else ()
+    return list(dict.fromkeys(one.topology_key for one in constraints))[:_MOST_KEYS]
+
+
+def _cluster_rows(
+    placement: Any,
+    decision: Decision | None,
+    names: Sequence[str],
+    outcomes: dict[str, ClusterOutcome],
+    outdated: set[str],
+    *,
+    now: datetime,
+) -> list[PlacementCluster]:
+    bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
+    statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}
+    versions = applied_names(placement.pk) if statuses else {}
+    fleet, keys = decision_of(decision).cycle.fleet if decision else None, _keys_of(decision)
+    rows = []
+    for name in names:
+        row, status = statuses.get(name, (None, None))
+        outcome = outcomes.get(name)
+        place = fleet.positions.get(name) if fleet else None
+        labels = fleet.clusters[place].labels if fleet and place is not None else {}
+        if status:
+            badge = Badge(status.level, status.word)
+        else:
+            found = outcome.outcome if outcome else Outcome.NOT_REACHED
+            badge = Badge(outcome_kind(found), OUTCOME_WORDS[found])
+        rows.append(
+            PlacementCluster(
+                name,
+                badge,
+                row,
+                versions.get(row.applied_version, "") if row else "",
+                [labels.get(key, "") for key in keys],
+                reason_sentence(outcome.reasons[0]) if outcome else "",
+                name in outdated,
+            )
+        )
+    return rows

@@ -23,19 +23,18 @@ from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
-from placements.engine.scheduling.outcome import Outcome
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
-from placements.explain.health import condition_sentence
+from placements.explain.health import HealthLevel
 from placements.explain.preview import afresh_words
-from placements.explain.rollouts import progress_sentence, wave_counts
+from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
 from placements.manifests.policy import PlacementType
 from placements.models import CHANGES_CLUSTERS, Binding, Decision, Placement, Rollout, StagedRun
 from placements.services.dashboard.queries import tight_of
-from placements.services.decisions.records import decision_of, fixes_of, outcomes_of, problems_of
+from placements.services.decisions.records import decision_of, fixes_of, problems_of
 from placements.services.disruption.impact import has_begun_run
 from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
@@ -44,27 +43,26 @@ from placements.services.filters import (
     PlacementFilterState,
     counts_in_all,
     events_matching,
-    has_driver,
     latest_decisions,
     namespaces_of_placements,
     placements_matching,
 )
-from placements.services.fleet.queries import stale_placements
-from placements.services.health import health_of, with_rollouts
+from placements.services.fleet.queries import skews_of, stale_placements
+from placements.services.health import cluster_problems, health_of, with_rollouts
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
-from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of, report_of
+from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of
 from placements.services.scheduling import PreviewOutdatedError
-from placements.services.status import latest_decision, manifest_of, scheduled_condition
+from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
 from placements.services.teams import of_placement
 from placements.web import badges
-from placements.web.dashboard import TightRow, tight_row
+from placements.web.dashboard import TightRow, skew_badges, tight_row
 from placements.web.events import event_rows, url_of
-from placements.web.outcomes import outcome_table
+from placements.web.outcomes import ClusterFacet, placement_clusters
 from placements.web.request import (
     current_user,
     is_confirmed,
@@ -75,12 +73,14 @@ from placements.web.request import (
     word_from,
 )
 from placements.web.review import decision_context, names_after, names_changed_since, rollout_sentence
+from placements.web.rollouts import run_rows
 
 _REVISIONS_SHOWN = 10
 _EVENTS_SHOWN = 15
 _RESOURCES_SHOWN = 100
 _CLUSTERS_SHOWN = 20
 _FAILED_SHOWN = 8
+_NAMES_OFFERED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,61 +142,126 @@ def placements(request: HttpRequest) -> HttpResponse:
 
 @for_readers
 @require_safe
-def placement(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one placement; while it is being scheduled the page polls the part that changes."""
+def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpResponse:
+    """Show one tab of a placement; while it is being scheduled the page polls the part that changes."""
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    found = with_rollouts(Placement.objects.filter(full_name=name)).first() if version else None
+    rows = with_rollouts(Placement.objects.select_related("staleness_check").filter(full_name=name))
+    found = rows.first() if version else None
     if found is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
         raise Http404(f"No placement is named {name}.")
-    now = datetime.now(UTC)
-    health, latest = health_of(found, now=now), latest_decision(found)
-    judged = latest_agreements([found]).get(found.pk) if found.is_mirrored else None
-    placed = Binding.objects.filter(placement=found).exclude(state=BindingState.UNSCHEDULED)
-    placed = placed.annotate(has_driver=has_driver()).select_related("decision__record")
-    page = page_from(request, placed, order="cluster_name", unique="cluster_name")
-    run = latest_run(found)
-    said = report_of(run) if run else None
-    answer = said.result if said else None
-    progress = progress_of(run, now=now) if run else None
-    context = {
-        "version": version,
-        "placement": found,
+    latest = latest_decision(found)
+    context = {"version": version, "tab": tab, **_head_context(found, latest)}
+    context |= _tab_context(request, found, tab, latest, run=context["run"])
+    if not wants_fragment(request):
+        context["your_draft"] = drafts_of(request.user, found).first()
+    return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
+
+
+def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
+    """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
+    now, manifest = datetime.now(UTC), parse_placement(placement.document)
+    health, run = health_of(placement, now=now), latest_run(placement)
+    judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
+    is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
+    problems = problems_of(latest) if is_short and latest else ()
+    return {
+        "placement": placement,
+        "health": health,
         "state": badges.placement_state(health),
-        "conditions": condition_sentence(health.counts),
-        "picked": badges.picked_of(found),
-        "is_waiting": found.is_due or found.needs_sync or found.deleting_since is not None,
-        **(_staged_context(found) if found.is_staged else {}),
+        "picked": badges.picked_of(placement),
+        "skews": skew_badges(skews_of(placement)),
+        "is_waiting": placement.is_due or placement.needs_sync or placement.deleting_since is not None,
+        **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
-        "run_state": badges.run_state(run, str(answer.phase) if answer else None) if run else None,
-        "progress": progress_sentence(
-            progress, answer.budgets if answer else None, is_initial=run is not None and run.is_initial
-        )
-        if progress
-        else "",
-        "waves": wave_counts(run.waves) if run else "",
-        "condition": scheduled_condition(found, latest),
-        "bindings": [
-            (one, badges.binding_state(one, is_applied=getattr(one, "has_driver", True))) for one in page.rows
-        ],
-        "after": page.after,
-        "decision": latest,
+        "run_state": badges.run_state(run, (run.sync_result or {}).get("verdict")) if run else None,
         "agreement": agreement_of_row(judged) if judged else None,
         "differs": DIFFERS_SENTENCE,
-        "headline": headline(decision_of(latest)) if latest else "",
-        "outdated": stale_placements(most=1, placement=name)[0],
-        "traps": [one for one in problems_of(latest) if not one.startswith(OUTDATED)] if latest else (),
-        "ways": fixes_of(latest) if latest else (),
-        "outcomes": outcome_table(request, outcomes_of(latest)) if latest else None,
-        "unknown": unknown_words(request, outcome=Outcome),
+        "decision": latest,
+        "outdated": stale_placements(most=1, placement=placement.full_name)[0],
+        "problems": cluster_problems(placement, now=now) if health.level != HealthLevel.HEALTHY else [],
+        "traps": [one for one in problems if not one.startswith(OUTDATED)],
+        "may_reschedule": not reschedule_refusal(placement),
+        "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
+        "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
+        "selectors": manifest.spec.resource_selectors,
     }
-    if not wants_fragment(request):
-        context |= _lasting_context(found) | {"your_draft": drafts_of(request.user, found).first()}
-    return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
+
+
+def _tab_context(
+    request: HttpRequest, placement: Any, tab: str, latest: Decision | None, *, run: Rollout | None
+) -> dict[str, Any]:
+    """Return what one tab shows."""
+    if tab == "clusters":
+        decision = ranking_decision(placement, latest)
+        return {
+            "clusters": placement_clusters(request, placement, decision, now=datetime.now(UTC)),
+            "ranking": decision,
+            "unknown": unknown_words(request, outcome=ClusterFacet),
+        }
+    if tab == "decision":
+        return _decision_tab(placement, latest)
+    if tab == "manifest":
+        return {"manifest": dump_yaml(placement.document)}
+    return _rollouts_tab(placement, run) if tab == "rollouts" else _resources_tab(placement)
+
+
+def _decision_tab(placement: Any, latest: Decision | None) -> dict[str, Any]:
+    """Return the decision that selected the clusters, and how many later ones changed nothing."""
+    ranking = ranking_decision(placement, latest)
+    value = decision_of(ranking) if ranking else None
+    return {
+        "condition": scheduled_condition(placement, latest),
+        "ranking": ranking,
+        "headline": headline(value) if value else "",
+        "unchanged": latest.number - ranking.number if latest and ranking else 0,
+        "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),
+        "ways": fixes_of(latest) if latest else (),
+        "decisions": placement.decisions.filter(CHANGES_CLUSTERS)
+        .select_related("record")
+        .order_by("-number")[:_REVISIONS_SHOWN],
+    }
+
+
+def _rollouts_tab(placement: Any, run: Rollout | None) -> dict[str, Any]:
+    is_running = run is not None and run.state == Rollout.State.RUNNING
+    progress = progress_of(run, now=datetime.now(UTC)) if run else None
+    result = result_from_document(run.sync_result) if run and is_running and run.sync_result else None
+    budgets = result.budgets if result else None
+    events = events_matching(kind="placement", name=placement.full_name).order_by("-at", "-id")
+    is_initial = run is not None and run.is_initial
+    return {
+        "progress": progress_sentence(progress, budgets, is_initial=is_initial) if progress else "",
+        "waves": wave_counts(run.waves) if run else "",
+        "runs": run_rows(placement.full_name, most=_REVISIONS_SHOWN),
+        "events": event_rows(events[:_EVENTS_SHOWN]),
+    }
+
+
+def _resources_tab(placement: Any) -> dict[str, Any]:
+    snapshot = placement.resource_snapshots.filter(is_latest=True).first()
+    identities: list[list[str]] = snapshot.identities if snapshot else []
+    return {
+        "resources": [
+            {
+                "kind": kind,
+                "namespace": namespace,
+                "name": name,
+                "version": api_version,
+                "url": url_of("resource", "/".join((api_version.rpartition("/")[0], kind, namespace, name))),
+            }
+            for api_version, kind, namespace, name in identities[:_RESOURCES_SHOWN]
+        ],
+        "more_resources": max(0, len(identities) - _RESOURCES_SHOWN),
+    }
+
+
+TABS = ("decision", "rollouts", "resources", "manifest")
+"""Tabs with an address of their own; the clusters are on the page of the placement."""
 
 
 def _staged_context(placement: Placement) -> dict[str, Any]:
@@ -212,39 +277,6 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
         "staged_begun": has_begun_run(placement),
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),
-    }
-
-
-def _lasting_context(placement: Placement) -> dict[str, Any]:
-    """Return what only people change, and what has happened."""
-    manifest = parse_placement(placement.document)
-    resources = placement.resource_snapshots.order_by("-number")
-    latest = resources.filter(is_latest=True).first()
-    identities: list[list[str]] = latest.identities if latest else []
-    events = events_matching(kind="placement", name=placement.full_name).order_by("-at", "-id")
-    return {
-        "may_reschedule": not reschedule_refusal(placement),
-        "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
-        "selectors": manifest.spec.resource_selectors,
-        "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
-        "policy_snapshots": placement.policy_snapshots.order_by("-number")[:_REVISIONS_SHOWN],
-        "resource_snapshots": resources[:_REVISIONS_SHOWN],
-        "resources": [
-            {
-                "kind": kind,
-                "namespace": namespace,
-                "name": name,
-                "version": api_version,
-                "url": url_of("resource", "/".join((api_version.rpartition("/")[0], kind, namespace, name))),
-            }
-            for api_version, kind, namespace, name in identities[:_RESOURCES_SHOWN]
-        ],
-        "more_resources": max(0, len(identities) - _RESOURCES_SHOWN),
-        "decisions": placement.decisions.filter(CHANGES_CLUSTERS)
-        .select_related("record")
-        .order_by("-number")[:_REVISIONS_SHOWN],
-        "events": event_rows(events[:_EVENTS_SHOWN]),
-        "manifest": dump_yaml(placement.document),
     }
 
 

@@ -1,5 +1,7 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,17 +36,20 @@ from placements.explain.rollouts import (
 )
 from placements.explain.vocabulary import NONE
 from placements.models import Placement, Rollout, StagedRun
-from placements.services.editor.queries import plan_now
+from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.health import health_of
+from placements.services.history.compare import compare
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
 from placements.services.rollouts.lists import RunListState, active_runs, newest_run, runs_page
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import (
+    Part,
     clusters_in,
     events_of,
     latest_run,
     names_in,
+    parts_of,
     progress_of,
     pulse_of,
     report_of,
@@ -114,6 +119,13 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         "after": following,
     }
     return render_page(request, "rollouts/list.html", context, fragment="rollouts/_list.html")
+
+
+def run_rows(placement: str, *, most: int) -> list[RunRow]:
+    """Return the rollouts and staged update runs of a placement, those in progress first."""
+    active = active_runs(placement=placement, most=most)
+    ended = runs_page(placement=placement, state=None, after="", size=most)
+    return [_row(run) for run in [*active, *ended.rows][:most]]
 
 
 def _row(run: Any) -> RunRow:
@@ -189,12 +201,13 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     budgets = result.budgets if result else None
     sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
     is_running = run.state == Rollout.State.RUNNING
-    names = names_in(run)
+    parts = parts_of(run)
+    names = names_in(run, parts) if is_running else list(parts)
     first = number_of(request.GET.get("from", "")) or 0
     first = first if first < len(names) else 0
     rows = clusters_in(run, names[first : first + _ROWS], report)
     last = first + len(rows)
-    has_ended = run.placement is not None and latest is not None and run.state != Rollout.State.RUNNING
+    has_ended = run.placement is not None and latest is not None and not is_running
     health = health_of(run.placement, now=now) if run.placement and has_ended else None
     context = {
         "run": run,
@@ -213,6 +226,9 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "why": _waiting_context(result, is_initial=run.is_initial) if result else None,
         "events": event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]),
         "charts": charts,
+        "segments": _segments(parts.values()),
+        "waves": _wave_rows(run, parts),
+        "more_waves": max(0, len(run.waves) - _WAVES_SHOWN),
         "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
         "first": first + 1,
         "last": last,
@@ -225,6 +241,67 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     return asked_table(request, charts) or render_page(
         request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
     )
+
+
+_PART_LEVELS = {
+    Part.UPDATED: "healthy",
+    Part.UPDATING: "progress",
+    Part.FAILED: "failed",
+    Part.PENDING: "pending",
+}
+_PILLS, _WAVES_SHOWN = 60, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a bar: its level, its words, and where it starts and how wide it is, in percent."""
+
+    level: str
+    words: str
+    at: str
+    width: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaveRow:
+    """A planned wave: pills of a small rollout, otherwise a bar and the clusters that are not done."""
+
+    number: int
+    count: int
+    done: int
+    pills: list[tuple[str, badges.Badge]]
+    segments: list[Segment]
+
+
+def _segments(parts: Iterable[Part]) -> list[Segment]:
+    counts = Counter(parts)
+    total, before, found = counts.total(), 0, []
+    for part in Part:
+        if counts[part]:
+            at, width = (f"{100 * one / total:.2f}" for one in (before, counts[part]))
+            found.append(Segment(_PART_LEVELS[part], f"{counts[part]:,} {part}", at, width))
+            before += counts[part]
+    return found
+
+
+def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
+    """Return the first planned waves with how far their clusters have come."""
+    rows = []
+    for number, wave in enumerate(run.waves[:_WAVES_SHOWN], 1):
+        states = [(name, parts.get(name, Part.PENDING)) for name in wave]
+        is_small = len(parts) <= _PILLS
+        left = [one for one in states if one[1] is not Part.UPDATED][:_SHOWN]
+        pills = states if is_small else left
+        rows.append(
+            WaveRow(
+                number,
+                len(wave),
+                sum(part is Part.UPDATED for _, part in states),
+                [(name, badges.Badge(_PART_LEVELS[part], name)) for name, part in pills],
+                [] if is_small else _segments(part for _, part in states),
+            )
+        )
+    return rows
 
 
 def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -> dict[str, Any]:
@@ -289,6 +366,25 @@ def run_action(
     return check(_run_action)(request, action=entry, name=name, value=value)
 
 
+_DIFFS_SHOWN = 3
+
+
+def _revision_context(placement: Placement, action: str) -> dict[str, Any]:
+    """Return what rolling back or unpinning would do: the clusters, the waves, the changes of resources."""
+    if action not in ("roll-back", "unpin"):
+        return {}
+    plan = plan_of_revision(placement, now=datetime.now(UTC))
+    context: dict[str, Any] = {"plan": plan, "selected": placement.placed_count}
+    if action == "unpin":
+        return context
+    kept = placement.resource_snapshots.defer("identities").order_by("-number")
+    older, latest = list(kept.filter(is_latest=False)), kept.filter(is_latest=True).first()
+    numbers = [one.number for one in older[:_DIFFS_SHOWN]] if latest else []
+    latest_key = f"s{latest.number}" if latest else ""
+    diffs = [(one, compare(placement, latest_key, f"s{one}").resources) for one in numbers]
+    return {**context, "snapshots": older, "is_possible": placement.can_roll_back, "diffs": diffs}
+
+
 def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:
     words = {"name": name, "value": value}
     is_on_cluster = action.name == "reapply"  # confirmed on, and back to, the page of one cluster
@@ -297,6 +393,9 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
         "snapshots": None,
+        "diffs": [],
+        "plan": None,
+        "selected": 0,
         "is_possible": True,
         "refusal": "",
     }
@@ -314,10 +413,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
         back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
+        context |= _revision_context(placement, action.name)
         if action.name == "roll-back":
-            kept = placement.resource_snapshots.defer("identities").order_by("-number")
-            context["snapshots"] = kept.filter(is_latest=False)
-            context["is_possible"] = placement.can_roll_back
             argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
     if request.method != "POST":

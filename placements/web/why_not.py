@@ -46,6 +46,7 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
     """Return everything about one cluster of the decision's fleet. Raise KeyError for any other."""
     advice = view.advice(cluster)
     evaluated = evaluated_decision(view.value, cluster) if advice.is_rescheduled else view.value
+    chart = build_up_chart(evaluated, cluster)
     return Explanation(
         outcome_row(advice.outcome),
         course_sentences(evaluated, cluster),
@@ -54,7 +55,7 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
         untried_sentences(advice.not_tried),
         is_placed=not advice.is_rescheduled and advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
         is_rescheduled=advice.is_rescheduled,
-        build_up=build_up_chart(evaluated, cluster),
+        build_up=chart if chart and any(points for _, points in chart.rows) else None,
     )
 
 

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from placements.engine.rollout.state import Phase
 from placements.explain.health import (
+    ClusterFacts,
     HealthCounts,
     HealthFacts,
-    condition_sentence,
+    MemberCondition,
+    cluster_status,
     health_document,
     placement_health,
 )
@@ -109,11 +112,9 @@ def test_before_the_first_decision_it_is_pending() -> None:
     assert summary(HealthCounts(), is_scheduled=None) == ("suspended", "Pending")
 
 
-def test_counts_are_shown_by_condition() -> None:
-    counts = replace(ALL, available=5)
+def test_the_document_has_the_level_the_word_and_the_counts() -> None:
+    document = health_document(placement_health(replace(FACTS, counts=replace(ALL, available=5))))
 
-    assert condition_sentence(counts) == "6/6 scheduled · 6/6 started · 6/6 applied · 5/6 available"
-    document = health_document(placement_health(replace(FACTS, counts=counts)))
     assert document["counts"] == {
         "wanted": 6,
         "scheduled": 6,
@@ -124,4 +125,133 @@ def test_counts_are_shown_by_condition() -> None:
         "notMonitored": 0,
         "notReady": 0,
         "failed": 0,
+    }
+
+
+def _six(**changed: int) -> HealthCounts:
+    return replace(ALL, **changed)
+
+
+def _all(number: int, wanted: int, **changed: int) -> HealthCounts:
+    met = {"scheduled": number, "started": number, "applied": number, "available": number}
+    return HealthCounts(wanted=wanted, **{**met, **changed})
+
+
+SHORT = {"is_scheduled": False}
+
+
+@pytest.mark.parametrize(
+    ("case", "counts", "facts", "word", "listed"),
+    [
+        ("H1", ALL, {}, "Healthy", "Healthy"),
+        (
+            "H2",
+            _six(started=5, applied=5, available=5, unreachable=1),
+            {"is_rolling": True, "is_stalled": True},
+            "Degraded",
+            "Degraded (5 of 6 available, 1 unreachable)",
+        ),
+        ("H3", _six(applied=0, available=0), {"resources": 0}, "Degraded", "No resources selected"),
+        ("H4", _all(13, 18), SHORT, "Degraded", "Partially fulfilled (13 of 18)"),
+        (
+            "H5",
+            _all(96, 96, available=94, not_available=2),
+            {},
+            "Degraded",
+            "Degraded (94 of 96 available)",
+        ),
+        ("H6", HealthCounts(), {"placement_type": "PickFixed"}, "Degraded", "No clusters named"),
+        ("H7", _all(7, 50), SHORT, "Degraded", "Partially fulfilled (7 of 50)"),
+        ("H8", _all(0, 4), SHORT, "Failed", "Not fulfilled (0 of 4)"),
+        ("H9", _six(applied=5, available=5, failed=1), {}, "Failed", "Failed (failed on 1 cluster)"),
+        (
+            "H10",
+            _six(started=4, applied=5, available=5),
+            {"is_rolling": True},
+            "Progressing",
+            "Progressing (4 of 6 updated)",
+        ),
+        (
+            "H11",
+            _six(started=3),
+            {"is_rolling": True, "is_paused": True},
+            "Paused",
+            "Paused (3 of 6 updated)",
+        ),
+        (
+            "H11 while an update is applying",
+            _six(started=4, applying=1, applied=5, available=5),
+            {"is_rolling": True, "is_paused": True},
+            "Progressing",
+            "Progressing (4 of 6 updated)",
+        ),
+        (
+            "H12",
+            _six(started=3, available=5, not_available=1),
+            {"is_rolling": True, "is_paused": True},
+            "Degraded",
+            "Degraded (5 of 6 available)",
+        ),
+        (
+            "H13",
+            _all(3, 3, available=0, unreachable=3),
+            {},
+            "Unknown",
+            "Unknown (0 of 3 available, 3 unreachable)",
+        ),
+        (
+            "H14",
+            _six(started=0),
+            {"is_staged": True},
+            "Pending",
+            "Pending (waiting for a staged update run)",
+        ),
+        ("H15", _all(3, 5, removing=2), {"is_deleting": True}, "Deleting", "Deleting"),
+        ("H16, pinned", ALL, {"resources": None}, "Healthy", "Healthy"),
+        (
+            "H19",
+            _all(9, 9, not_ready=1),
+            {"placement_type": "PickAll"},
+            "Degraded",
+            "Degraded (9 of 9 available, 1 not ready)",
+        ),
+        ("H20", _all(3, 5), SHORT, "Degraded", "Partially fulfilled (3 of 5)"),
+    ],
+)
+def test_the_table_of_situations(
+    case: str, counts: HealthCounts, facts: dict[str, Any], word: str, listed: str
+) -> None:
+    found = placement_health(replace(FACTS, counts=counts, **facts))
+
+    assert (found.word, found.summary) == (word, listed), case
+    assert found.title.startswith(word)
+
+
+def test_the_first_rule_decides_the_status_of_a_cluster() -> None:
+    available = ClusterFacts(Phase.AVAILABLE)
+    lost, not_ready = MemberCondition.UNREACHABLE, MemberCondition.NOT_READY
+    rules: dict[str, tuple[str, ClusterFacts]] = {
+        "Removal failed": ("failed", ClusterFacts(Phase.REMOVE_FAILED, lost, is_selected=False)),
+        "Removing": ("progress", ClusterFacts(Phase.REMOVING, lost, is_selected=False)),
+        "Unreachable": ("unknown", ClusterFacts(Phase.FAILED, lost)),
+        "Scheduled, not applied": (
+            "suspended",
+            ClusterFacts(Phase.NOT_STARTED, MemberCondition.NOT_MONITORED, is_current=False),
+        ),
+        "Override failed": ("failed", ClusterFacts(Phase.FAILED, failure="override")),
+        "Apply failed": ("failed", ClusterFacts(Phase.FAILED, is_current=False)),
+        "Not available": ("attention", ClusterFacts(Phase.APPLIED, is_late=True)),
+        "Applying": ("progress", ClusterFacts(Phase.APPLYING, suspension="Paused")),
+        "Waiting for availability": ("progress", ClusterFacts(Phase.APPLIED, is_current=False)),
+        "Paused": ("suspended", replace(available, is_current=False, suspension="Paused", is_stalled=True)),
+        "Blocked": ("attention", replace(available, is_current=False, is_stalled=True)),
+        "Pending": ("progress", replace(available, is_current=False, member=not_ready)),
+        "Available (cluster unhealthy)": ("attention", replace(available, member=not_ready)),
+        "Available": ("healthy", ClusterFacts(Phase.APPLIED, is_ready=True, is_late=True)),
+    }
+
+    found = {word: cluster_status(facts) for word, (_, facts) in rules.items()}
+
+    assert {word: (str(one.level), one.word) for word, one in found.items()} == {
+        word: (level, word) for word, (level, _) in rules.items()
     }

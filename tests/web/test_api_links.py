@@ -59,6 +59,8 @@ def test_the_overview_counts_alike(viewer: Client) -> None:
     assert f"Placements</a> <strong>{twin['placements']}</strong>" in page
     assert f"{twin['notFulfilled']} not fulfilled" in page
     assert (twin["clusters"], twin["placements"], twin["notFulfilled"]) == (3, 2, 1)
+    assert [one["name"] for one in twin["attention"]] == re.findall(r'id="open-placement/(\w+)"', page)
+    assert all(one["message"] in html.unescape(page) for one in twin["attention"])
 
 
 @pytest.mark.parametrize(

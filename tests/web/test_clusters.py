@@ -65,7 +65,7 @@ def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fe
     assert "3 clusters" in page
     overview = text_of(viewer, "/")
     assert "1 ready, 1 not monitored ○, 1 heartbeat late ◷" in overview
-    assert "1 cluster does not answer" in overview
+    assert "Unreachable: does not answer." in overview
     assert "1 not monitored</span>" in overview
 
 

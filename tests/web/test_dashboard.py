@@ -17,13 +17,15 @@ from fleetui.task_queue import record_heartbeat
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, StalenessCheck, StalePick
+from placements.services.dashboard import causes
 from placements.services.dashboard.queries import pulse
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
-from placements.web import dashboard
 from tests.rows import NOW, decided, joined, load_nine, person, pick_n_spec, saved, simulated, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.services.rollouts.test_out_of_reach import cut_off
+from tests.services.rollouts.world import World
 from tests.web.reading import Outline
 
 pytestmark = pytest.mark.django_db
@@ -88,10 +90,68 @@ def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetc
 
     needs = _needs(text_of(viewer, "/"))
 
-    assert [name for name, _ in needs] == ["many", "odd", "silent", "bravelion"]
-    assert needs[0][1].startswith("3 of 7 clusters selected. ")
+    assert [name for name, _ in needs] == ["silent", "odd", "many", "bravelion"]
+    assert needs[0][1].startswith("Not ready: ")
     assert "selects it again" in needs[1][1]
-    assert "Not ready for" in needs[2][1]
+    assert needs[2][1].startswith("3 of 7 clusters selected. ")
+
+
+@pytest.mark.parametrize("many", [200, 1])
+def test_a_lost_cluster_absorbs_the_rollout_and_the_placement(
+    viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(causes, "MANY_CLUSTERS", many)
+    world = World(3)
+    world.place("web", pick_n_spec(3))
+    world.run(until=world.is_settled)
+    cut_off(world, "c001")
+    world.change()
+    world.work()
+
+    page = text_of(viewer, "/")
+    section = page.partition('id="attention"')[2].partition("</section>")[0]
+
+    assert [name for name, _ in _needs(page)] == ["c001" if many > 3 else "Not ready"]
+    assert "1 rollout waiting (web/2) · 1 placement affected (web)" in section
+    assert 'href="/rollouts/web/2/">Rollout web/2</a>' in section
+
+
+def _snoozed(client: Client, name: str, length: str) -> tuple[int, list[str]]:
+    """Hide a cause, and return the status of the answer and the names of what is still shown."""
+    page = client.get("/").content.decode()
+    fields = rf'name="key" value="([^"]*/{name})">(?:<input type="hidden" name="mark" value="(\w*)")?'
+    [found] = re.findall(fields, page)
+    answer = client.post("/snooze/", {"key": found[0], "mark": found[1], "for": length})
+    shown = client.get("/").content.decode().partition('<details id="snoozed"')[0]
+    return answer.status_code, [one for one, _ in _needs(f"{shown}</section>")]
+
+
+@pytest.mark.usefixtures("web")
+def test_what_is_snoozed_is_hidden_from_one_person_until_it_changes(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
+    decided("many", pick_n_spec(7))
+    decided("more", pick_n_spec(8))
+
+    assert _snoozed(viewer, "many", "change") == (302, ["more"])
+    assert "1 snoozed" in text_of(viewer, "/")
+    assert "snoozed" not in text_of(operator, "/").partition('id="attention"')[2]
+    Placement.objects.filter(name="many").update(placed_count=2)
+    assert [one for one, _ in _needs(text_of(viewer, "/"))] == ["many", "more"]
+    assert _snoozed(viewer, "more", "8h") == (302, ["many"])
+    assert _snoozed(viewer, "more", "") == (302, ["many", "more"])
+    assert _snoozed(viewer, "more", "ever")[0] == 400
+
+
+def test_of_many_causes_the_worst_ten_are_shown_and_the_rest_counted(viewer: Client, text_of: Fetch) -> None:
+    for number in range(12):
+        simulated(f"silent-{number:02}", fault="silent")
+    decided("many", pick_n_spec(7))
+
+    page = text_of(viewer, "/")
+
+    assert [one for one, _ in _needs(page)] == [f"silent-{number:02}" for number in range(10)]
+    assert '<a href="/clusters/?state=not-eligible">12 not ready clusters</a>' in page
 
 
 @pytest.mark.usefixtures("web")
@@ -141,7 +201,7 @@ def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) ->
 
     page = text_of(viewer, "/activity/?by=li")
 
-    assert "changed cluster" in re.sub(r"\s+", " ", page)
+    assert ">ClusterChanged</td>" in page
     assert "metadata.labels.region: <del>west</del> → <ins>north</ins>" in page
     assert page.count("<time ") == 1
 
@@ -256,7 +316,7 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
 def test_of_a_large_fleet_clusters_are_counted_and_not_named(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard, "MANY_CLUSTERS", 1)
+    monkeypatch.setattr(causes, "MANY_CLUSTERS", 1)
     for name in ("silent-a", "silent-b"):
         simulated(name, fault="silent")
 

@@ -171,6 +171,6 @@ def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:
     mount = f"/hubs/{recorded.live.hub.name}"
     page = text(viewer, f"{mount}/placements/web/")
     assert "Not comparable" in page
-    assert "not understood: spec.policy.placementType" in page
+    assert "not understood: spec.policy.placementType" in text(viewer, f"{mount}/placements/web/decision/")
     text(viewer, f"{mount}/placements/web/history/")
     forget_caches()

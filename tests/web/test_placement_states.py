@@ -43,7 +43,7 @@ def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fe
 
     page = text_of(viewer, "/placements/")
 
-    assert rows(page)["web"][3:5] == ["skew region 1 / 1 env 1 / 2 soft", NOTHING]
+    assert rows(page)["web"][4:6] == ["skew region 1 / 1 env 1 / 2 soft", NOTHING]
     assert counts(page)["Outdated"] == 1
     assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
 
@@ -58,7 +58,7 @@ def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
 
     shown = rows(text_of(viewer, "/placements/"))
 
-    assert (shown["api"][4], shown["web"][4]) == ("rollout 1 Completed", "rollout 1 Paused")
+    assert (shown["api"][5], shown["web"][5]) == ("rollout 1 Completed", "rollout 1 Paused")
     assert Rollout.objects.filter(state="running").count() == waiting_count() == 1
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]
@@ -67,12 +67,12 @@ def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
 def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fetch) -> None:
     world = StagedWorld({"all": ["c000", "c001"]}, stage("all", before=True))
     world.place("web", staged_spec())
-    assert rows(text_of(viewer, "/placements/"))["web"][4] == NOTHING
+    assert rows(text_of(viewer, "/placements/"))["web"][5] == NOTHING
     world.begin("one")
 
     page = text_of(viewer, "/placements/?state=waiting")
 
-    assert rows(page)["web"][4].startswith("one ")
+    assert rows(page)["web"][5].startswith("one ")
     assert counts(page)["Stalled or waiting for approval"] == counts(page)["Rolling out"] == 1
 
 

@@ -52,7 +52,7 @@ def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) ->
     decided("many", pick_n_spec(7))
     decided("named", spec({"placementType": "PickFixed", "clusterNames": ["bravelion", "nobody"]}))
 
-    cells = re.findall(r'<td class="nowrap inline">([\w ]+)</td>', text_of(viewer, "/placements/"))
+    cells = re.findall(r"selected </span>([\w ]+)</td>", text_of(viewer, "/placements/"))
 
     assert cells == ["all 3", "3 of 7", "1 of 2 named", "2 of 2"]
 
@@ -71,17 +71,18 @@ def test_says_the_policy_in_a_sentence_and_what_came_of_it(viewer: Client, text_
     page = text_of(viewer, PAGE)
 
     assert "Select 2 clusters." in page
-    assert "2 of 2 selected" in page
-    assert "SchedulingPolicyFulfilled" in page
-    assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/">', page) == ["jumpingcat", "nimblefox"]
+    assert "<strong>2 of 2</strong>" in page
+    clusters = re.findall(r'<th scope="row"><a href="/clusters/(\w+)/">', page)
+    assert clusters == ["jumpingcat", "nimblefox", "bravelion"]  # each once, the selected ones first
     assert "Rank 3 in step 1; lost to jumpingcat on name (tie-break)" in page
-    assert "policy #0" in page
-    assert "shop/settings" in page
+    assert "SchedulingPolicyFulfilled" in text_of(viewer, f"{PAGE}decision/")
+    assert "shop/settings" in text_of(viewer, f"{PAGE}resources/")
+    assert "kind: ClusterResourcePlacement" in text_of(viewer, f"{PAGE}manifest/")
 
 
 def test_filters_the_outcomes(viewer: Client, text_of: Fetch) -> None:
-    page = text_of(viewer, f"{PAGE}?outcome=outranked")
-    table = page.partition('id="outcomes"')[2].partition("</section>")[0]
+    page = text_of(viewer, f"{PAGE}?outcome=not-selected")
+    table = page.partition('id="clusters"')[2].partition("</section>")[0]
 
     assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == ["bravelion"]
 
@@ -100,7 +101,7 @@ def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_o
     page = text_of(viewer, "/placements/stuck/")
 
     assert "region=south has 0 clusters, no candidates" in page
-    assert "palemoth removed from the fleet" in page
+    assert "palemoth removed from the fleet" in text_of(viewer, "/placements/stuck/decision/")
 
 
 def test_downloads_the_manifest(viewer: Client) -> None:
@@ -163,7 +164,7 @@ def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_o
     assert unchanged == (204, "")
     assert status == 200
     assert 'hx-swap="outerHTML" data-active="false"' in fragment
-    assert "1 of 1 selected" in fragment
+    assert "<strong>1 of 1</strong>" in fragment
 
 
 def test_a_change_while_polling_brings_a_new_version(viewer: Client, text_of: Fetch) -> None:
@@ -181,9 +182,9 @@ def test_a_change_while_polling_brings_a_new_version(viewer: Client, text_of: Fe
 def test_polling_keeps_the_filter_of_the_page(viewer: Client, text_of: Fetch) -> None:
     saved("web", pick_n_spec(3))
 
-    [query] = _polled(text_of(viewer, f"{PAGE}?outcome=outranked"))
+    [query] = _polled(text_of(viewer, f"{PAGE}?outcome=not-selected"))
 
-    assert "outcome=outranked" in query
+    assert "outcome=not-selected" in query
 
 
 def test_a_page_whose_placement_is_gone_is_led_to_the_list(viewer: Client) -> None:

@@ -225,10 +225,11 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
 def test_the_page_of_the_placement_shows_the_run_and_is_followed(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/placements/web/")
 
-    assert 'href="/rollouts/web/2/">Rollout 2</a>' in page
-    assert "0 of 3 clusters updated" in page
-    assert "1, 1, 1 clusters" in page
-    assert "Waiting for availability" in page
+    assert 'href="/rollouts/web/2/">web/2</a>' in page
+    rollouts = text_of(viewer, "/placements/web/rollouts/")
+    assert "0 of 3 clusters updated" in rollouts
+    assert "1, 1, 1 clusters" in rollouts
+    assert "Not available" in page  # for longer than allowed: the rollout is in the past
     assert len(polled(page)) == 1
 
 

@@ -344,7 +344,7 @@ def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Clie
 
     assert 'href="/rollouts/?waiting=approval"' in page
     assert "1 pending approval<" in page
-    assert "Pending approval of stage canary of one (" in page
+    assert "Pending approval of stage canary of one, after the stage." in page
     assert "Approvers: an approver." in page
     assert "1 stalled or waiting for approval" in page
     assert "You may approve this stage." in text_of(approver, "/")

@@ -45,6 +45,7 @@ from tests.services.rollouts.staged import run_document, stage, staged_spec, str
 pytestmark = pytest.mark.django_db
 OWN_ROUTES = (
     *("/admin/login/", "/admin/logout/", "/login/", "/logout/", "/theme/", "/rows/", "/keys/", "/tokens/"),
+    "/snooze/",
     *("/admin/password_change/", "/api/v1/token", "/account/", "/oidc/"),
 )
 """What belongs to the caller alone: sessions, preferences, tokens."""

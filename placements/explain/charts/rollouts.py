@@ -42,7 +42,7 @@ def area_chart(
     """Return a chart of the clusters by progress over time with the limits; None before the first moment.
 
     A rollout that only updates in place has no maximum: it adds nothing. An initial deployment, where nothing
-    was available at the start, has no minimum. A deletion has no limits at all. Of more than
+    was available at the start, is drawn without limits. A deletion has no limits at all. Of more than
     400 moments those with the least available and the last of each stretch are drawn.
     """
     if not moments:
@@ -60,16 +60,15 @@ def area_chart(
     end = max(seconds_between(since, until), rows[-1][0] * 1.06, SHORTEST)
     last, limits = moments[-1].progress, []
     is_initial = not moments[0].progress.available
-    if not is_deletion:
+    if not is_deletion and not is_initial:
         if not is_in_place:
             limits.append((f"N + maxSurge = {last.max_total:,}", last.max_total, "dash"))
         limits.append((f"N = {last.number:,}", last.number, "solid"))
-        if not is_initial:
-            limits.append((f"N − maxUnavailable = {last.min_available:,}", last.min_available, "dash"))
+        limits.append((f"N − maxUnavailable = {last.min_available:,}", last.min_available, "dash"))
 
     caption = f"{last.placed} clusters still hold resources of the placement."
     if not is_deletion:
-        least = "Initial deployment." if is_initial else _lowest_available(moments)
+        least = "Initial deployment: no minimum applies." if is_initial else _lowest_available(moments)
         most = "No maximum: no clusters are added."
         if not is_in_place:
             placed = max(one.progress.placed for one in moments)
@@ -80,7 +79,7 @@ def area_chart(
         name="area",
         title="Availability during rollout",
         caption=caption,
-        figure=_area_figure(rows, end, limits),
+        figure=_area_figure(rows, end, limits, is_initial=is_initial),
         columns=("Elapsed", *(name for name, *_ in _BANDS), "N", "Minimum available", "Maximum placed"),
         rows=tuple((duration_text(at), *(getattr(one, field) for field in counts)) for at, one in rows),
     )
@@ -109,11 +108,16 @@ _BANDS: tuple[tuple[str, str, str, str], ...] = (
 
 
 def _area_figure(
-    rows: Sequence[tuple[float, RolloutProgress]], end: float, limits: Sequence[tuple[str, int, str]]
+    rows: Sequence[tuple[float, RolloutProgress]],
+    end: float,
+    limits: Sequence[tuple[str, int, str]],
+    *,
+    is_initial: bool,
 ) -> go.Figure:
     top = max([progress.placed for _, progress in rows] + [level for _, level, _ in limits])
     bands = []
-    for name, part, color, pattern in _BANDS:
+    for name, part, usual, pattern in _BANDS:
+        color = Color.PROGRESS if is_initial and usual == Color.ATTENTION else usual
         counts = [getattr(progress, part) for _, progress in rows]
         if any(counts):
             fill = {"shape": pattern, "fillmode": "replace", "fgcolor": color} if pattern else None
@@ -131,11 +135,17 @@ def _area_figure(
                 )
             )
     across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1}
-    label: dict[str, object] = {"xref": "paper", "x": 1, "xanchor": "right", "yanchor": "bottom"}
-    label |= {"font": {"color": Color.TEXT, "size": 11}, "bgcolor": Color.PAGE, "borderpad": 2, "yshift": 2}
+    label: dict[str, object] = {
+        "xref": "paper",
+        "x": 1,
+        "xanchor": "left",
+    }
+    label |= {"font": {"color": Color.TEXT, "size": 11}, "xshift": 4}
+    # The highest label is above its line and the lowest below, so that near ones do not overlap.
+    anchors = ["bottom", "middle", "top"] if len(limits) > 2 else ["bottom", "top"][: len(limits)]
     return figure(
         *bands,
-        height=320,
+        height=200,
         showlegend=True,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         xaxis=elapsed_axis(end),
@@ -144,8 +154,11 @@ def _area_figure(
             {**across, "y0": level, "y1": level, "line": {"color": Color.TEXT, "dash": dash, "width": 2}}
             for _, level, dash in limits
         ],
-        annotations=[{**label, "showarrow": False, "text": words, "y": level} for words, level, _ in limits],
-        margin={"l": 8, "r": 16, "t": 48, "b": 8},
+        annotations=[
+            {**label, "showarrow": False, "text": words, "y": level, "yanchor": anchor}
+            for (words, level, _), anchor in zip(limits, anchors, strict=True)
+        ],
+        margin={"l": 8, "r": 168 if limits else 16, "t": 32, "b": 8},
     )
 
 

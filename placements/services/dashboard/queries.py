@@ -22,12 +22,10 @@ from django.db.models import (
 from django.db.models.functions import Cast, Concat, RowNumber
 
 from clusters.filters import ClusterFilterState, counts_by_state
-from clusters.fleet import EligibilityKind
-from clusters.models import FleetState, MemberCluster, Membership
+from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
 from fleetui.polling import PreparedQuery
 from placements.explain.health import PlacementHealth
-from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import (
     CHANGES_CLUSTERS,
     Decision,
@@ -142,43 +140,26 @@ def faulty_records() -> list[DecisionRecord]:
     return list(rows.order_by("pk")[:MOST])
 
 
-def short_placements() -> list[UnfulfilledPlacement]:
-    rows = list(
-        Placement.objects.filter(is_fulfilled=False, selection_faults=[]).order_by("full_name")[:MOST]
-    )
-    latest = latest_decisions(rows)
-    found = []
-    for row in rows:
+def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
+    """Return the first placements that are not fulfilled, and the first with invalid selectors."""
+    rows: Any = Placement.objects.filter(Q(is_fulfilled=False) | ~Q(selection_faults=[]))
+    rows = rows.annotate(is_invalid=Case(When(selection_faults=[], then=0), default=1))
+    place = Window(RowNumber(), partition_by="is_invalid", order_by="full_name")
+    found = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
+    short = [one for one in found if not one.is_invalid]
+    latest = latest_decisions(short)
+    unfulfilled = []
+    for row in short:
         decision = latest.get(row.pk)
         reasons = problems_of(decision) if decision else ()
         reason = reasons[0] if reasons else "Too few clusters pass the filters"
-        found.append(UnfulfilledPlacement(row, decision, reason))
-    return found
+        unfulfilled.append(UnfulfilledPlacement(row, decision, reason))
+    return unfulfilled, [one for one in found if one.is_invalid]
 
 
-def invalid_placements() -> QuerySet[Placement]:
-    return Placement.objects.exclude(selection_faults=[]).order_by("full_name")[:MOST]
-
-
-def clusters_in_need() -> tuple[list[MemberCluster], list[MemberCluster]]:
-    """Return the first clusters that are not ready, and the first that are leaving."""
-    is_leaving = Q(membership=Membership.LEAVING)
-    rows = MemberCluster.objects.filter(is_leaving | ~Q(verdict=""))
-    rows = rows.annotate(goes=Case(When(is_leaving, then=1), default=0))
-    place = Window(RowNumber(), partition_by=F("goes"), order_by="name")
-    rows = rows.annotate(place=place).filter(place__lte=MOST).order_by("goes", "name")
-    found: list[Any] = list(rows.defer("document", "properties", "usage"))
-    return [row for row in found if not row.goes], [row for row in found if row.goes]
-
-
-def last_decisions(*, most: int = 10) -> QuerySet[Any]:
-    """Return the latest decisions that changed clusters.
-
-    Each has `before`, the id of the previous decision of its placement.
-    """
-    earlier = Decision.objects.filter(placement=OuterRef("placement"), number=OuterRef("number") - 1)
-    before = Subquery(earlier.values("record__decision_id")[:1])
-    return decisions_of().filter(CHANGES_CLUSTERS).annotate(before=before).order_by("-id")[:most]
+def last_decisions(*, most: int = 10) -> QuerySet[Decision]:
+    """Return the latest decisions that changed clusters."""
+    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:most]
 
 
 MANY_CLUSTERS = 200
@@ -235,9 +216,3 @@ def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))
         for one in placements
     ]
-
-
-def ineligible_counts() -> list[tuple[str, int]]:
-    rows = MemberCluster.objects.exclude(verdict="").exclude(membership=Membership.LEAVING)
-    counted = rows.values_list("verdict").annotate(count=Count("pk")).order_by("-count", "verdict")
-    return [(ELIGIBILITY_WORDS[EligibilityKind(verdict)], count) for verdict, count in counted]

@@ -67,6 +67,13 @@ def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str
     return plan_waves(context.state), {**target, **applied_names(placement.pk)}, running
 
 
+def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:
+    """Plan the waves that rolling out another revision to all selected clusters would need."""
+    state = load_rollout_context(placement, now=now).state
+    wanted = {one.name: "another revision" for one in state.clusters if one.wanted}
+    return plan_waves(state.with_wanted(wanted))
+
+
 def plan_of_draft(manifest: ClusterResourcePlacement, *, now: datetime) -> WavePlan:
     """Plan the waves that saving a manifest would need. Raise InvalidManifest as `preview`."""
     return preview(manifest).plan(now=now)

@@ -45,7 +45,7 @@ def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:
     return found, found[0].in_all if found else 0
 
 
-def waiting_for(request: ApprovalRequest, user: User) -> PendingApproval:
+def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
     """Return who may approve, and why this user may not."""
     run = request.run
     is_person = run.started_by not in ("", SYSTEM)

@@ -19,7 +19,7 @@ from django.db.models import (
 from django.db.models.functions import RowNumber
 
 from clusters.models import MemberCluster
-from placements.engine.rollout.actions import RunPhase
+from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.rollouts import blocked_removals_sentence, result_from_document, unreachable_sentence
@@ -43,7 +43,8 @@ _AT_CLUSTERS = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING)
 class AttentionItem:
     """A rollout that a user should act on: why, in words, and the rollout to open, if there is one.
 
-    `run` is the number of a rollout, `staged` the name of a staged run.
+    `run` is the number of a rollout, `staged` the name of a staged run. `clusters`: those that it waits for
+    and that do not answer.
     """
 
     sort: str
@@ -52,10 +53,7 @@ class AttentionItem:
     words: str
     run: int | None
     staged: str = ""
-
-    @property
-    def key(self) -> str:  # unique among the items of one page
-        return f"{self.sort}-{self.staged or self.placement}"
+    clusters: tuple[str, ...] = ()
 
 
 def waiting_count() -> int:
@@ -89,20 +87,22 @@ def needs_attention() -> list[AttentionItem]:
     rows = rows.only("placement_name", "number", "sync_result", "placement__paused_since")
     items: dict[str, list[AttentionItem]] = {"halted": [], "cut-off": [], "held-back": []}
 
-    def add(sort: str, run: Rollout, sentence: str) -> None:
-        items[sort].append(AttentionItem(sort, run.placement_name, "attention", sentence, run.number))
+    def add(sort: str, run: Rollout, sentence: str, away: tuple[str, ...] = ()) -> None:
+        item = AttentionItem(sort, run.placement_name, "attention", sentence, run.number, clusters=away)
+        items[sort].append(item)
 
     for run in rows[:_MOST_READ]:
         result = result_from_document(run.sync_result)
         unreachable = unreachable_sentence(result)
+        away = tuple(one.cluster for one in result.blocked if one.reason is BlockReason.UNREACHABLE)
         if result.phase is RunPhase.HALTED:
             if run.placement is None or run.placement.paused_since is None:
                 clusters = counted(len(result.blocked), "cluster")
                 sentence = f"Rollout {run.number} stalled: {clusters} blocked. {unreachable}"
-                add("halted", run, sentence.rstrip())
+                add("halted", run, sentence.rstrip(), away)
             continue
         if unreachable:
-            add("cut-off", run, f"Rollout {run.number}: {unreachable}")
+            add("cut-off", run, f"Rollout {run.number}: {unreachable}", away)
         if result.blocked_removals:
             add("held-back", run, blocked_removals_sentence(result.blocked_removals))
     stalled, cut_off, blocked_removals = (each[:MOST] for each in items.values())
@@ -111,8 +111,10 @@ def needs_attention() -> list[AttentionItem]:
     return [*failed, *staged_failed, *without_resources, *in_progress, *suspended]
 
 
-def _failures() -> dict[str, tuple[str, str]]:
+def _failures() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return the kind of badge, and where something failed or had no answer, for the first placements.
+
+    And the first cluster that does not answer.
 
     A cluster that the heartbeat rule calls unreachable is listed with the rollout that waits for it.
     """
@@ -125,13 +127,14 @@ def _failures() -> dict[str, tuple[str, str]]:
     counts = rows.values("placement__full_name", "sort").annotate(
         count=Count("pk"), first=Min("cluster_name")
     )
-    failures: dict[str, tuple[str, str]] = {}
+    failures: dict[str, tuple[str, str, tuple[str, ...]]] = {}
     for row in counts.order_by("placement__full_name", "sort")[:MOST]:
         more = f" and {counted(row['count'] - 1, 'more cluster')}" if row["count"] > 1 else ""
         names = f"{row['first']}{more}"
-        found = ("attention", f"{names} {'are' if more else 'is'} not responding.")
+        words = f"{names} {'are' if more else 'is'} not responding."
+        found: tuple[str, str, tuple[str, ...]] = ("attention", words, (row["first"],))
         if row["sort"] == _FAILED:
-            found = ("failed", f"Failed on {names}.")
+            found = ("failed", f"Failed on {names}.", ())
         failures.setdefault(row["placement__full_name"], found)
     return failures
 
@@ -156,15 +159,14 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
     failed, without, suspended = [], [], []
     for row in rows:
         if row.full_name in failures:
-            kind, words = failures[row.full_name]
+            kind, words, away = failures[row.full_name]
             # What failed in a staged placement is retried only by a run.
             is_retried = not row.is_staged or row.staged_name
             retry = "Retrying." if is_retried else "Not retried before the next staged run."
             number = None if row.is_staged else row.run_number
             staged_name = (row.staged_name or "") if row.is_staged else ""
-            failed.append(
-                AttentionItem("failed", row.full_name, kind, f"{words} {retry}", number, staged_name)
-            )
+            words = f"{words} {retry}"
+            failed.append(AttentionItem("failed", row.full_name, kind, words, number, staged_name, away))
         if row.is_without:
             words = (
                 "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
@@ -206,5 +208,7 @@ def _staged() -> tuple[list[AttentionItem], list[AttentionItem]]:
             stuck.append(AttentionItem("stuck", *item, words, None, run.full_name))
         elif names:
             words = f"Staged run {run.full_name} waits for unreachable clusters: {first_names(names)}."
-            unreachable.append(AttentionItem("staged-cut-off", *item, words, None, run.full_name))
+            unreachable.append(
+                AttentionItem("staged-cut-off", *item, words, None, run.full_name, tuple(names))
+            )
     return failed[:MOST], [*stuck[:MOST], *unreachable[:MOST]]

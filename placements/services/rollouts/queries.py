@@ -1,8 +1,9 @@
 """Queries for rollouts: lists, one rollout, its clusters, its progress."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
@@ -13,7 +14,7 @@ from clusters.models import FleetState
 from fleetui.models import Event
 from fleetui.polling import PARAMETER, PreparedQuery
 from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
-from placements.engine.rollout.state import EMPTY, Phase
+from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
 from placements.explain.rollouts import Progress, blocked_sentence, result_from_document, version_name
 from placements.manifests.binding import BindingState
@@ -193,14 +194,57 @@ class ClusterInRun:
         return self.phase in (Phase.FAILED, Phase.REMOVE_FAILED)
 
 
-def names_in(run: Rollout) -> list[str]:
-    """Return every cluster of a rollout: those of its waves in their order, then the others by name."""
+def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
+    """Return every cluster of a rollout: those of its waves in their order, then the others by name.
+
+    `bound` are the clusters with a binding, where they are known.
+    """
     planned = [name for wave in run.waves for name in wave]
     others = set(ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True))
-    if run.state == Rollout.State.RUNNING:
+    if run.state == Rollout.State.RUNNING and bound is None:
         rows = Binding.objects.filter(placement=run.placement_id)
-        others |= set(rows.values_list("cluster_name", flat=True))
+        bound = set(rows.values_list("cluster_name", flat=True))
+    others |= set(bound or ())
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
+
+
+class Part(StrEnum):
+    """How far a cluster has come with a rollout, in the order of the bar."""
+
+    UPDATED = "updated"
+    UPDATING = "updating"
+    FAILED = "failed"
+    PENDING = "pending"
+
+
+def parts_of(run: Rollout) -> dict[str, Part]:
+    """Return how far each cluster of a rollout has come; of an ended one how it was left."""
+    if run.state != Rollout.State.RUNNING or run.placement_id is None:
+        updates = ClusterUpdate.objects.filter(rollout=run).order_by("pk")
+        left = dict(updates.values_list("cluster_name", "outcome"))
+        done = {Phase.AVAILABLE.value, Phase.REMOVED.value, RELEASE, "released"}
+        return {
+            name: Part.UPDATED
+            if left.get(name) in done
+            else Part.FAILED
+            if left.get(name) in (Phase.FAILED, Phase.REMOVE_FAILED)
+            else Part.PENDING
+            for name in names_in(run)
+        }
+    rows = Binding.objects.filter(placement=run.placement_id)
+    found = {}
+    for name, phase, version, state in rows.values_list("cluster_name", "phase", "applied_version", "state"):
+        is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
+        is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and version == run.version
+        is_current = is_removed or version == run.version
+        if is_done:
+            found[name] = Part.UPDATED
+        elif phase in (Phase.FAILED, Phase.REMOVE_FAILED):
+            found[name] = Part.FAILED
+        else:
+            found[name] = Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
+    planned = (name for wave in run.waves for name in wave)
+    return dict.fromkeys(planned, Part.PENDING) | found if not run.is_deletion else found
 
 
 def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> list[ClusterInRun]:

@@ -1,7 +1,6 @@
 """C8 and C9: a run against its safety lines, and its timeline."""
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -88,9 +87,8 @@ def test_the_sentence_says_how_near_the_floor_it_came(moments: list[RolloutMomen
 def test_an_initial_deployment_has_no_minimum(later: list[RolloutMoment]) -> None:
     chart = _area([RolloutMoment(_at(0), _tally(0, 0, 5)), *later])
 
-    assert "Initial deployment." in chart.caption
-    assert not re.search("minimum|lowest|floor", chart.caption, re.IGNORECASE)
-    assert [shape["y0"] for shape in json.loads(chart.json)["layout"]["shapes"]] == [5]
+    assert "Initial deployment: no minimum applies." in chart.caption
+    assert json.loads(chart.json)["layout"].get("shapes", []) == []
 
 
 def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:

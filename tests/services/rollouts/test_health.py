@@ -65,7 +65,7 @@ def test_selectors_that_match_nothing_roll_nothing_out() -> None:
     assert (found.level, found.summary) == (HealthLevel.ATTENTION, "No resources selected")
     assert (found.counts.scheduled, found.counts.applied, found.counts.available) == (3, 0, 0)
     status = status_of(Placement.objects.get(), now=world.now)
-    assert status["health"]["word"] == "No resources selected"
+    assert (status["health"]["word"], status["health"]["message"]) == ("Degraded", "No resources selected")
     kinds = {one["type"]: one["status"] for one in status["conditions"]}
     assert kinds["ClusterResourcePlacementRolloutStarted"] == "Unknown"
 

@@ -1,0 +1,325 @@
+"""What needs attention on the overview: each root cause once, with what follows from it, the worst first."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from django.contrib.auth.models import User
+from django.db.models import Case, CharField, Count, F, Min, OuterRef, Q, Subquery, Value, When
+from django.urls import reverse
+
+from clusters.fleet import EligibilityKind
+from clusters.models import MemberCluster, Membership
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, first_names
+from placements.manifests.binding import BindingState
+from placements.models import Binding
+from placements.services.dashboard import queries
+from placements.services.dashboard.queries import MANY_CLUSTERS, MOST, Counts
+from placements.services.fleet.queries import Stale, stale_placements
+from placements.services.hubs.queries import disagreements
+from placements.services.rollouts.approvals import first_waiting, waiting_for
+from placements.services.rollouts.attention import AttentionItem, needs_attention
+
+MOST_CAUSES = 10
+_LEVELS = ("failed", "attention", "unknown", "progress", "outdated", "suspended")
+_LATE, _LEAVING = "late", "leaving"
+_MOST_BINDINGS = 2_000
+_IN_NEED = Q(membership=Membership.LEAVING) | ~Q(verdict="") | Q(unanswered_since__isnull=False)
+
+
+class Effect(NamedTuple):
+    """What follows from a cause: a sentence or a name, and the page to open."""
+
+    words: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """An object that needs attention: why, since when, what follows from it, and the page to open.
+
+    `summary` counts what follows. `mark` changes when the cause does; a time does not change it.
+    """
+
+    key: str
+    level: str
+    name: str
+    message: str
+    path: str
+    action: str
+    since: datetime | None = None
+    effects: tuple[Effect, ...] = ()
+    summary: str = ""
+
+    @property
+    def mark(self) -> str:
+        words = (self.level, self.message, self.summary, *(one.words for one in self.effects))
+        return sha256("\0".join(words).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The causes to show, lists with more of them, the causes that are snoozed, and how many
+    approvals are pending.
+    """
+
+    causes: list[Cause]
+    more: list[Effect]
+    snoozed: list[Cause]
+    approvals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Until when a cause is hidden, or, without a time, until it changes."""
+
+    until: float | None
+    mark: str
+
+    def hides(self, cause: Cause, *, now: datetime) -> bool:
+        return cause.mark == self.mark if self.until is None else now.timestamp() < self.until
+
+
+Snoozes = Mapping[str, Snooze]
+
+
+@dataclass(slots=True)
+class _Away:
+    """Clusters that are not available, one, or as a group those of one reason, and the placements on them."""
+
+    cause: Cause
+    is_group: bool = False
+    placements: set[str] = field(default_factory=set)
+    stalled: dict[str, Effect] = field(default_factory=dict)
+    outdated: set[str] = field(default_factory=set)
+
+    def grouped(self) -> Cause:
+        """Return the cause with what follows from it."""
+        stalled, outdated, others = list(self.stalled), sorted(self.outdated), sorted(self.placements)
+        parts = [
+            f"{words} ({first_names(names)})"
+            for words, names in (
+                (f"{counted(len(stalled), 'rollout')} waiting", stalled),
+                (f"{counted(len(others), 'placement')} affected", others),
+                (f"{counted(len(outdated), 'placement')} outdated", outdated),
+            )
+            if names
+        ]
+        shown = [Effect(one, reverse("web:placement", args=[one])) for one in others[:MOST_CAUSES]]
+        return replace(self.cause, effects=(*self.stalled.values(), *shown), summary=" · ".join(parts))
+
+
+def attention(
+    counts: Counts, user: User | None, *, snoozes: Mapping[str, Snooze], now: datetime
+) -> Attention:
+    """Return what needs attention, without what this person has snoozed."""
+    away = _away(is_large=counts.clusters > MANY_CLUSTERS)
+    approvals, approvals_count = _approvals(user)
+    on_placements, stale_count = _of_placements(counts, away)
+    differences, differences_count = _differences()
+    found = [one.grouped() for one in away.values()]
+    found += [*_merged(on_placements), *approvals, *_faulty(), *differences]
+    found.sort(key=lambda one: _LEVELS.index(one.level))
+    hidden = [one for one in found if (kept := snoozes.get(one.key)) and kept.hides(one, now=now)]
+    shown = [one for one in found if one not in hidden]
+    listed = {one.key.partition("/")[2] for one in found if one.key.startswith("placement/")}
+    degraded = listed.union(*(one.placements for one in away.values()))
+    lists = (
+        ("not ready clusters", counts.not_eligible, MOST_CAUSES, "clusters", "?state=not-eligible"),
+        ("leaving clusters", counts.leaving, MOST_CAUSES, "clusters", "?state=leaving"),
+        ("not fulfilled placements", counts.unfulfilled, MOST, "placements", "?state=unfulfilled"),
+        ("invalid resource selectors", counts.invalid, MOST, "placements", "?state=invalid"),
+        ("degraded or failed placements", counts.degraded, len(degraded), "placements", "?state=degraded"),
+        ("pending approvals", approvals_count, MOST, "rollouts", "?waiting=approval"),
+        ("outdated placements", stale_count, MOST, "placements", "?state=stale"),
+        ("disagreements", differences_count, MOST, "placements", ""),
+    )
+    is_cut = len(shown) > MOST_CAUSES
+    more = [
+        Effect(f"{number:,} {words}", reverse(f"web:{page}") + query)
+        for words, number, most, page, query in lists
+        if number > most or (is_cut and number > 1)
+    ]
+    return Attention(shown[:MOST_CAUSES], more, hidden, approvals_count)
+
+
+def _away(*, is_large: bool) -> dict[str, _Away]:
+    """Return the first clusters that are not available by name, or those of a large fleet by reason.
+
+    The worst come first. Two queries.
+    """
+    reason = Case(
+        When(membership=Membership.LEAVING, then=Value(_LEAVING)),
+        When(verdict="", then=Value(_LATE)),
+        default=F("verdict"),
+        output_field=CharField(),
+    )
+    rows = MemberCluster.objects.filter(_IN_NEED).annotate(reason=reason)
+    found: dict[str, _Away] = {}
+    if is_large:
+        groups = rows.values("reason").annotate(
+            count=Count("pk"), since=Min("verdict_since"), late=Min("unanswered_since")
+        )
+        for one in groups.order_by("-count", "reason"):
+            found[one["reason"]] = _Away(_cause_of_reason(**one), is_group=True)
+    else:
+        rank = Case(When(reason=_LEAVING, then=2), When(reason=_LATE, then=1), default=0)
+        for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
+            found[row.name] = _Away(_cause_of_cluster(row))
+    if found:
+        members = rows.filter(name=OuterRef("cluster_name"))
+        group = Subquery(members.values("reason" if is_large else "name")[:1])
+        bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED).annotate(group=group)
+        pairs = bindings.filter(group__in=list(found)).values_list("group", "placement__full_name")
+        for key, placement in pairs.distinct().order_by()[:_MOST_BINDINGS]:
+            found[key].placements.add(placement)
+    return found
+
+
+def _cause_of_cluster(row: Any) -> Cause:
+    if row.reason == _LEAVING:
+        level, message, since = "progress", "Being removed from the fleet.", row.leaving_since
+    elif row.reason == _LATE:
+        message = "Unreachable: does not answer. Not ready after 5m without a heartbeat."
+        level, since = "attention", row.unanswered_since
+    else:
+        words = ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
+        message = f"Not ready: {row.verdict_reason or words}".rstrip(".") + "."
+        level, since = "failed", row.verdict_since
+    path = reverse("web:cluster", args=[row.name])
+    return Cause(f"cluster/{row.name}", level, row.name, message, path, f"Open {row.name}", since)
+
+
+def _cause_of_reason(reason: str, count: int, since: datetime | None, late: datetime | None) -> Cause:
+    clusters, path = counted(count, "cluster"), reverse("web:clusters")
+    if reason == _LEAVING:
+        message, path = f"{clusters} being removed from the fleet.", f"{path}?state=leaving"
+        return Cause("clusters/leaving", "progress", "Leaving", message, path, "Leaving clusters")
+    if reason == _LATE:
+        message = f"{clusters} not answering; not ready after 5m without a heartbeat."
+        path = f"{path}?state=heartbeat-late"
+        return Cause("clusters/late", "attention", "Heartbeat late", message, path, "Late clusters", late)
+    words = ELIGIBILITY_WORDS[EligibilityKind(reason)]
+    path = f"{path}?state=not-eligible&sort=-verdict_since"
+    key, message = f"clusters/{reason}", f"{clusters}: {words}."
+    return Cause(key, "failed", "Not ready", message, path, f"Clusters: {words}", since)
+
+
+def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Cause], int]:
+    """Return a cause for each fact about placements, apart from what follows from clusters."""
+    causes = []
+    has_any = counts.unfulfilled or counts.invalid
+    shorts, invalids = queries.troubled_placements() if has_any else ((), ())
+    for short in shorts:
+        one, decision = short.placement, short.decision
+        wanted = "" if one.number_of_clusters is None else f" of {one.number_of_clusters:,}"
+        reason = short.reason[:1].upper() + short.reason[1:]
+        message = f"{one.placed_count:,}{wanted} clusters selected. {reason.rstrip('.')}."
+        path = reverse("web:decision", args=[decision.record.decision_id]) if decision else ""
+        causes.append(_of_placement(one.full_name, "attention", message, path, "Explain" if path else "Open"))
+    for invalid in invalids:
+        fault = invalid.selection_faults[0]["message"]
+        message = f"Invalid resource selector; not scheduled: {fault}."
+        causes.append(_of_placement(invalid.full_name, "failed", message))
+    for item in needs_attention():
+        causes += _unless_absorbed(item, away)
+    stale, stale_count = stale_placements(most=MOST)
+    for entry in stale:
+        names = [name for name in entry.names if name not in away]
+        for name in entry.names:
+            if name in away:
+                away[name].outdated.add(entry.placement)
+        hidden = entry.count - len(entry.names)
+        if names or hidden:
+            more = " and more" if hidden else ""
+            causes.append(_of_placement(entry.placement, "outdated", _outdated_sentence(entry, names, more)))
+    return causes, stale_count
+
+
+def _outdated_sentence(entry: Stale, names: Collection[str], more: str) -> str:
+    count = counted(entry.count - len(entry.names) + len(names), "outdated placement")
+    not_selected = f"{', '.join(names)}{more} would not be selected if rescheduled".strip()
+    return f"{count}: {not_selected} (as of {entry.checked_at:%H:%M:%S} UTC)."
+
+
+def _of_placement(name: str, level: str, message: str, path: str = "", verb: str = "Open") -> Cause:
+    path = path or reverse("web:placement", args=[name])
+    return Cause(f"placement/{name}", level, name, message, path, f"{verb} {name}")
+
+
+def _unless_absorbed(item: AttentionItem, away: Mapping[str, _Away]) -> Iterator[Cause]:
+    """Yield the cause of a rollout, or nothing where it only waits for clusters that are not available."""
+    path, action = "", "Open"
+    if item.staged:
+        path, action = reverse("web:staged-run", args=[item.staged]), f"Run {item.staged}"
+    elif item.run is not None:
+        path = reverse("web:rollout", args=[item.placement, item.run])
+        action = f"Rollout {item.placement}/{item.run}"
+    blamed = [
+        one
+        for key, one in away.items()
+        if item.clusters and item.placement in one.placements and (one.is_group or key in item.clusters)
+    ]
+    for one in blamed:
+        if path:
+            one.stalled[action.removeprefix("Rollout ").removeprefix("Run ")] = Effect(action, path)
+    if not blamed:
+        cause = _of_placement(item.placement, item.kind, item.words, path)
+        yield replace(cause, action=action) if path else cause
+
+
+def _merged(causes: Iterable[Cause]) -> Iterator[Cause]:
+    """Yield one cause for each placement: the worst, which the others follow."""
+    by_key: dict[str, list[Cause]] = defaultdict(list)
+    for one in causes:
+        by_key[one.key].append(one)
+    for several in by_key.values():
+        first, *others = sorted(several, key=lambda one: _LEVELS.index(one.level))
+        yield replace(first, effects=tuple(Effect(one.message, one.path) for one in others))
+
+
+def _approvals(user: User | None) -> tuple[list[Cause], int]:
+    requests, count = first_waiting(most=MOST)
+    causes = []
+    for one in (waiting_for(request, user) for request in requests):
+        run, stage = one.request.run, one.request.stage
+        who = f"Approvers: {one.who}." if one.why_not else "You may approve this stage."
+        message = f"Pending approval of stage {stage} of {run.full_name}, {one.side}. {who}"
+        key, path = f"approval/{one.request.pk}", reverse("web:staged-run", args=[run.full_name])
+        action, since = f"Run {run.full_name}", one.request.requested_at
+        causes.append(Cause(key, "attention", run.placement_name, message, path, action, since))
+    return causes, count
+
+
+def _faulty() -> list[Cause]:
+    causes = []
+    for one in queries.faulty_records():
+        name, path = one.decision_id[:10], reverse("web:decision", args=[one.decision_id])
+        message = f"Verification failed: replaying decision {name} gives a different result ({one.fault})."
+        causes.append(Cause(f"decision/{name}", "failed", name, message, path, f"Open decision {name}"))
+    return causes
+
+
+def _differences() -> tuple[list[Cause], int]:
+    """Return the placements on whose decisions the replay and the live hub disagree."""
+    if current_hub_id() == LOCAL_HUB:
+        return [], 0
+    rows = disagreements()
+    found: list[Any] = list(rows.order_by("placement_name")[:MOST])
+    causes = []
+    for one in found:
+        places, name = counted(one.differences_count, "place"), one.placement_name
+        message = f"Disagreement: the replay of what the hub decided differs in {places}."
+        path = reverse("web:decision", args=[one.decision.record.decision_id]) + "#hub"
+        causes.append(Cause(f"hub/{name}", "attention", name, message, path, f"Compare {name}"))
+    return causes, rows.count() if len(found) == MOST else len(found)
+
+
+def snoozes_from(stored: Any) -> dict[str, Snooze]:
+    """Return the snoozes that a session keeps; what is not one of them is ignored."""
+    entries: Collection[tuple[str, Any]] = stored.items() if isinstance(stored, dict) else ()
+    return {key: Snooze(*value) for key, value in entries if isinstance(value, list) and len(value) == 2}
