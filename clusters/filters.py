@@ -75,6 +75,22 @@ _LATE = Q(unanswered_since__isnull=False, verdict="")
 _NOT_MONITORED = Q(driver="")
 
 
+def parse_filter_text(text: str) -> tuple[str, tuple[str, ...], ClusterFilterState | None]:
+    """Split a filter as typed: `key=value` and `!key` are labels, `status=ready` a state, the rest a name."""
+    words, labels, state = list[str](), list[str](), None
+    for word in text.split():
+        key, is_pair, value = word.partition("=")
+        if key == "status" and value in list(ClusterFilterState):
+            state = ClusterFilterState(value)
+        elif is_pair and key:
+            labels.append(f"{key}:{value}")
+        elif word.startswith("!") or ":" in word:
+            labels.append(word)
+        else:
+            words.append(word)
+    return " ".join(words), tuple(labels), state
+
+
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
     """Return the clusters that match, unordered."""
     rows = MemberCluster.objects.all()
@@ -136,9 +152,16 @@ def _conditions() -> dict[ClusterFilterState, Q]:
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
     """Count the clusters by filter value, in one query."""
+    return counts_with(MemberCluster.objects.none())[1]
+
+
+def counts_with(rows: QuerySet[MemberCluster]) -> tuple[int, dict[ClusterFilterState, int]]:
+    """Count these rows, and all clusters by filter value, in one query."""
     counted = {state.name: Count("pk", filter=condition) for state, condition in _conditions().items()}
-    found = MemberCluster.objects.aggregate(**counted)
-    return {state: found[state.name] for state in ClusterFilterState}
+    found = MemberCluster.objects.aggregate(
+        matching=Count("pk", filter=Q(pk__in=rows.order_by().values("pk"))), **counted
+    )
+    return found["matching"], {state: found[state.name] for state in ClusterFilterState}
 
 
 def groups_of(keys: Iterable[str], *, most: int = 50) -> dict[str, list[tuple[str, int]]]:

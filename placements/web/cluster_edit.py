@@ -13,6 +13,9 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
 from clusters.fleet import Cluster, Taint
@@ -89,6 +92,7 @@ STEPS = {
     ),
 }
 
+_UNDO = {"cordon": "uncordon", "uncordon": "cordon"}
 STEP_OPERATIONS = {"cordon": cordon, "uncordon": uncordon, "leave": leave}
 
 
@@ -96,19 +100,26 @@ STEP_OPERATIONS = {"cordon": cordon, "uncordon": uncordon, "leave": leave}
 @for_operators("change clusters")
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
-    """Show the impact of a change, or apply it."""
+    """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
     cluster, change = get_object_or_404(MemberCluster, name=name), STEPS[step]
-    if request.method == "POST":
+    is_quick = request.POST.get("do") == "quick"
+    impact = change.impact(cluster) if is_quick or request.method != "POST" else None
+    if request.method == "POST" and not (impact and (impact.rows or impact.unlooked)):
         change.run(cluster, current_user(request), datetime.now(UTC))
-        messages.success(request, change.done.format(name))
-        return redirect("web:cluster", name)
+        undo = _UNDO.get(step)
+        words = change.done.format(name)
+        context = {"words": words, "url": undo and reverse(f"web:cluster-{undo}", args=[name])}
+        messages.success(request, render_to_string("clusters/_done.html", context, request))
+        back = request.POST.get("next", "")
+        is_local = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
+        return redirect(back if is_local else reverse("web:cluster", args=[name]))
     context = {
         "title": change.title.format(name),
         "button": change.button,
         "cluster": cluster,
         "kind": change.button,
         "step": change,
-        "impact": change.impact(cluster),
+        "impact": impact,
         "is_final": step == "leave",
     }
     return render(request, "clusters/change.html", context)
