@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from operator import itemgetter
 
@@ -227,6 +228,14 @@ def members_by(key: str) -> dict[str | None, list[tuple[str, ClusterListState]]]
     for name, value, state in sorted(facts, key=itemgetter(0)):
         found.setdefault(value, []).append((name, standings[state]))
     return {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
+
+
+def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:
+    """Return new label keys with the key of other clusters that each may be a misspelling of."""
+    known = [key for key, _ in label_keys()]
+    new = [key for key in keys if key not in known]
+    found = [(key, get_close_matches(key, known, n=1, cutoff=0.8)) for key in new]
+    return [(key, other) for key, [*close] in found for other in close]
 
 
 def near_duplicates(words: Iterable[str]) -> list[tuple[str, ...]]:

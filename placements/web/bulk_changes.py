@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from clusters.filters import ClusterFilter, ClusterFilterState, label_keys, parse_filter_text
+from clusters.filters import ClusterFilter, ClusterFilterState, parse_filter_text
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
@@ -30,7 +30,7 @@ from placements.services.bulk_changes import (
 from placements.services.disruption.impact import drain_impact
 from placements.services.fleet.forms import TypedCluster, read_cluster
 from placements.web.badges import Badge
-from placements.web.cluster_rows import typed_rows
+from placements.web.cluster_rows import row_context, typed_rows
 from placements.web.request import current_user
 
 WORDS = {
@@ -130,7 +130,6 @@ def _page(
         for name in (names[:_DRAINS_SHOWN] if preview and action is BulkAction.DRAIN else ())
     ]
     title, consequence = WORDS[action]
-    labels, taints = typed_rows(given)
     context = {
         "action": action,
         "title": title,
@@ -139,27 +138,16 @@ def _page(
         "is_filter": "all" in given,
         "filter": [(key, value) for key in ("q", "label", "state") for value in given.getlist(key) if value],
         "has_form": action in (BulkAction.LABELS, BulkAction.TAINTS),
-        "label_rows": [line.partition("=")[::2] for line in labels.splitlines()] + [("", "")] * 3,
-        "taint_rows": _taint_rows(taints) + [("", "", "")] * 3,
         "remove": given.get("remove", ""),
-        "keys": label_keys(),
         "preview": preview,
         "rows": rows[:_SHOWN],
         "more": max(0, len(rows) - _SHOWN),
         "drains": [(one, sum(row.gets_worse for row in one.rows)) for one in drains],
         "is_final": action in (BulkAction.LEAVE, BulkAction.DRAIN),
         "faults": faults,
+        **row_context(*typed_rows(given)),
     }
     return render_page(request, "bulk_changes/change.html", context, status=status)
-
-
-def _taint_rows(text: str) -> list[tuple[str, str, str]]:
-    rows = []
-    for line in text.splitlines():
-        written, _, effect = line.partition(":")
-        key, _, value = written.partition("=")
-        rows.append((key, value, effect))
-    return rows
 
 
 @acts_through(start_change)

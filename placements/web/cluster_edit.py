@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
+from clusters.filters import similar_keys
 from clusters.fleet import Cluster, Taint
 from clusters.hubs.dispatch import acts_through
 from clusters.importing import read_members
@@ -34,6 +35,7 @@ from fleetui.permissions import for_operators
 from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of, with_clusters
+from placements.web.cluster_rows import row_context, typed_rows
 from placements.web.request import current_user, file_or_text, number_of
 
 _MOST_SUGGESTED = 20
@@ -133,7 +135,8 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method != "POST":
         return _suggested(request, cluster)
-    given = {field: request.POST.get(field, "") for field in ("labels", "taints", "revision")}
+    labels, taints = typed_rows(request.POST)
+    given = {"labels": labels, "taints": taints, "revision": request.POST.get("revision", "")}
     try:
         document = _document(cluster, given)
         if request.POST.get("do") != "save":
@@ -217,9 +220,12 @@ def _form(
 ) -> HttpResponse:
     on_labels = [one for one in faults if one.path.startswith(forms.LABELS_PATH)]
     on_taints = [one for one in faults if one.path.startswith(forms.TAINTS_PATH)]
+    typed = forms.read_cluster(given["labels"], "").labels
     context = {
+        **row_context(given["labels"], given["taints"]),
         "cluster": cluster,
         "given": given,
+        "similar": similar_keys(typed),
         "label_faults": on_labels,
         "taint_faults": on_taints,
         "other_faults": [one for one in faults if one not in on_labels and one not in on_taints],
