@@ -5,7 +5,7 @@ Page, REST and command call `preview_change` and `start_change`; a worker contin
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from time import monotonic
@@ -135,17 +135,16 @@ def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]
             parse_member(document)
         except InvalidManifest as found:
             paths = {"metadata.labels": "labels", "spec.taints": field}
-            raise InvalidManifest([_at_option(fault, paths) for fault in found.faults]) from found
+            raise InvalidManifest(
+                [
+                    replace(fault, path=paths[start] + fault.path.removeprefix(start))
+                    for fault in found.faults
+                    for start in paths
+                    if fault.path.startswith(start)
+                ]
+                or found.faults
+            ) from found
     return options
-
-
-def _at_option(fault: FieldError, paths: Mapping[str, str]) -> FieldError:
-    for start, option in paths.items():
-        if fault.path.startswith(start):
-            return FieldError(
-                option + fault.path.removeprefix(start), fault.code, fault.message, fault.allowed
-            )
-    return fault
 
 
 def selected_clusters(names: Sequence[str], wanted: ClusterFilter | None = None) -> list[str]:
@@ -211,7 +210,10 @@ def _changed(cluster: Cluster, action: BulkAction, options: Mapping[str, Any]) -
     add, remove = options.get("add", ()), options.get("remove", ())
     if action is not BulkAction.TAINTS:
         add, remove = ((), (CORDON,)) if action is BulkAction.UNCORDON else ((CORDON,), ())
-    added, removed = ([_taint(one) for one in several] for several in (add, remove))
+    added, removed = (
+        [Taint(one["key"], one.get("value") or "", one["effect"]) for one in several]
+        for several in (add, remove)
+    )
     taints = tuple(one for one in cluster.taints if one not in removed)
     taints += tuple(one for one in dict.fromkeys(added) if one not in taints)
     words = [f"+ {_taint_words(one)}" for one in taints if one not in cluster.taints]
@@ -219,10 +221,6 @@ def _changed(cluster: Cluster, action: BulkAction, options: Mapping[str, Any]) -
     if action is BulkAction.DRAIN:
         return cluster._replace(taints=taints), "Cordon and evict", ""
     return cluster._replace(taints=taints), ", ".join(words), ""
-
-
-def _taint(given: Mapping[str, str]) -> Taint:
-    return Taint(given["key"], given.get("value") or "", given["effect"])
 
 
 def _taint_words(taint: Taint) -> str:

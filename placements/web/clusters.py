@@ -141,19 +141,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
     columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
     count, states_counted = counts_with(rows)
     by_label = given.removeprefix("-").startswith(LABEL)
-    heads = [
-        ("Name", "name", False),
-        ("Status", "state", False),
-        *((key, f"{LABEL}{key}", False) for key in columns),
-        ("More labels", "", False),
-        ("Taints", "", False),
-        ("Heartbeat", "heartbeat", True),
-        ("Placements", "placements", True),
-        ("Outdated", "stale", True),
-    ]
-    headers = [_header(*head, order=order) for head in heads]
-    by_heading = {head.order.removeprefix("-"): head.title for head in headers if head.order}
-    orders = {**by_heading, **_OTHER_ORDERS}
+    headers, orders = _columns_and_orders(columns, order)
     start = (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
     context = {
         "wanted": wanted,
@@ -179,7 +167,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
             if state is not ClusterFilterState.ELIGIBLE  # a criterion of the scheduler, not a status
         },
         "order": order,
-        "orders": {**orders, order: orders.get(order, f"{by_heading.get(order[1:], order)}, descending")},
+        "orders": orders,
         "columns": columns,
         "headers": headers,
         "formats": FORMATS,
@@ -188,6 +176,25 @@ def clusters(request: HttpRequest) -> HttpResponse:
         **_facets(request, wanted, keys, favourites),
     }
     return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
+
+
+def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], dict[str, str]]:
+    """Return the headings, and the orders to choose from with the present one."""
+    heads = [
+        ("Name", "name", False),
+        ("Status", "state", False),
+        *((key, f"{LABEL}{key}", False) for key in columns),
+        ("More labels", "", False),
+        ("Taints", "", False),
+        ("Heartbeat", "heartbeat", True),
+        ("Placements", "placements", True),
+        ("Outdated", "stale", True),
+    ]
+    headers = [_header(*head, order=order) for head in heads]
+    by_heading = {head.order.removeprefix("-"): head.title for head in headers if head.order}
+    orders = {**by_heading, **_OTHER_ORDERS}
+    present = orders.get(order, f"{by_heading.get(order[1:], order)}, descending")
+    return headers, {**orders, order: present}
 
 
 def _header(title: str, by: str, is_number: bool, *, order: str) -> Header:
@@ -266,53 +273,39 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "now": now,
         "placements": here.count(),
         "outdated": stale_on([name]).get(name, 0),
-        **TABS[tab](request, found),
+        **_tab_context(request, found, tab),
     }
     return render_page(request, "clusters/cluster.html", context)
 
 
-def _placements_tab(request: HttpRequest, found: MemberCluster) -> dict[str, Any]:  # noqa: ARG001 -- as TABS
+def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[str, Any]:
+    """Return what a tab of a cluster shows."""
+    if not may_administer_clusters(request.user):  # addresses are for cluster administrators
+        found.properties.pop(ENTRYPOINT, None)
+    if tab == "labels":
+        labels = found.document["metadata"].get("labels") or {}
+        counts = {key: dict(values) for key, values in groups_of(labels).items()}
+        rows = [(key, value, counts[key].get(value, 1)) for key, value in sorted(labels.items())]
+        return {"labels": rows, "taints": found.document["spec"].get("taints") or []}
+    if tab == "properties":
+        resources = sorted({name for amounts in found.usage.values() for name in amounts})
+        sorts = ("capacity", "allocatable", "available")
+        return {
+            "usage": [
+                (name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources
+            ]
+        }
+    if tab == "events":
+        events = events_matching(kind="cluster", name=found.name).order_by("-at", "-id")
+        return {"events": event_rows(events[:EVENTS_SHOWN])}
+    if tab == "yaml":
+        return {"manifest": dump_yaml(manifest_of(found))}
     bindings = list(bindings_on(found.name)[:BINDINGS_SHOWN])
     healths = healths_named([one.placement.full_name for one in bindings], now=datetime.now(UTC))
     return {"bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings]}
 
 
-def _labels_tab(request: HttpRequest, found: MemberCluster) -> dict[str, Any]:  # noqa: ARG001 -- as TABS
-    labels = found.document["metadata"].get("labels") or {}
-    counts = {key: dict(values) for key, values in groups_of(labels).items()}
-    return {
-        "labels": [(key, value, counts[key].get(value, 1)) for key, value in sorted(labels.items())],
-        "taints": found.document["spec"].get("taints") or [],
-    }
-
-
-def _properties_tab(request: HttpRequest, found: MemberCluster) -> dict[str, Any]:
-    if not may_administer_clusters(request.user):  # addresses are for cluster administrators
-        found.properties.pop(ENTRYPOINT, None)
-    resources = sorted({name for amounts in found.usage.values() for name in amounts})
-    sorts = ("capacity", "allocatable", "available")
-    rows = [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources]
-    return {"usage": rows}
-
-
-def _events_tab(request: HttpRequest, found: MemberCluster) -> dict[str, Any]:  # noqa: ARG001 -- as TABS
-    rows = events_matching(kind="cluster", name=found.name).order_by("-at", "-id")
-    return {"events": event_rows(rows[:EVENTS_SHOWN])}
-
-
-def _yaml_tab(request: HttpRequest, found: MemberCluster) -> dict[str, Any]:
-    if not may_administer_clusters(request.user):
-        found.properties.pop(ENTRYPOINT, None)
-    return {"manifest": dump_yaml(manifest_of(found))}
-
-
-TABS = {
-    "placements": _placements_tab,
-    "labels": _labels_tab,
-    "properties": _properties_tab,
-    "events": _events_tab,
-    "yaml": _yaml_tab,
-}
+TABS = ("placements", "labels", "properties", "events", "yaml")
 
 
 STATE_BADGES = {

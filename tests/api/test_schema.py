@@ -257,8 +257,6 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         names["number"] = hub["token_number"]
     if "/what-if/" in operation.path:
         names["number"] = hub["scenario"]
-    if "/cluster-changes/" in operation.path:
-        names["request_id"] = hub["bulk_change"]
     if "/diffs/" in operation.path:
         names["number"] = hub["dry_run"]
     body = BODIES.get(operation.label)
@@ -296,7 +294,7 @@ def filled_hub() -> dict[str, str]:
     dry_run = start_dry_run(placement="web", by=None, now=NOW)
     change = start_change(BulkAction.UNCORDON, {}, ["a"], by=None, now=NOW)
     return {
-        "bulk_change": change.request_id,
+        "request_id": change.request_id,
         "dry_run": str(dry_run.pk),
         "scenario": str(scenario.pk),
         "token": api_token(ann),
