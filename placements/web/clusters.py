@@ -184,7 +184,7 @@ def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], d
         ("Name", "name", False),
         ("Status", "state", False),
         *((key, f"{LABEL}{key}", False) for key in columns),
-        ("More labels", "", False),
+        ("Labels", "", False),
         ("Taints", "", False),
         ("Heartbeat", "heartbeat", True),
         ("Placements", "placements", True),

@@ -79,7 +79,7 @@ def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of
 
     assert "icons." in row
     assert "#attention" in row
-    assert "Scheduling disabled (cordoned)" in row
+    assert "Cordoned" in row
     assert ">west</td>" in row
     assert "cordon-key=cordon-value:NoSchedule" in row
     assert 'href="/placements/?cluster=nimblefox">1</a>' in row
