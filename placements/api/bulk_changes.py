@@ -31,10 +31,10 @@ _LONGEST = 400
 
 
 class ClusterSelectorSerializer(CamelCaseSerializer):
-    """All clusters that match; the parameters of the list of clusters."""
+    """All clusters that match; the values are those of the list of clusters."""
 
     q = serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
-    label = serializers.ListField(
+    labels = serializers.ListField(
         child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=20
     )
     state = serializers.ChoiceField([str(one) for one in ClusterFilterState], required=False)
@@ -102,7 +102,7 @@ class BulkChangeViewSet(BaseViewSet):
         wanted = None
         if chosen is not None:
             state = ClusterFilterState(chosen["state"]) if "state" in chosen else None
-            wanted = ClusterFilter(chosen["q"], tuple(chosen["label"]), state)
+            wanted = ClusterFilter(chosen["q"], tuple(chosen["labels"]), state)
         options = read_options(action, {key: given[key] for key in ("labels", "add", "remove")})
         names = selected_clusters(given["names"], wanted)
         if "dryRun" in params:
@@ -116,7 +116,12 @@ class BulkChangeViewSet(BaseViewSet):
                 for row in preview.rows
             ]
             changed = [row.placement for row in preview.impact.rows]
-            document = {"request_id": "", "action": action, "ended_at": None, "results": results}
+            document: dict[str, Any] = {
+                "request_id": "",
+                "action": action,
+                "ended_at": None,
+                "results": results,
+            }
             document |= {"total": len(names), "placements": changed}
             return Response(BulkChangeSerializer(document).data)
         row = start_change(action, options, names, **actor(request))

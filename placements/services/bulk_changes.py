@@ -293,18 +293,19 @@ def apply_batch(row: BulkChange, *, now: datetime, seconds: float = 2.0) -> None
 @transaction.atomic
 def _apply(row: BulkChange, names: Sequence[str], *, now: datetime) -> list[BulkResult]:
     """Apply a change to clusters, all or none. Raise what the operations raise."""
-    how = {"by": row.actor, "now": now}
+    how: Any = {"by": row.actor, "now": now}
     if row.action == BulkAction.LEAVE:
         left = {one.name for one in leave(names, **how)}
         return [_result(name, name in left) for name in names]
     if row.action == BulkAction.DRAIN:
         return [_result(name, drain(name, **how).started_at == now) for name in names]
-    operation: Callable[..., list[JoinResult]] = {
+    operations: dict[BulkAction, Callable[..., list[JoinResult]]] = {
         BulkAction.LABELS: change_labels,
         BulkAction.TAINTS: change_taints,
         BulkAction.CORDON: cordon,
         BulkAction.UNCORDON: uncordon,
-    }[BulkAction(row.action)]
+    }
+    operation = operations[BulkAction(row.action)]
     options = dict(row.options)
     if row.action == BulkAction.LABELS:
         labels = options["labels"]

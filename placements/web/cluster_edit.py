@@ -110,8 +110,8 @@ def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
         change.run(cluster, current_user(request), datetime.now(UTC))
         undo = _UNDO.get(step)
         words = change.done.format(name)
-        context = {"words": words, "url": undo and reverse(f"web:cluster-{undo}", args=[name])}
-        messages.success(request, render_to_string("clusters/_done.html", context, request))
+        done = {"words": words, "url": undo and reverse(f"web:cluster-{undo}", args=[name])}
+        messages.success(request, render_to_string("clusters/_done.html", done, request))
         back = request.POST.get("next", "")
         is_local = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
         return redirect(back if is_local else reverse("web:cluster", args=[name]))
