@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from operator import itemgetter
 
@@ -75,6 +76,22 @@ _LATE = Q(unanswered_since__isnull=False, verdict="")
 _NOT_MONITORED = Q(driver="")
 
 
+def parse_filter_text(text: str) -> tuple[str, tuple[str, ...], ClusterFilterState | None]:
+    """Split a filter as typed: `key=value` and `!key` are labels, `status=ready` a state, the rest a name."""
+    words, labels, state = list[str](), list[str](), None
+    for word in text.split():
+        key, is_pair, value = word.partition("=")
+        if key == "status" and value in list(ClusterFilterState):
+            state = ClusterFilterState(value)
+        elif is_pair and key:
+            labels.append(f"{key}:{value}")
+        elif word.startswith("!") or ":" in word:
+            labels.append(word)
+        else:
+            words.append(word)
+    return " ".join(words), tuple(labels), state
+
+
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
     """Return the clusters that match, unordered."""
     rows = MemberCluster.objects.all()
@@ -136,9 +153,16 @@ def _conditions() -> dict[ClusterFilterState, Q]:
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
     """Count the clusters by filter value, in one query."""
+    return counts_with(MemberCluster.objects.none())[1]
+
+
+def counts_with(rows: QuerySet[MemberCluster]) -> tuple[int, dict[ClusterFilterState, int]]:
+    """Count these rows, and all clusters by filter value, in one query."""
     counted = {state.name: Count("pk", filter=condition) for state, condition in _conditions().items()}
-    found = MemberCluster.objects.aggregate(**counted)
-    return {state: found[state.name] for state in ClusterFilterState}
+    found = MemberCluster.objects.aggregate(
+        matching=Count("pk", filter=Q(pk__in=rows.order_by().values("pk"))), **counted
+    )
+    return found["matching"], {state: found[state.name] for state in ClusterFilterState}
 
 
 def groups_of(keys: Iterable[str], *, most: int = 50) -> dict[str, list[tuple[str, int]]]:
@@ -204,6 +228,14 @@ def members_by(key: str) -> dict[str | None, list[tuple[str, ClusterListState]]]
     for name, value, state in sorted(facts, key=itemgetter(0)):
         found.setdefault(value, []).append((name, standings[state]))
     return {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
+
+
+def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:
+    """Return new label keys with the key of other clusters that each may be a misspelling of."""
+    known = [key for key, _ in label_keys()]
+    new = [key for key in keys if key not in known]
+    found = [(key, get_close_matches(key, known, n=1, cutoff=0.8)) for key in new]
+    return [(key, other) for key, [*close] in found for other in close]
 
 
 def near_duplicates(words: Iterable[str]) -> list[tuple[str, ...]]:

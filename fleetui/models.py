@@ -7,6 +7,7 @@ from django.db import models
 
 from fleetui.fields import ManifestField
 from fleetui.hub_scope import HubManager, current_hub_id
+from fleetui.request_ids import current_request_id
 
 LONGEST_NAME = 253
 
@@ -15,7 +16,8 @@ class Event(models.Model):
     """An action on one object; immutable.
 
     `revision` is that of the object after the change, so that events after a revision can be listed.
-    Without an actor the console acted. `hub` is no foreign key: events outlive their hub.
+    Events of one change of many objects have the same `request_id`. Without an actor the
+    console acted. `hub` is no foreign key: events outlive their hub.
     """
 
     hub = models.PositiveBigIntegerField(default=current_hub_id, editable=False)
@@ -28,6 +30,7 @@ class Event(models.Model):
     revision = models.PositiveBigIntegerField(null=True)
     before = ManifestField(null=True)
     after = ManifestField(null=True)
+    request_id = models.CharField(max_length=32, blank=True, default=current_request_id, editable=False)
 
     objects = HubManager()
 

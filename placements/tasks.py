@@ -15,7 +15,7 @@ from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
-from placements.services import dry_runs, pruning, scheduling, verification
+from placements.services import bulk_changes, dry_runs, pruning, scheduling, verification
 from placements.services.disruption import hub_drains
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
@@ -104,6 +104,12 @@ def run_dry_runs(self: Task[..., None], **_newer: Any) -> None:
         send_now(self.name, {})
 
 
+@shared_task(acks_late=True, bind=True)
+def apply_bulk_changes(self: Task[..., None], **_newer: Any) -> None:
+    if _repeat(bulk_changes.apply_due):
+        send_now(self.name, {})
+
+
 @shared_task(acks_late=True)
 def refresh_staleness(**_newer: Any) -> None:
     verification.refresh_staleness(now=datetime.now(UTC))
@@ -180,6 +186,7 @@ def sweep(**_newer: Any) -> None:
         remove_orphans: orphans.is_due,
         evaluate_scenarios: is_due,
         run_dry_runs: dry_runs.is_due,
+        apply_bulk_changes: bulk_changes.is_due,
         refresh_staleness: verification.freshness_due,
         verify: verification.verification_due,
         prune: pruning.is_pruning_due,

@@ -8,6 +8,7 @@ from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.web import (
     access_log,
     activity,
+    bulk_changes,
     cluster_edit,
     cluster_objects,
     clusters,
@@ -86,7 +87,16 @@ urlpatterns = [
     path("clusters/new/", connections.add_cluster, name="cluster-new"),
     path("clusters/new/prepare/", connections.prepare_cluster, name="cluster-prepare"),
     path("clusters/import/", cluster_edit.import_clusters, name="cluster-import"),
+    path(
+        "clusters/bulk/results/<str:request_id>/", bulk_changes.bulk_change_result, name="bulk-change-result"
+    ),
+    path("clusters/bulk/<str:action>/", bulk_changes.bulk_change, name="bulk-change"),
     path("clusters/<str:name>/", clusters.cluster, name="cluster"),
+    *(
+        path(f"clusters/<str:name>/{tab}/", clusters.cluster, {"tab": tab}, name=f"cluster-{tab}")
+        for tab in clusters.TABS
+        if tab != "placements"
+    ),
     path("clusters/<str:name>/edit/", cluster_edit.edit_cluster, name="cluster-edit"),
     *(
         path(

@@ -15,6 +15,7 @@ from fleetui.access.tokens import create_token
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.models import Decision, Placement, Resource
+from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.evictions import evict
 from placements.services.dry_runs import start_dry_run
@@ -51,7 +52,13 @@ SAMPLES = {
     "cluster-new": "/clusters/new/",
     "cluster-prepare": "/clusters/new/prepare/",
     "cluster-import": "/clusters/import/",
+    "bulk-change": "/clusters/bulk/cordon/?name={cluster}",
+    "bulk-change-result": "/clusters/bulk/results/{bulk_change}/",
     "cluster": "/clusters/{cluster}/",
+    "cluster-labels": "/clusters/{cluster}/labels/",
+    "cluster-properties": "/clusters/{cluster}/properties/",
+    "cluster-events": "/clusters/{cluster}/events/",
+    "cluster-yaml": "/clusters/{cluster}/yaml/",
     "cluster-edit": "/clusters/{cluster}/edit/",
     "cluster-cordon": "/clusters/{cluster}/cordon/",
     "cluster-uncordon": "/clusters/{cluster}/uncordon/",
@@ -174,6 +181,7 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "draft": draft.pk,
         "dry_run": start_dry_run(placement=placement, by=by, now=now).pk,
         "scenario": scenario.pk,
+        "bulk_change": start_change(BulkAction.UNCORDON, {}, [cluster], by=by, now=now).request_id,
         "event": Event.objects.latest("pk").pk,
         "eviction": disruptions_of(placement, by=by, now=now),
         "token": _create_token(by, now=now),

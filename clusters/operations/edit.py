@@ -76,17 +76,31 @@ def set_taints(name: str, taints: Sequence[Mapping[str, str]], **options: Unpack
 
 
 @on_live_hub(refuse)
+def change_taints(
+    names: Collection[str],
+    *,
+    add: Sequence[Mapping[str, str]] = (),
+    remove: Sequence[Mapping[str, str]] = (),
+    **options: Unpack[EditOptions],
+) -> list[JoinResult]:
+    """Add taints where missing, and remove others where present. Raises as `change_labels`."""
+
+    def edit(document: Document) -> None:
+        before = document["spec"].get("taints") or []
+        after = [one for one in before if not any(_is_same(one, other) for other in remove)]
+        after += [dict(one) for one in add if not any(_is_same(one, other) for other in after)]
+        if after != before:
+            document["spec"]["taints"] = after
+
+    return _edit(names, edit, **options)
+
+
+@on_live_hub(refuse)
 def add_taint(
     names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
     """Add a taint where missing. Raises as `change_labels`."""
-
-    def edit(document: Document) -> None:
-        taints = document["spec"].get("taints") or []
-        if not any(_is_same(taint, other) for other in taints):
-            document["spec"]["taints"] = [*taints, dict(taint)]
-
-    return _edit(names, edit, **options)
+    return change_taints(names, add=[taint], **options)
 
 
 @on_live_hub(refuse)
@@ -94,14 +108,7 @@ def remove_taint(
     names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
     """Remove a taint where present. Raises UnknownClusterError, RevisionConflict."""
-
-    def edit(document: Document) -> None:
-        taints = document["spec"].get("taints") or []
-        left = [other for other in taints if not _is_same(taint, other)]
-        if len(left) != len(taints):
-            document["spec"]["taints"] = left
-
-    return _edit(names, edit, **options)
+    return change_taints(names, remove=[taint], **options)
 
 
 @on_live_hub(refuse)

@@ -34,7 +34,7 @@ from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.concurrency import check_revision
 
 CLUSTER = "cluster"
-RESERVED_NAMES = ("import", "new")
+RESERVED_NAMES = ("bulk", "import", "new")
 """Names whose addresses belong to a page."""
 _USAGE_SORTS = {"capacity": "total", "allocatable": "allocatable", "available": "available"}
 

@@ -6,6 +6,7 @@ from django.db import migrations, models
 
 import fleetui.fields
 import fleetui.hub_scope
+import fleetui.request_ids
 
 ROLES = ("viewer", "operator", "approver", "cluster-administrator")
 
@@ -54,6 +55,7 @@ class Migration(migrations.Migration):
                 ('revision', models.PositiveBigIntegerField(null=True)),
                 ('before', fleetui.fields.ManifestField(null=True)),
                 ('after', fleetui.fields.ManifestField(null=True)),
+                ('request_id', models.CharField(blank=True, default=fleetui.request_ids.current_request_id, editable=False, max_length=32)),
                 ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={

@@ -33,7 +33,6 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
 from fleetui.permissions import may_administer_clusters
 from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, shown, table
-from placements.admin.cluster_actions import ACTIONS, action_urls, admin_action
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -262,7 +261,7 @@ class ClusterChangeList(ChangeList):
 
 @admin.register(MemberCluster)
 class MemberClusterAdmin(RoleAdmin):
-    """Member clusters; labels, taints, cordon, drain and import have their own pages in the console."""
+    """Member clusters; changes of one or many have their own pages in the console."""
 
     list_display = ("name", "state", "label_chips", "taint_list", "heartbeat", "placements_here", "demo")
     list_filter = (StateFilter, LabelFilter, VerdictFilter, DemoFilter)
@@ -270,14 +269,11 @@ class MemberClusterAdmin(RoleAdmin):
     search_fields = ("name",)
     search_help_text = "Part of a name, the value of a label, or key:value. All terms must match."
     save_on_top = False
-    actions = [admin_action(one) for one in ACTIONS.values()]
+    actions = None  # the console has actions on many clusters, with their impact
     readonly_fields = (
         *("page", "state", "heartbeat", "placements_here", "demo", "label_chips", "taint_list"),
         *("driver_name", "identity", "property_table", "manifest", "credential_table"),
     )
-
-    def get_urls(self) -> list[Any]:
-        return [*action_urls(self), *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return ClusterChangeList

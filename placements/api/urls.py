@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.api import (
     auth,
+    bulk_changes,
     clusters,
     connections,
     decisions,
@@ -38,6 +39,7 @@ router = Router()
 router.register("clusters", clusters.ClusterViewSet, "cluster")
 router.register("clusters", disruption.ClusterDisruptionViewSet, "cluster-disruption")
 router.register("clusters", connections.ConnectionViewSet, "cluster-connection")
+router.register("cluster-changes", bulk_changes.BulkChangeViewSet, "cluster-change")
 router.register("placements", placements.PlacementViewSet, "placement")
 router.register("placements", placements.SnapshotViewSet, "snapshot")
 router.register("placements", disruption.PlacementDisruptionViewSet, "disruption")

@@ -88,6 +88,27 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='BulkChange',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('request_id', models.CharField(max_length=32)),
+                ('action', models.CharField(max_length=20)),
+                ('options', models.JSONField(default=dict)),
+                ('names', models.JSONField(default=list)),
+                ('results', models.JSONField(default=list)),
+                ('created_at', models.DateTimeField()),
+                ('created_by', models.CharField(max_length=150)),
+                ('run_at', models.DateTimeField(null=True)),
+                ('ended_at', models.DateTimeField(null=True)),
+                ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'indexes': [models.Index(condition=models.Q(('run_at__isnull', False)), fields=['run_at'], name='bulk_change_due')],
+                'constraints': [models.UniqueConstraint(fields=('request_id',), name='bulk_change_request_once')],
+            },
+        ),
+        migrations.CreateModel(
             name='DecisionRecord',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

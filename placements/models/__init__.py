@@ -1,6 +1,7 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
 from placements.models.bindings import Binding, Leftover, ObservedObjects
+from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.models.dry_runs import DryRun
@@ -39,6 +40,7 @@ __all__ = [
     "Agreement",
     "ApprovalRequest",
     "Binding",
+    "BulkChange",
     "ChangeType",
     "ClusterUpdate",
     "CollectionChange",

@@ -182,7 +182,14 @@ def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -
     return _filtered(Resource.objects.all(), kind=kind, namespace=namespace, name__contains=text)
 
 
-def events_matching(*, kind: str = "", name: str = "", part: str = "", by: str = "") -> QuerySet[Event]:
-    """Return the matching events, unordered; `part` of the name and `by` ignore case."""
+def events_matching(
+    *, kind: str = "", name: str = "", part: str = "", by: str = "", request: str = ""
+) -> QuerySet[Event]:
+    """Return the matching events, unordered; `part` of the name and `by` ignore case.
+
+    `request` is the id that the events of one change of many clusters share.
+    """
     rows = Event.objects.all()
-    return _filtered(rows, kind=kind, name=name, name__icontains=part, actor_name__icontains=by)
+    return _filtered(
+        rows, kind=kind, name=name, name__icontains=part, actor_name__icontains=by, request_id=request
+    )

@@ -77,9 +77,11 @@ def grouped(rows: Sequence[HappeningRow]) -> list[ActivityRow]:
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """Return the events that match, a page at a time."""
-    given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "q", "by")}
+    given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "q", "by", "request")}
     given["kind"] = given["kind"] if given["kind"] in KINDS else ""
-    rows = events_matching(kind=given["kind"], name=given["name"], part=given["q"], by=given["by"])
+    rows = events_matching(
+        kind=given["kind"], name=given["name"], part=given["q"], by=given["by"], request=given["request"]
+    )
     page = page_from(request, rows, order="-at", unique="id")
     context = {
         "events": grouped(event_rows(page.rows)),

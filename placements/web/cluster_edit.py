@@ -13,8 +13,12 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
+from clusters.filters import similar_keys
 from clusters.fleet import Cluster, Taint
 from clusters.hubs.dispatch import acts_through
 from clusters.importing import read_members
@@ -31,6 +35,7 @@ from fleetui.permissions import for_operators
 from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of, with_clusters
+from placements.web.cluster_rows import row_context, typed_rows
 from placements.web.request import current_user, file_or_text, number_of
 
 _MOST_SUGGESTED = 20
@@ -89,6 +94,7 @@ STEPS = {
     ),
 }
 
+_UNDO = {"cordon": "uncordon", "uncordon": "cordon"}
 STEP_OPERATIONS = {"cordon": cordon, "uncordon": uncordon, "leave": leave}
 
 
@@ -96,19 +102,26 @@ STEP_OPERATIONS = {"cordon": cordon, "uncordon": uncordon, "leave": leave}
 @for_operators("change clusters")
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
-    """Show the impact of a change, or apply it."""
+    """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
     cluster, change = get_object_or_404(MemberCluster, name=name), STEPS[step]
-    if request.method == "POST":
+    is_quick = request.POST.get("do") == "quick"
+    impact = change.impact(cluster) if is_quick or request.method != "POST" else None
+    if request.method == "POST" and not (impact and (impact.rows or impact.unlooked)):
         change.run(cluster, current_user(request), datetime.now(UTC))
-        messages.success(request, change.done.format(name))
-        return redirect("web:cluster", name)
+        undo = _UNDO.get(step)
+        words = change.done.format(name)
+        done = {"words": words, "url": undo and reverse(f"web:cluster-{undo}", args=[name])}
+        messages.success(request, render_to_string("clusters/_done.html", done, request))
+        back = request.POST.get("next", "")
+        is_local = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
+        return redirect(back if is_local else reverse("web:cluster", args=[name]))
     context = {
         "title": change.title.format(name),
         "button": change.button,
         "cluster": cluster,
         "kind": change.button,
         "step": change,
-        "impact": change.impact(cluster),
+        "impact": impact,
         "is_final": step == "leave",
     }
     return render(request, "clusters/change.html", context)
@@ -122,7 +135,8 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method != "POST":
         return _suggested(request, cluster)
-    given = {field: request.POST.get(field, "") for field in ("labels", "taints", "revision")}
+    labels, taints = typed_rows(request.POST)
+    given = {"labels": labels, "taints": taints, "revision": request.POST.get("revision", "")}
     try:
         document = _document(cluster, given)
         if request.POST.get("do") != "save":
@@ -206,9 +220,12 @@ def _form(
 ) -> HttpResponse:
     on_labels = [one for one in faults if one.path.startswith(forms.LABELS_PATH)]
     on_taints = [one for one in faults if one.path.startswith(forms.TAINTS_PATH)]
+    typed = forms.read_cluster(given["labels"], "").labels
     context = {
+        **row_context(given["labels"], given["taints"]),
         "cluster": cluster,
         "given": given,
+        "similar": similar_keys(typed),
         "label_faults": on_labels,
         "taint_faults": on_taints,
         "other_faults": [one for one in faults if one not in on_labels and one not in on_taints],

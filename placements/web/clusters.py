@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
@@ -19,7 +20,7 @@ from clusters.filters import (
     ClusterListState,
     clusters_matching,
     cordoned_among,
-    counts_by_state,
+    counts_with,
     groups_by,
     groups_of,
     label_keys,
@@ -30,7 +31,7 @@ from clusters.operations.fault_injection import not_ready_at
 from clusters.queries import manifest_of
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.permissions import for_readers, may_administer_clusters
+from fleetui.permissions import for_readers, may_administer_clusters, may_operate
 from placements.explain.charts.fleet import Grouped, topology_chart, value_words
 from placements.explain.connections import unreachable_words
 from placements.services.filters import bindings_on, events_matching, placements_on
@@ -44,11 +45,13 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named
+from placements.templatetags.fleet import offered
 from placements.web import badges
 from placements.web.badges import Badge
+from placements.web.bulk_changes import WORDS, cluster_filter
 from placements.web.events import event_rows
 from placements.web.fault_injection import fault_rows
-from placements.web.request import asked_table, page_from, unknown_words, word_from
+from placements.web.request import asked_table, number_of, page_from, unknown_words
 
 FORMATS = ("csv", "json")
 _COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
@@ -85,10 +88,16 @@ def download(rows: QuerySet[MemberCluster], form: str) -> HttpResponse:
     return response
 
 
-EVENTS_SHOWN = 15
+EVENTS_SHOWN = 50
 BINDINGS_SHOWN = 100
-_LABELS_SHOWN = 6
-_MOST_COLUMNS, _FACETS = 8, 2
+_MOST_COLUMNS, _DEFAULT_COLUMNS, _FACETS = 8, 3, 2
+_OTHER_ORDERS = {
+    "-name": "Name, descending",
+    "-joined_at": "Newest",
+    "joined_at": "Oldest",
+    "-verdict_since": "Recently changed",
+    "verdict_since": "Least recently changed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,7 @@ class ClusterListRow:
 
     cluster: MemberCluster
     state: badges.Badge
-    labels: list[str]
+    is_cordoned: bool
     more_labels: int
     taints: list[str]
     placements: int
@@ -120,20 +129,57 @@ class Header:
 @require_safe
 def clusters(request: HttpRequest) -> HttpResponse:
     """List the clusters that match, a page at a time, or download them all."""
-    wanted = ClusterFilter(
-        text=request.GET.get("q", "").strip(),
-        labels=tuple(label for label in map(str.strip, request.GET.getlist("label")) if label),
-        state=word_from(request, "state", ClusterFilterState),
-    )
+    wanted = cluster_filter(request.GET)
     rows = clusters_matching(wanted)
     if request.GET.get("download") in FORMATS:
         return download(rows, request.GET["download"])
-    ordered, column, order = in_order(rows, request.GET.get("sort", "name"))
+    given = request.GET.get("sort", "name")
+    ordered, column, order = in_order(rows, given)
     page, keys = page_from(request, ordered.select_related("credential"), order=column), label_keys()
-    written = request.GET.get("columns", "").replace(",", " ").split()
-    columns, states_counted = list(dict.fromkeys(written))[:_MOST_COLUMNS], counts_by_state()
-    given = request.GET.get("sort", "")
+    favourites = favourite_keys([key for key, _ in keys], most=_DEFAULT_COLUMNS)
+    written = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
+    columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
+    count, states_counted = counts_with(rows)
     by_label = given.removeprefix("-").startswith(LABEL)
+    headers, orders = _columns_and_orders(columns, order)
+    start = (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
+    context = {
+        "wanted": wanted,
+        "query": request.GET.get("q", ""),
+        "listed": request.GET.getlist("label"),
+        "filter": [
+            (key, value) for key in ("q", "label", "state") for value in request.GET.getlist(key) if value
+        ],
+        "unknown": unknown_words(
+            request,
+            state=ClusterFilterState,
+            sort=([*ORDERS, given] if by_label else list(ORDERS)),
+            download=FORMATS,
+        ),
+        "rows": _rows(page.rows, columns),
+        "after": page.after,
+        "first": start + 1,
+        "last": start + len(page.rows),
+        "count": count,
+        "states": {
+            state: count
+            for state, count in states_counted.items()
+            if state is not ClusterFilterState.ELIGIBLE  # a criterion of the scheduler, not a status
+        },
+        "order": order,
+        "orders": orders,
+        "columns": columns,
+        "headers": headers,
+        "formats": FORMATS,
+        "may_change": may_operate(request.user) and offered(reverse("web:bulk-change", args=["cordon"])),
+        "actions": [(action, words) for action, (words, _) in WORDS.items()],
+        **_facets(request, wanted, keys, favourites),
+    }
+    return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
+
+
+def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], dict[str, str]]:
+    """Return the headings, and the orders to choose from with the present one."""
     heads = [
         ("Name", "name", False),
         ("Status", "state", False),
@@ -144,31 +190,11 @@ def clusters(request: HttpRequest) -> HttpResponse:
         ("Placements", "placements", True),
         ("Outdated", "stale", True),
     ]
-    context = {
-        "wanted": wanted,
-        "unknown": unknown_words(
-            request,
-            state=ClusterFilterState,
-            sort=([*ORDERS, given] if by_label else list(ORDERS)),
-            download=FORMATS,
-        ),
-        "rows": _rows(page.rows, columns),
-        "after": page.after,
-        "count": rows.count()
-        if wanted != ClusterFilter()
-        else states_counted[ClusterFilterState.ELIGIBLE] + states_counted[ClusterFilterState.NOT_ELIGIBLE],
-        "states": {
-            state: count
-            for state, count in states_counted.items()
-            if state is not ClusterFilterState.ELIGIBLE  # a criterion of the scheduler, not a status
-        },
-        "order": order,
-        "columns": columns,
-        "headers": [_header(*head, order=order) for head in heads],
-        "formats": FORMATS,
-        **_facets(request, wanted, keys),
-    }
-    return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
+    headers = [_header(*head, order=order) for head in heads]
+    by_heading = {head.order.removeprefix("-"): head.title for head in headers if head.order}
+    orders = {**by_heading, **_OTHER_ORDERS}
+    present = orders.get(order, f"{by_heading.get(order[1:], order)}, descending")
+    return headers, {**orders, order: present}
 
 
 def _header(title: str, by: str, is_number: bool, *, order: str) -> Header:
@@ -177,12 +203,13 @@ def _header(title: str, by: str, is_number: bool, *, order: str) -> Header:
     return Header(title, following, directions.get(order, ""), is_number)
 
 
-def _facets(request: HttpRequest, wanted: ClusterFilter, keys: list[tuple[str, int]]) -> dict[str, Any]:
+def _facets(
+    request: HttpRequest, wanted: ClusterFilter, keys: list[tuple[str, int]], favourites: list[str]
+) -> dict[str, Any]:
     """Return label values to filter by: of the requested key, else of the filter, else of favourites."""
-    known = [key for key, _ in keys]
     filtered = [one.removeprefix("!").partition(":")[0] for one in wanted.labels]
     chosen = [request.GET["by"]] if request.GET.get("by") else filtered[:1]
-    shown = chosen or favourite_keys(known, most=_FACETS)
+    shown = chosen or favourites[:_FACETS]
     groups = [
         (key, [(f"{key}:{value}", value or "(empty)", count) for value, count in found])
         for key, found in groups_of(shown).items()
@@ -196,14 +223,13 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
     rows = []
     for cluster in clusters:
         is_cordoned = getattr(cluster, "how", "") == ClusterListState.CORDONED
-        labels = [one for one in labels_in(cluster) if one.partition("=")[0] not in columns]
         values = cluster.document["metadata"].get("labels") or {}
         rows.append(
             ClusterListRow(
                 cluster,
                 badges.cluster_badge(cluster, is_cordoned=is_cordoned),
-                labels[:_LABELS_SHOWN],
-                max(0, len(labels) - _LABELS_SHOWN),
+                is_cordoned,
+                len(values.keys() - set(columns)),
                 taints_in(cluster),
                 placed.get(cluster.name, 0),
                 stale.get(cluster.name, 0),
@@ -231,36 +257,55 @@ def taint_text(written: dict[str, Any]) -> str:
 
 @for_readers
 @require_safe
-def cluster(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one cluster: what it is, what is placed on it, and which decision put it there."""
+def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
+    """Show one cluster: its status, and the view of a tab."""
     found = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
     is_cordoned, now = bool(cordoned_among([found])), datetime.now(UTC)
-    if not may_administer_clusters(request.user):  # addresses are for cluster administrators
-        found.properties.pop(ENTRYPOINT, None)
     here = bindings_on(name)
-    bindings = list(here[:BINDINGS_SHOWN])
-    healths = healths_named([one.placement.full_name for one in bindings], now=now)
-    resources = sorted({name for amounts in found.usage.values() for name in amounts})
-    sorts = ("capacity", "allocatable", "available")
     context = {
         "cluster": found,
+        "tab": tab,
         "state": badges.cluster_badge(found, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
         "reason": unreachable_words(found, now=now),
         "faults": fault_rows(found, now=now),
         "not_ready_at": not_ready_at(found, now=now),
         "now": now,
-        "labels": labels_in(found),
-        "taints": taints_in(found),
-        "usage": [(name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources],
-        "bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings],
         "placements": here.count(),
-        "events": event_rows(
-            events_matching(kind="cluster", name=name).order_by("-at", "-id")[:EVENTS_SHOWN]
-        ),
-        "manifest": dump_yaml(manifest_of(found)),
+        "outdated": stale_on([name]).get(name, 0),
+        **_tab_context(request, found, tab),
     }
     return render_page(request, "clusters/cluster.html", context)
+
+
+def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[str, Any]:
+    """Return what a tab of a cluster shows."""
+    if not may_administer_clusters(request.user):  # addresses are for cluster administrators
+        found.properties.pop(ENTRYPOINT, None)
+    if tab == "labels":
+        labels = found.document["metadata"].get("labels") or {}
+        counts = {key: dict(values) for key, values in groups_of(labels).items()}
+        rows = [(key, value, counts[key].get(value, 1)) for key, value in sorted(labels.items())]
+        return {"labels": rows, "taints": found.document["spec"].get("taints") or []}
+    if tab == "properties":
+        resources = sorted({name for amounts in found.usage.values() for name in amounts})
+        sorts = ("capacity", "allocatable", "available")
+        return {
+            "usage": [
+                (name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources
+            ]
+        }
+    if tab == "events":
+        events = events_matching(kind="cluster", name=found.name).order_by("-at", "-id")
+        return {"events": event_rows(events[:EVENTS_SHOWN])}
+    if tab == "yaml":
+        return {"manifest": dump_yaml(manifest_of(found))}
+    bindings = list(bindings_on(found.name)[:BINDINGS_SHOWN])
+    healths = healths_named([one.placement.full_name for one in bindings], now=datetime.now(UTC))
+    return {"bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings]}
+
+
+TABS = ("placements", "labels", "properties", "events", "yaml")
 
 
 STATE_BADGES = {

@@ -9,6 +9,7 @@ from django.http import QueryDict
 from clusters.operations.connection import ConnectionInput
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from placements.services.fleet.forms import LABELS_PATH, TAINTS_PATH, TypedCluster, read_cluster
+from placements.web.cluster_rows import typed_rows
 
 KUBECONFIG, FIELDS, IN_CLUSTER = "kubeconfig", "fields", "in-cluster"
 NAME_PATH = "metadata.name"
@@ -140,7 +141,7 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
 
 def typed_cluster(entered: QueryDict) -> TypedCluster:
     """Return the labels and taints that were entered. Raise InvalidManifest for malformed lines."""
-    typed = read_cluster(*(entered.get(one.name, "") for one in (LABELS, TAINTS)))
+    typed = read_cluster(*typed_rows(entered))
     if typed.faults:
         raise InvalidManifest(typed.faults)
     return typed

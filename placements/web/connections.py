@@ -15,6 +15,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from clusters.drivers.base import DriverError
 from clusters.drivers.kubernetes.check import CheckStep
 from clusters.drivers.registry import KUBERNETES, SIMULATED
+from clusters.filters import similar_keys
 from clusters.hubs.dispatch import acts_through
 from clusters.kubeconfig import ca_facts
 from clusters.models import MemberCluster
@@ -49,6 +50,7 @@ from fleetui.permissions import (
 )
 from placements.explain.connections import VERBS, check_report, unreachable_words
 from placements.services.filters import kinds_for, kinds_on
+from placements.web.cluster_rows import row_context, typed_rows
 from placements.web.connection_forms import NAME_PATH, connection_form, connection_input, typed_cluster
 from placements.web.request import current_user, number_of
 
@@ -95,6 +97,7 @@ def _added(request: HttpRequest) -> HttpResponseBase:
         return _form(request, None, [FieldError("kind", "not-one-of", "Unsupported value", allowed)])
     try:
         typed = typed_cluster(request.POST)
+        similar = similar_keys(typed.labels)
         document = new_member(name, typed.labels, typed.taints)
         spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
         put_cluster(spec, by=current_user(request), now=datetime.now(UTC), expected=0)
@@ -104,6 +107,8 @@ def _added(request: HttpRequest) -> HttpResponseBase:
         message = f"cluster {name} is in the fleet already"
         return _form(request, None, [FieldError(NAME_PATH, "duplicate", message, "another name")])
     messages.success(request, _ADDED[kind].format(name, name))
+    for key, other in similar:
+        messages.warning(request, f"Label key {key!r} is new in the fleet. Did you mean {other!r}?")
     return _redirected(request, reverse("web:cluster", args=[name]))
 
 
@@ -174,7 +179,7 @@ def _form(
         entered["source"] = request.GET.get("source", "")
         entered["insecureTLS"] = "on" if cluster.connection.get("insecureTLS") else ""
     may_operate_now, may_connect = may_operate(request.user), may_administer_clusters(request.user)
-    usual = KUBERNETES if may_connect else SIMULATED
+    usual = SIMULATED if may_operate_now else KUBERNETES
     context = {
         "cluster": cluster,
         "form": connection_form(entered, faults),
@@ -185,6 +190,7 @@ def _form(
         "is_refused": is_refused,
         "is_post": is_post,
         "failed_check": FAILED_CHECK,
+        **row_context(*(typed_rows(request.POST) if is_post else ("", ""))),
     }
     if status is None:
         status = 422 if is_post else 200

@@ -183,7 +183,10 @@ def _page(
     is_running = last is not None and last.state == Drain.State.RUNNING
     is_cordoned = bool(cordoned_among([cluster]))
     may_begin = not is_running and cluster.membership != Membership.LEAVING
-    impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_begin else None
+    # A drain that has ended shows its result; the plan of another one is asked for.
+    shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
+    shows_result = shows_result or is_running
+    impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_begin and not shows_result else None
     counts = impact.count if impact else Counter[EvictionImpact]()
     defaults = {"how": "drain", "at_once": str(AT_ONCE), "minutes": "", "first": "", "name": ""}
     context = {
@@ -192,7 +195,8 @@ def _page(
         "is_running": is_running,
         "is_cordoned": is_cordoned,
         "progress": _progress(last) if last else None,
-        "back": bring_back(cluster.name) if last and not is_running else None,
+        "shows_result": shows_result,
+        "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,
         "impact_rows": [(row, _FATES[row.impact]) for row in impact.rows] if impact else [],
         "impact_totals": [(state, counts[fate]) for fate, state in _FATES.items() if counts[fate]],

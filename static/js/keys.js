@@ -14,7 +14,7 @@ function rows() {
   return table ? [...table.querySelectorAll("tbody tr")].filter(isSeen) : [];
 }
 
-const handle = (row) => row.querySelector("th a[href], td a[href], button, input") ?? row;
+const handle = (row) => row.querySelector("th a[href], td a[href], button, input:not([type=checkbox])") ?? row;
 const present = (all) => all.findIndex((row) => row.contains(document.activeElement));
 
 function go(step) {
@@ -111,4 +111,23 @@ document.addEventListener("htmx:beforeSwap", () => { lost = present(rows()); });
 document.addEventListener("htmx:afterSwap", () => {
   const row = rows()[lost];
   if (row && document.activeElement === document.body) handle(row).focus({ preventScroll: true });
+});
+
+/* Selected rows are counted; the box of the heading selects the page, a click with Shift a range. */
+let anchor = null;
+
+document.addEventListener("click", (event) => {
+  const box = event.target.closest?.("#selection input[type=checkbox]");
+  if (!box) return;
+  const form = box.form;
+  const boxes = [...form.querySelectorAll("input[name=name]")];
+  if ("selectPage" in box.dataset) boxes.forEach((one) => { one.checked = box.checked; });
+  if (event.shiftKey && boxes.includes(box) && boxes.includes(anchor)) {
+    const [from, to] = [boxes.indexOf(anchor), boxes.indexOf(box)].sort((a, b) => a - b);
+    boxes.slice(from, to + 1).forEach((one) => { one.checked = box.checked; });
+  }
+  anchor = boxes.includes(box) ? box : null;
+  const all = form.querySelector("input[name=all]");
+  const count = all.checked ? Number(form.dataset.count) : boxes.filter((one) => one.checked).length;
+  form.querySelector("[data-selected]").textContent = `${count.toLocaleString("en-US")} selected`;
 });

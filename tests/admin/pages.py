@@ -4,17 +4,11 @@ from html.parser import HTMLParser
 from typing import Any
 
 from django.test import Client
-from django.urls import reverse
 
 from clusters.models import MemberCluster
 
 CLUSTERS = "/admin/clusters/membercluster/"
 ADD = f"{CLUSTERS}add/"
-
-
-def act_url(action: str) -> str:
-    """Return the address of an action."""
-    return reverse("admin:clusters_membercluster_act", args=[action])
 
 
 def change_url(name: str) -> str:

@@ -193,5 +193,5 @@ def test_a_reserved_name_is_refused_at_its_field(operator: Client) -> None:
     answer = submit(operator, ADD, name="import", identity_name="import-agent")
 
     assert answer.status_code == 200
-    assert "import is a reserved name (reserved: import, new)" in text_of(answer)
+    assert "import is a reserved name (reserved: bulk, import, new)" in text_of(answer)
     assert not MemberCluster.objects.exists()

@@ -53,7 +53,11 @@ class Outline(HTMLParser):
     def problems(self) -> list[str]:
         """Return everything that is wrong with the page."""
         twice = [f"id {one} stands twice" for one in set(self.ids) if self.ids.count(one) > 1]
-        nameless = [f"{tag} {given}" for tag, given in self.fields if given.get("id") not in self.labelled]
+        nameless = [
+            f"{tag} {given}"
+            for tag, given in self.fields
+            if given.get("id") not in self.labelled and not given.get("aria-label")
+        ]
         return [*self.faults, *(f"<{tag}> is never closed" for tag in self.open), *twice, *nameless]
 
     @property

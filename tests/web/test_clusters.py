@@ -30,6 +30,8 @@ def _names(page: str) -> list[str]:
         ("", ["bravelion", "jumpingcat", "nimblefox"]),
         ("?q=FOX", ["nimblefox"]),
         ("?label=region:west", ["jumpingcat", "nimblefox"]),
+        ("?q=region%3Dwest+FOX", ["nimblefox"]),
+        ("?q=status%3Dcordoned", ["jumpingcat"]),
         ("?label=region", ["bravelion", "jumpingcat", "nimblefox"]),
         ("?label=region:west&label=env:prod", []),
         ("?state=cordoned", ["jumpingcat"]),
@@ -77,8 +79,8 @@ def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of
 
     assert "icons." in row
     assert "#attention" in row
-    assert "Scheduling disabled (cordoned)" in row
-    assert "region=west" in row
+    assert "Cordoned" in row
+    assert ">west</td>" in row
     assert "cordon-key=cordon-value:NoSchedule" in row
     assert 'href="/placements/?cluster=nimblefox">1</a>' in row
 
@@ -87,7 +89,7 @@ def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of
 def test_offers_the_known_keys_and_the_groups_of_one(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/clusters/?by=region")
 
-    assert '<option value="region">3 clusters</option>' in page
+    assert '<option value="region=">3 clusters</option>' in page
     assert re.findall(r"label=region%3A(\w+)", page) == ["west", "east"]
 
 
@@ -138,10 +140,11 @@ def test_says_what_is_placed_there_and_which_decision_put_it_there(
 ) -> None:
     page = text_of(viewer, "/clusters/nimblefox/")
 
-    assert "1 placement" in page
+    assert '<span class="quiet">1</span>' in page
     assert f'href="/decisions/{decision_id}/?cluster=nimblefox#why"' in page
     assert "Enabled" in page
-    assert "kind: MemberCluster" in page
+    assert "kind: MemberCluster" in text_of(viewer, "/clusters/nimblefox/yaml/")
+    assert "region" in text_of(viewer, "/clusters/nimblefox/labels/")
 
 
 def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) -> None:

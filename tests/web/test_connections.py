@@ -207,8 +207,8 @@ def test_viewers_see_no_address(administrator: Client, viewer: Client, server: L
     join(administrator, server)
     MemberCluster.objects.update(properties={"k8s.io/cluster-entrypoint": server.url, "a.b/c": "1"})
 
-    assert server.url in administrator.get("/clusters/member/").content.decode()
-    seen = viewer.get("/clusters/member/").content.decode()
+    assert server.url in administrator.get("/clusters/member/properties/").content.decode()
+    seen = viewer.get("/clusters/member/properties/").content.decode()
     assert (server.url in seen, "a.b/c" in seen) == (False, True)
 
 

@@ -14,7 +14,8 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements import urls
-from placements.models import DryRun, Eviction, Placement, Scenario
+from placements.models import BulkChange, DryRun, Eviction, Placement, Scenario
+from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -43,6 +44,11 @@ READ = [
     "/clusters/",
     "/clusters/?label=region:west&by=region&state=eligible",
     "/clusters/bravelion/",
+    "/clusters/bravelion/labels/",
+    "/clusters/bravelion/properties/",
+    "/clusters/bravelion/events/",
+    "/clusters/bravelion/yaml/",
+    "/clusters/bulk/results/{bulk_change}/",
     "/clusters/bravelion/connection/",
     "/clusters/?columns=region,tier&sort=-label:region",
     "/topology/",
@@ -97,6 +103,8 @@ READ = [
 WRITE = [
     "/demo/remove/",
     "/clusters/import/",
+    "/clusters/bulk/labels/?name=bravelion",
+    "/clusters/bulk/cordon/?name=bravelion",
     "/clusters/bravelion/edit/",
     "/clusters/bravelion/cordon/",
     "/clusters/bravelion/uncordon/",
@@ -168,6 +176,7 @@ def begin_everything(web: Placement) -> str:
     sync_due_rollouts(now=NOW)
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
     start_dry_run(placement="web", by=None, now=NOW)
+    start_change(BulkAction.UNCORDON, {}, ["bravelion"], by=None, now=NOW)
     live_hub("rome")
     disruptions_of("web", by=None, now=NOW)
     return web.decisions.select_related("record").get().record.decision_id
@@ -190,7 +199,8 @@ def address_of(address: str, decision_id: str) -> str:
             ("eviction", Eviction),
         )
     }
-    return address.format(id=decision_id, **numbers)
+    change = BulkChange.objects.latest("pk").request_id
+    return address.format(id=decision_id, bulk_change=change, **numbers)
 
 
 @pytest.fixture
@@ -432,7 +442,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
         *(*ADMINISTER, *ADMINISTER_POST, *ADD),
         *PREFERENCES,
     )
-    numbers = dict.fromkeys(("draft", "scenario", "event", "dry_run", "eviction"), 1)
+    numbers = dict.fromkeys(("draft", "scenario", "event", "dry_run", "eviction", "bulk_change"), 1)
     tested = {address.partition("?")[0].format(id="d-0", **numbers) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 

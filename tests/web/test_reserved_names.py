@@ -14,7 +14,7 @@ from tests.rows import all_joined, member_document, person, pick_n_spec, placeme
 
 pytestmark = pytest.mark.django_db
 PLACEMENT_ERROR = "is a reserved name (reserved: new, preview)"
-CLUSTER_ERROR = "import is a reserved name (reserved: import, new)"
+CLUSTER_ERROR = "import is a reserved name (reserved: bulk, import, new)"
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""Changes of many clusters at once, with the result of each."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from clusters.models import HubRow
+
+
+class BulkChange(HubRow):
+    """An action on many clusters, applied in batches.
+
+    `options` are those of the action, `names` all clusters, and `results` has for each cluster so far its
+    name, outcome and message. A worker continues it from `run_at` on, and moves that time before it does;
+    None once it is done. Events of the change have its `request_id`.
+    """
+
+    request_id = models.CharField(max_length=32)
+    action = models.CharField(max_length=20)
+    options = models.JSONField(default=dict)
+    names = models.JSONField(default=list)
+    results = models.JSONField(default=list)
+    created_at = models.DateTimeField()
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_by = models.CharField(max_length=150)
+    run_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["run_at"], name="bulk_change_due", condition=Q(run_at__isnull=False))]
+        constraints = [models.UniqueConstraint(fields=["request_id"], name="bulk_change_request_once")]
+
+    def __str__(self) -> str:
+        return f"{self.action} of {len(self.names)} clusters"

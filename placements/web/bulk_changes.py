@@ -1,0 +1,176 @@
+"""Changes of many clusters: a form, a preview with the impact on placements, and the result of each."""
+
+from functools import partial
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from clusters.filters import ClusterFilter, ClusterFilterState, parse_filter_text
+from clusters.hubs.dispatch import acts_through
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.htmx import render_page
+from fleetui.middleware import costly
+from fleetui.permissions import for_operators, for_readers
+from fleetui.polling import not_modified
+from placements.models import BulkChange
+from placements.services.bulk_changes import (
+    BulkAction,
+    BulkOutcome,
+    change_pulse,
+    preview_change,
+    read_options,
+    results_of,
+    selected_clusters,
+    start_change,
+)
+from placements.services.disruption.impact import drain_impact
+from placements.services.fleet.forms import TypedCluster, read_cluster
+from placements.web.badges import Badge
+from placements.web.cluster_rows import row_context, typed_rows
+from placements.web.request import current_user
+
+WORDS = {
+    BulkAction.LABELS: ("Edit labels", "Sets and removes labels. Other labels stay."),
+    BulkAction.TAINTS: ("Edit taints", "Adds and removes taints. Other taints stay."),
+    BulkAction.CORDON: (
+        "Cordon",
+        "Adds a NoSchedule taint. Existing placements stay; new ones need a matching toleration.",
+    ),
+    BulkAction.UNCORDON: ("Uncordon", "Removes the cordon taint."),
+    BulkAction.DRAIN: (
+        "Drain",
+        "Cordons the clusters and evicts their placements within their disruption budgets.",
+    ),
+    BulkAction.LEAVE: (
+        "Remove from fleet",
+        "Removes the clusters from the fleet. Placements are rescheduled. Workloads keep running but are no"
+        " longer managed.",
+    ),
+}
+RESULTS = {
+    BulkOutcome.DONE: Badge("healthy", "Done"),
+    BulkOutcome.UNCHANGED: Badge("pending", "Unchanged"),
+    BulkOutcome.FAILED: Badge("failed", "Failed"),
+}
+_SHOWN = 200
+_DRAINS_SHOWN = 10
+
+
+def cluster_filter(given: QueryDict) -> ClusterFilter:
+    """Return the filter of a list of clusters: free text, `key=value`, labels and a state."""
+    text, labels, state = parse_filter_text(given.get("q", ""))
+    words = given.get("state", "")
+    state = ClusterFilterState(words) if words in list(ClusterFilterState) else state
+    listed = [label for label in map(str.strip, given.getlist("label")) if label]
+    return ClusterFilter(text, tuple(dict.fromkeys((*listed, *labels))), state)
+
+
+@acts_through(start_change)
+@for_operators("change clusters")
+@costly
+@require_http_methods(["GET", "HEAD", "POST"])
+def bulk_change(request: HttpRequest, action: str) -> HttpResponseBase:
+    """Show the form and the preview of an action on the selected clusters, or apply the action."""
+    if action not in list(BulkAction):
+        raise Http404
+    wanted, given = BulkAction(action), request.POST if request.method == "POST" else request.GET
+    names: list[str] = []
+    try:
+        chosen = list(dict.fromkeys(" ".join(given.getlist("name")).split()))
+        names = selected_clusters((), cluster_filter(given)) if "all" in given else selected_clusters(chosen)
+        if wanted in (BulkAction.LABELS, BulkAction.TAINTS) and given.get("do") not in ("preview", "apply"):
+            return _page(request, wanted, names)
+        options = _options(wanted, given)
+    except InvalidManifest as found:
+        status = 422 if request.method == "POST" else 200
+        return _page(request, wanted, names, faults=found.faults, status=status)
+    if request.method != "POST" or given.get("do") != "apply":
+        return _page(request, wanted, names, options=options)
+    if len(names) != int(given["count"] if given.get("count", "").isdecimal() else len(names)):
+        messages.warning(request, "The selection changed after the preview. Review the impact again.")
+        return _page(request, wanted, names, options=options, status=409)
+    row = start_change(wanted, options, names, by=current_user(request), now=timezone.now())
+    return redirect("web:bulk-change-result", row.request_id)
+
+
+def _options(action: BulkAction, given: QueryDict) -> dict[str, Any]:
+    """Return the options from the rows of the form. Raise InvalidManifest."""
+    if action not in (BulkAction.LABELS, BulkAction.TAINTS):
+        return {}
+    labels, taints = typed_rows(given)
+    removed = given.get("remove", "").replace(",", " ").split()
+    typed = read_cluster(labels, taints if action is BulkAction.TAINTS else "")
+    if typed.faults:
+        raise InvalidManifest(typed.faults)
+    if action is BulkAction.LABELS:
+        return read_options(action, {"labels": {**typed.labels, **dict.fromkeys(removed)}})
+    gone: TypedCluster = read_cluster("", "\n".join(removed))
+    return read_options(action, {"add": typed.taints, "remove": gone.taints})
+
+
+def _page(
+    request: HttpRequest,
+    action: BulkAction,
+    names: list[str],
+    *,
+    options: dict[str, Any] | None = None,
+    faults: tuple[FieldError, ...] = (),
+    status: int = 200,
+) -> HttpResponse:
+    """Show the form, and with options the preview."""
+    given = request.POST if request.method == "POST" else request.GET
+    preview = preview_change(action, options, names) if options is not None and names else None
+    rows = sorted(preview.rows, key=lambda row: (not row.conflict, not row.change)) if preview else []
+    drains = [
+        drain_impact(name, now=timezone.now(), beside=names)
+        for name in (names[:_DRAINS_SHOWN] if preview and action is BulkAction.DRAIN else ())
+    ]
+    title, consequence = WORDS[action]
+    context = {
+        "action": action,
+        "title": title,
+        "consequence": consequence,
+        "names": names,
+        "is_filter": "all" in given,
+        "filter": [(key, value) for key in ("q", "label", "state") for value in given.getlist(key) if value],
+        "has_form": action in (BulkAction.LABELS, BulkAction.TAINTS),
+        "remove": given.get("remove", ""),
+        "preview": preview,
+        "rows": rows[:_SHOWN],
+        "more": max(0, len(rows) - _SHOWN),
+        "drains": [(one, sum(row.gets_worse for row in one.rows)) for one in drains],
+        "is_final": action in (BulkAction.LEAVE, BulkAction.DRAIN),
+        "faults": faults,
+        **row_context(*typed_rows(given)),
+    }
+    return render_page(request, "bulk_changes/change.html", context, status=status)
+
+
+@acts_through(start_change)
+@for_readers
+@require_safe
+def bulk_change_result(request: HttpRequest, request_id: str) -> HttpResponseBase:
+    """Show the progress of a change and the result of each cluster; the page polls until its end."""
+    version = change_pulse(request_id)
+    if same := not_modified(request, version, partial(change_pulse, request_id)):
+        return same
+    row = get_object_or_404(BulkChange.objects.select_related("actor"), request_id=request_id)
+    results = results_of(row)
+    order = list(reversed(BulkOutcome))
+    shown = sorted(results, key=lambda one: order.index(one.outcome))[:_SHOWN]
+    counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in BulkOutcome}
+    context = {
+        "change": row,
+        "title": WORDS[BulkAction(row.action)][0],
+        "version": version,
+        "done": len(results),
+        "total": len(row.names),
+        "counts": [(RESULTS[outcome], count) for outcome, count in counts.items() if count],
+        "results": [(one, RESULTS[one.outcome]) for one in shown],
+        "more": max(0, len(results) - _SHOWN),
+    }
+    return render_page(request, "bulk_changes/result.html", context, fragment="bulk_changes/_result.html")
