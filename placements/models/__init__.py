@@ -20,6 +20,7 @@ from placements.models.notifications import (
 )
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
+from placements.models.resilience import PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.models.resources import Resource
 from placements.models.rollouts import (
     ApprovalRequest,
@@ -64,10 +65,13 @@ __all__ = [
     "OverrideSnapshot",
     "OverrideTarget",
     "Placement",
+    "PlacementResilience",
     "PolicySnapshot",
     "ProblemKind",
     "ReplayInputs",
     "ReplayKind",
+    "ResilienceLoss",
+    "ResilienceReport",
     "Resource",
     "ResourceSnapshot",
     "ResourceSnapshotPart",
