@@ -151,7 +151,7 @@ def losses_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -
     return found + [Loss(CLUSTER, name, (name,)) for name in fleet.names if has_clusters]
 
 
-class Cell(NamedTuple):
+class LossResult(NamedTuple):
     """What one loss does to one placement: numbers of clusters, and whether it is unfulfilled or empty."""
 
     kept: int
@@ -183,22 +183,22 @@ class Subject:
             return True
         return self.cycle.policy.placement_type is PlacementType.PICK_N
 
-    def cell(self, variant: LossVariant, of: "LossFleets") -> Cell | None:
+    def cell(self, variant: LossVariant, of: "LossFleets") -> LossResult | None:
         """Return the result of a loss; None for one that does not concern the placement."""
         policy, inside = self.cycle.policy, self.placed.intersection(of.clusters)
         if not inside:
             return None
         outside = len(self.placed) - len(inside)
         if variant is LossVariant.DOWN:
-            return Cell(outside, 0, len(inside), is_empty=not outside)
+            return LossResult(outside, 0, len(inside), is_empty=not outside)
         is_evicted = False
         if variant is LossVariant.CORDON:
             is_evicted = why_stays(policy, is_namespaced=bool(self.cycle.namespace)) is None
         if not self._needs_cycle:
             if variant is LossVariant.CORDON and not is_evicted:
-                return Cell(len(self.placed), 0, 0)
+                return LossResult(len(self.placed), 0, 0)
             is_named = not of.clusters.isdisjoint(policy.cluster_names)
-            return Cell(outside, 0, len(inside), bool(self.was_fulfilled) and is_named, not outside)
+            return LossResult(outside, 0, len(inside), bool(self.was_fulfilled) and is_named, not outside)
         fleet = of.left if variant is LossVariant.LEAVE else of.cordoned
         start = without(self.cycle, *(inside if is_evicted else ()), fleet=fleet)
         last = decisions_until_rest(start)[-1]
@@ -206,7 +206,7 @@ class Subject:
         kept, moved = len(self.placed & after), len(after - self.placed)
         lost = max(0, len(self.placed) - kept - moved)
         is_short = last.is_failed or not last.is_fulfilled
-        return Cell(kept, moved, lost, self.was_fulfilled is True and is_short, not after)
+        return LossResult(kept, moved, lost, self.was_fulfilled is True and is_short, not after)
 
 
 class LossFleets:
@@ -237,7 +237,7 @@ class Placed:
 
     def cells(
         self, fleet: Fleet, loss: Loss, variants: Sequence[LossVariant]
-    ) -> Iterator[tuple[LossVariant, dict[int, Cell]]]:
+    ) -> Iterator[tuple[LossVariant, dict[int, LossResult]]]:
         """Yield for each variant the cells of the placements that are in the domain."""
         there = sorted({key for name in loss.clusters for key in self._on.get(name, ())})
         fleets = LossFleets(fleet, loss.clusters)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fleetui.apimachinery import fields
-from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning, format_path
 from fleetui.apimachinery.fields import (
     FleetDocument,
     NamespacedMeta,
@@ -42,6 +42,7 @@ from fleetui.apimachinery.model import (
     semantics_problem,
 )
 from placements.manifests.affinity import LabelSelector
+from placements.manifests.assertions import ASSERTIONS_ANNOTATION, assertions_problem
 from placements.manifests.ocm import (
     OCM_KIND,
     RESOURCES_ANNOTATION,
@@ -303,6 +304,7 @@ def _misplaced(field: str) -> Callable[[str], ErrorDetail]:
 
 _OUR_ANNOTATIONS: dict[str, Callable[[str], ErrorDetail | None]] = {
     APPROVER_DIFFERS_ANNOTATION: _truth_problem,
+    ASSERTIONS_ANNOTATION: assertions_problem,
     RESOURCES_ANNOTATION: _misplaced("resourceSelectors"),
     SEMANTICS_ANNOTATION: semantics_problem,
     SPREAD_OPTIONS_ANNOTATION: partial(json_problem, SPREAD_OPTIONS_ANNOTATION),
@@ -357,10 +359,11 @@ def _ocm_annotation_faults(document: Any) -> Iterator[FieldError]:
         message = "Forbidden: an OCM Placement always has ocm semantics"
         path, allowed = annotation_path(SEMANTICS_ANNOTATION), "ocm, or no such annotation"
         yield FieldError(path, "conflict", message, allowed)
-    differs = annotations.get(APPROVER_DIFFERS_ANNOTATION)
-    if isinstance(differs, str) and (problem := _truth_problem(differs)):
-        path = annotation_path(APPROVER_DIFFERS_ANNOTATION)
-        yield FieldError(path, problem.code, problem.message, problem.allowed)
+    for key in (APPROVER_DIFFERS_ANNOTATION, ASSERTIONS_ANNOTATION):
+        text = annotations.get(key)
+        if isinstance(text, str) and (problem := _OUR_ANNOTATIONS[key](text)):
+            path = format_path(("metadata", "annotations", key, *problem.keys))
+            yield FieldError(path, problem.code, problem.message, problem.allowed)
 
 
 def _ocm_spec(document: Any) -> OcmPlacementSpec:

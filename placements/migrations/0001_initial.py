@@ -188,6 +188,7 @@ class Migration(migrations.Migration):
                 ('placement_type', models.CharField(max_length=10)),
                 ('number_of_clusters', models.PositiveIntegerField(null=True)),
                 ('semantics', models.CharField(max_length=20)),
+                ('has_assertions', models.BooleanField(default=False)),
                 ('label_keys_read', models.JSONField(default=list)),
                 ('property_names_read', models.JSONField(default=list)),
                 ('revision_history_limit', models.PositiveIntegerField(default=10)),
@@ -930,6 +931,25 @@ class Migration(migrations.Migration):
             ],
             options={
                 'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='AssertionCheck',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('decisions_made', models.PositiveIntegerField()),
+                ('revision', models.PositiveIntegerField()),
+                ('fleet_version', models.PositiveBigIntegerField()),
+                ('checked_at', models.DateTimeField()),
+                ('others', models.TextField(blank=True)),
+                ('results', models.JSONField()),
+                ('broken', models.PositiveIntegerField()),
+                ('unknown', models.PositiveIntegerField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+                ('placement', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='assertion_check', to='placements.placement')),
+            ],
+            options={
+                'indexes': [models.Index(condition=models.Q(('broken__gt', 0)), fields=['hub'], name='broken_assertions')],
             },
         ),
     ]

@@ -1,5 +1,6 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
+from placements.models.assertions import AssertionCheck
 from placements.models.bindings import Binding, Leftover, ObservedObjects
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
@@ -39,6 +40,7 @@ __all__ = [
     "LONGEST_NAME",
     "Agreement",
     "ApprovalRequest",
+    "AssertionCheck",
     "Binding",
     "ChangeType",
     "ClusterUpdate",

@@ -14,7 +14,7 @@ from fleetui.apimachinery.model import Semantics
 from placements.engine import resilience
 from placements.engine.resilience import (
     CLUSTER,
-    Cell,
+    LossResult,
     LossVariant,
     Placed,
     Subject,
@@ -76,7 +76,7 @@ def random_subject(rng: random.Random, fleet: Fleet) -> Subject:
     return Subject(replace(cycle, bindings=again.bindings_after), again.is_fulfilled)
 
 
-def expected(subject: Subject, fleet: Fleet, clusters: tuple[str, ...], variant: LossVariant) -> Cell:
+def expected(subject: Subject, fleet: Fleet, clusters: tuple[str, ...], variant: LossVariant) -> LossResult:
     """Return the cell according to the what-if analysis."""
     changed = replace(subject.cycle, fleet=fleet_under(fleet, clusters, variant))
     found = evaluate(
@@ -90,7 +90,7 @@ def expected(subject: Subject, fleet: Fleet, clusters: tuple[str, ...], variant:
     lost = max(0, len(found.leaves) - len(found.joins))
     kept = found.placed_before - len(found.leaves)
     is_unfulfilled = bool(subject.was_fulfilled) and short
-    return Cell(kept, len(found.joins), lost, is_unfulfilled, not found.placed_after)
+    return LossResult(kept, len(found.joins), lost, is_unfulfilled, not found.placed_after)
 
 
 def test_cells_are_those_of_the_what_if_analysis() -> None:

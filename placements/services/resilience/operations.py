@@ -1,7 +1,7 @@
 """Runs of the resilience report, in chunks of losses; a changed placement is evaluated alone."""
 
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Any
@@ -20,8 +20,8 @@ from fleetui.bulk import batched
 from fleetui.task_queue import enqueue
 from placements.engine.resilience import (
     CLUSTER,
-    Cell,
     Loss,
+    LossResult,
     LossVariant,
     Placed,
     Subject,
@@ -31,6 +31,7 @@ from placements.engine.resilience import (
     weakest_point,
 )
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.services.assertions import REPORT, recheck
 from placements.services.decisions.records import fleet_of, fleet_record_of
 from placements.services.snapshots import cycles_of
 from placements.services.what_if.queries import asked_placements
@@ -49,7 +50,7 @@ MOST_CLUSTERS = 5_000
 MOST_KEYS = 10
 KEPT = 1_000
 _CELL = np.dtype([("placement", "<u8"), ("kept", "<u4"), ("moved", "<u4"), ("lost", "<u4"), ("flags", "u1")])
-_Rows = dict[tuple[str, str, str], dict[int, Cell]]
+_Rows = dict[tuple[str, str, str], dict[int, LossResult]]
 
 
 @on_live_hub(refuse_local)
@@ -91,6 +92,14 @@ def start_report(
         _evaluate(row, now=now, seconds=AT_ONCE)
     if row.evaluate_at is not None:
         enqueue(TASK)
+    return row
+
+
+def compute_now(row: ResilienceReport, *, now: datetime) -> ResilienceReport:
+    """Evaluate what is left of a report in this process; a worker may take a part of it."""
+    while ResilienceReport.objects.filter(pk=row.pk, completed_at=None).update(evaluate_at=now + LEASE):
+        _evaluate(row, now=now, seconds=PIECE)
+    row.refresh_from_db()
     return row
 
 
@@ -177,8 +186,18 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
     if row.done < len(losses):
         row.evaluate_at = now
         row.save(update_fields=["evaluate_at"])
-    else:
-        _complete(row, subjects, counts, now=now)
+        return
+    with transaction.atomic():
+        row.placements_count, row.completed_at, row.evaluate_at, row.fleet = len(counts), now, None, None
+        row.totals = _totals(row)
+        row.save()
+        PlacementResilience.objects.all().delete()
+        _write_placements(row, subjects, counts)
+        recheck(REPORT)
+        others = ResilienceReport.objects.exclude(pk=row.pk).filter(completed_at__isnull=False)
+        ResilienceLoss.objects.filter(report__in=others).delete()
+        newest = others.order_by("-pk").values_list("pk", flat=True)[:KEPT]
+        others.exclude(pk__in=list(newest)).delete()
 
 
 def _subjects(rows: QuerySet[Placement], fleet: Fleet) -> tuple[dict[int, Subject], dict[int, int]]:
@@ -199,7 +218,7 @@ def _cells(losses: Iterable[Loss], placed: Placed, fleet: Fleet, variants: Seque
 
 
 def _loss(
-    report: ResilienceReport, level: str, value: str, variant: str, size: int, cells: Mapping[int, Cell]
+    report: ResilienceReport, level: str, value: str, variant: str, size: int, cells: Mapping[int, LossResult]
 ) -> ResilienceLoss | None:
     if level == CLUSTER and not cells:
         return None
@@ -223,25 +242,10 @@ def _loss(
     )
 
 
-def cells_of(row: ResilienceLoss) -> dict[int, Cell]:
+def cells_of(row: ResilienceLoss) -> dict[int, LossResult]:
     """Return the cells of a loss by the key of the placement."""
     found = np.frombuffer(zlib.decompress(bytes(row.cells)), dtype=_CELL).tolist()
-    return {key: Cell(*numbers, bool(flags & 1), bool(flags & 2)) for key, *numbers, flags in found}
-
-
-def _complete(
-    row: ResilienceReport, subjects: Mapping[int, Subject], counts: Mapping[int, int], *, now: datetime
-) -> None:
-    with transaction.atomic():
-        row.placements_count, row.completed_at, row.evaluate_at, row.fleet = len(counts), now, None, None
-        row.totals = _totals(row)
-        row.save()
-        PlacementResilience.objects.all().delete()
-        _write_placements(row, subjects, counts)
-        others = ResilienceReport.objects.exclude(pk=row.pk)
-        ResilienceLoss.objects.filter(report__in=others.filter(completed_at__isnull=False)).delete()
-        newest = others.order_by("-pk").values_list("pk", flat=True)[:KEPT]
-        others.filter(completed_at__isnull=False).exclude(pk__in=list(newest)).delete()
+    return {key: LossResult(*numbers, bool(flags & 1), bool(flags & 2)) for key, *numbers, flags in found}
 
 
 def _totals(row: ResilienceReport) -> dict[str, Any]:
@@ -301,15 +305,15 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
     if view.version != row.fleet_version:
         return 0
     subjects, counts = _subjects(changed_placements(), view.fleet)
-    gone = _unknown(row, counts)
     losses = losses_of(view.fleet, row.keys, has_clusters=row.has_clusters)
     sizes = {(one.level, one.value): len(one.clusters) for one in losses}
     found = _cells(losses, Placed(subjects), view.fleet, row.variants)
     before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
+    there = set(asked_placements().values_list("pk", flat=True)) - counts.keys()
     with transaction.atomic():
         for key, cells in found.items():
             old = cells_of(before[key]) if key in before else {}
-            kept = {one: cell for one, cell in old.items() if one not in counts and one not in gone}
+            kept = {one: cell for one, cell in old.items() if one in there}
             if (new := dict(sorted({**kept, **cells}.items()))) != old:
                 if key in before:
                     before[key].delete()
@@ -320,10 +324,5 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
         row.save(update_fields=["totals", "completed_at", "placements_count"])
         PlacementResilience.objects.filter(placement__in=list(counts)).delete()
         _write_placements(row, subjects, counts)
+        recheck(REPORT)
     return len(counts)
-
-
-def _unknown(row: ResilienceReport, changed: Collection[int]) -> set[int]:
-    """Return the placements in the losses of a report that are deleted or no longer evaluated."""
-    there = {key for loss in row.losses.all() for key in cells_of(loss)} - set(changed)
-    return there - set(asked_placements().values_list("pk", flat=True))
