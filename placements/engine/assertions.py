@@ -70,10 +70,6 @@ def _evaluate(one: Assertion, decision: Decision, placed: list[Cluster], known: 
     return AssertionResult(one.predicate, one.value, state, evidence, "" if broken else reason)
 
 
-def _never(value: Any, _decision: Decision, placed: list[Cluster], _known: Known) -> Found:
-    return [each.name for each in placed if value.items() <= each.labels.items()], ""
-
-
 def _spread(value: Any, _decision: Decision, placed: list[Cluster], _known: Known) -> Found:
     counts = {key: len({each.labels[key] for each in placed if key in each.labels}) for key in value}
     short = {key: count for key, count in counts.items() if not placed or count < value[key]["atLeast"]}
@@ -127,7 +123,10 @@ def _min_free(value: Any, decision: Decision, _placed: list[Cluster], _known: Kn
 
 
 _PREDICATES: dict[str, Callable[[Any, Decision, list[Cluster], Known], Found]] = {
-    "never": _never,
+    "never": lambda value, _decision, placed, _known: (
+        [each.name for each in placed if value.items() <= each.labels.items()],
+        "",
+    ),
     "spread": _spread,
     "together": _beside,
     "apart": partial(_beside, is_apart=True),

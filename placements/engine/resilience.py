@@ -225,7 +225,7 @@ class LossFleets:
         return self._fleet.with_clusters([], gone=self.clusters & self._fleet.positions.keys())
 
 
-class Placed:
+class PlacedSubjects:
     """Placements by the clusters that they are on."""
 
     def __init__(self, subjects: Mapping[int, Subject]) -> None:

@@ -12,7 +12,7 @@ from fleetui.apimachinery.model import plain_problems, quote_value
 ASSERTIONS_ANNOTATION = "fleetui.io/assertions"
 MOST_ASSERTIONS = 32
 ON_BREAK = ("warn", "refuse")
-_PERCENT = re.compile(r"(\d{1,3})%")
+_PERCENT = re.compile(r"(100|\d{1,2})%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +100,21 @@ def _is_map(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(map(_is_text, value))
 
 
-def _is_percent(value: Any) -> bool:
-    return isinstance(value, str) and bool(found := _PERCENT.fullmatch(value)) and int(found[1]) <= 100
-
-
-def _is_spread(value: Any) -> bool:
-    return _is_map(value) and all(
-        isinstance(one, dict) and one.keys() == {"atLeast"} and _is_natural(one["atLeast"])
-        for one in value.values()
-    )
-
-
 PREDICATES = {
     "never": (
         lambda value: _is_map(value) and all(isinstance(one, str) for one in value.values()),
         "labels, such as {env: canary}",
     ),
-    "spread": (_is_spread, "keys with atLeast, such as {region: {atLeast: 3}}"),
+    "spread": (
+        lambda value: (
+            _is_map(value)
+            and all(
+                isinstance(one, dict) and one.keys() == {"atLeast"} and _is_natural(one["atLeast"])
+                for one in value.values()
+            )
+        ),
+        "keys with atLeast, such as {region: {atLeast: 3}}",
+    ),
     "together": (_is_text, "the name of a placement"),
     "apart": (_is_text, "the name of a placement"),
     "survives": (
@@ -124,7 +122,9 @@ PREDICATES = {
         "cluster, a label key, or a list of these",
     ),
     "maxShare": (
-        lambda value: _is_map(value) and all(map(_is_percent, value.values())),
+        lambda value: (
+            _is_map(value) and all(isinstance(one, str) and _PERCENT.fullmatch(one) for one in value.values())
+        ),
         "keys with a percentage, such as {provider: 50%}",
     ),
     "minFree": (_is_natural, "a number"),

@@ -68,12 +68,12 @@ def recheck(name: str) -> None:
 
 def _check(placement: Placement, cycle: Cycle, *, now: datetime) -> None:
     """Evaluate the assertions of a placement, save the results and record what changed."""
-    items = _assertions(placement.document).items
+    items = parse_assertions(placement.document["metadata"].get("annotations") or {}).items
     results = evaluate_assertions(items, at_rest(cycle), _known(placement, items, now=now))
     documents = [result_document(one) for one in results]
     with transaction.atomic():
         former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
-        before = _states(former.results if former else [])
+        before = {_identity(one): one["state"] for one in (former.results if former else [])}
         AssertionCheck.objects.update_or_create(
             placement=placement,
             defaults={
@@ -104,10 +104,6 @@ def at_rest(cycle: Cycle) -> DecisionValue:
     )
 
 
-def _states(results: list[dict[str, Any]]) -> dict[str, str]:
-    return {_identity(one): one["state"] for one in results}
-
-
 def _identity(document: dict[str, Any]) -> str:
     return f"{document['predicate']} {document['value']}"
 
@@ -116,10 +112,6 @@ def _others(items: Collection[Assertion]) -> str:
     names = {str(one.value) for one in items if one.predicate in _NAMED}
     names |= {REPORT for one in items if one.predicate == "survives"}
     return f"|{'|'.join(sorted(names))}|" if names else ""
-
-
-def _assertions(document: dict[str, Any]) -> Any:
-    return parse_assertions(document["metadata"].get("annotations") or {})
 
 
 def _known(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> Known:

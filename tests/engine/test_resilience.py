@@ -16,7 +16,7 @@ from placements.engine.resilience import (
     CLUSTER,
     LossResult,
     LossVariant,
-    Placed,
+    PlacedSubjects,
     Subject,
     decisions_until_rest,
     losses_of,
@@ -98,7 +98,7 @@ def test_cells_are_those_of_the_what_if_analysis() -> None:
     while compared < CELLS:
         fleet = random_fleet(rng, rng.randint(4, 14))
         subjects = {at: random_subject(rng, fleet) for at in range(3)}
-        placed = Placed(subjects)
+        placed = PlacedSubjects(subjects)
         for loss in rng.sample(losses_of(fleet, KEYS), 6):
             for variant, cells in placed.cells(fleet, loss, [LossVariant.CORDON, LossVariant.LEAVE]):
                 for key, cell in cells.items():
@@ -122,7 +122,7 @@ def test_clusters_that_are_down_move_nothing_and_need_no_decision() -> None:
     subjects = {at: random_subject(rng, fleet) for at in range(6)}
     with patch.object(resilience, "schedule") as decide:
         for loss in losses_of(fleet, KEYS):
-            [(_, cells)] = Placed(subjects).cells(fleet, loss, [LossVariant.DOWN])
+            [(_, cells)] = PlacedSubjects(subjects).cells(fleet, loss, [LossVariant.DOWN])
             for key, cell in cells.items():
                 inside = len(subjects[key].placed.intersection(loss.clusters))
                 assert (cell.lost, cell.moved, cell.is_unfulfilled) == (inside, 0, False)
@@ -178,7 +178,7 @@ def test_a_report_costs_at_most_twelve_times_the_decisions() -> None:
     assert len(losses) == 36
     for variant in (LossVariant.CORDON, LossVariant.LEAVE):
         started = process_time()
-        placed = Placed(subjects)
+        placed = PlacedSubjects(subjects)
         for loss in losses:
             for _ in placed.cells(fleet, loss, [variant]):
                 pass

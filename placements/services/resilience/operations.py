@@ -23,7 +23,7 @@ from placements.engine.resilience import (
     Loss,
     LossResult,
     LossVariant,
-    Placed,
+    PlacedSubjects,
     Subject,
     default_keys,
     level_rank,
@@ -169,7 +169,7 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
     fleet = fleet_of(row.fleet_id)
     losses = losses_of(fleet, row.keys, has_clusters=row.has_clusters)
     subjects, counts = _subjects(asked_placements(), fleet)
-    placed = Placed(subjects)
+    placed = PlacedSubjects(subjects)
     while row.done < len(losses):
         chunk = losses[row.done : row.done + CHUNK]
         found = _cells(chunk, placed, fleet, row.variants)
@@ -207,7 +207,7 @@ def _subjects(rows: QuerySet[Placement], fleet: Fleet) -> tuple[dict[int, Subjec
     return subjects, {one.pk: one.decisions_made for one in placements if one.pk in subjects}
 
 
-def _cells(losses: Iterable[Loss], placed: Placed, fleet: Fleet, variants: Sequence[str]) -> _Rows:
+def _cells(losses: Iterable[Loss], placed: PlacedSubjects, fleet: Fleet, variants: Sequence[str]) -> _Rows:
     """Return the cells of each loss and variant; of single clusters those in which something is lost."""
     found: _Rows = {}
     for loss in losses:
@@ -307,7 +307,7 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
     subjects, counts = _subjects(changed_placements(), view.fleet)
     losses = losses_of(view.fleet, row.keys, has_clusters=row.has_clusters)
     sizes = {(one.level, one.value): len(one.clusters) for one in losses}
-    found = _cells(losses, Placed(subjects), view.fleet, row.variants)
+    found = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
     before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
     there = set(asked_placements().values_list("pk", flat=True)) - counts.keys()
     with transaction.atomic():
