@@ -23,7 +23,8 @@ from django.db.models import (
 from django.db.models.functions import RowNumber
 
 from clusters.drivers.registry import SIMULATED
-from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, ClusterTaint, MemberCluster, Membership
+from clusters.fleet import CORDON_KEY, CORDON_VALUE
+from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 
 
 class ClusterFilterState(StrEnum):

@@ -16,6 +16,8 @@ import numpy as np
 from clusters.columns import Bools, Codes, LabelColumn, PropertyColumn, label_column, property_column
 
 NO_SCHEDULE = "NoSchedule"
+CORDON_KEY, CORDON_VALUE = "cordon-key", "cordon-value"
+"""The taint of the released drain tool (`spec/lifecycle.md` A.14)."""
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -15,7 +15,7 @@ from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
-from placements.services import bulk_changes, dry_runs, pruning, scheduling, verification
+from placements.services import assertions, bulk_changes, dry_runs, pruning, scheduling, verification
 from placements.services.disruption import hub_drains
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
@@ -28,6 +28,7 @@ from placements.services.hubs.projection.operations import (
 )
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
+from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
 from placements.services.waiting_work import count_waiting
 from placements.services.what_if.operations import evaluate_due, is_due
@@ -70,6 +71,12 @@ def heartbeat(queues: Collection[str]) -> None:
 def schedule_due(self: Task[..., None], **_newer: Any) -> None:
     if _repeat(scheduling.schedule_due):
         send_now(self.name, {})
+    _repeat(assertions.check_due)
+
+
+@shared_task(acks_late=True)
+def check_assertions(**_newer: Any) -> None:
+    _repeat(assertions.check_due)
 
 
 @shared_task(acks_late=True)
@@ -95,6 +102,12 @@ def run_cluster_calls(self: Task[..., None], **_newer: Any) -> None:
 @shared_task(acks_late=True, bind=True)
 def evaluate_scenarios(self: Task[..., None], **_newer: Any) -> None:
     if _repeat(evaluate_due):
+        send_now(self.name, {})
+
+
+@shared_task(acks_late=True, bind=True)
+def evaluate_resilience(self: Task[..., None], **_newer: Any) -> None:
+    if _repeat(resilience.evaluate_due):
         send_now(self.name, {})
 
 
@@ -185,6 +198,8 @@ def sweep(**_newer: Any) -> None:
         run_cluster_calls: worker.is_due,
         remove_orphans: orphans.is_due,
         evaluate_scenarios: is_due,
+        evaluate_resilience: resilience.is_due,
+        check_assertions: assertions.is_due,
         run_dry_runs: dry_runs.is_due,
         apply_bulk_changes: bulk_changes.is_due,
         refresh_staleness: verification.freshness_due,

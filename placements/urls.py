@@ -31,6 +31,7 @@ from placements.web import (
     notifications,
     overrides,
     placements,
+    resilience,
     resources,
     review,
     rollouts,
@@ -230,6 +231,7 @@ urlpatterns = [
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
+    path("resilience/", resilience.resilience, name="resilience"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),
     path("overrides/<str:kind>/<str:namespace>/<str:name>/", overrides.show_override, name="override"),

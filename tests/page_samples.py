@@ -21,6 +21,7 @@ from placements.services.disruption.evictions import evict
 from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
 from placements.services.overrides.operations import save_override
+from placements.services.resilience.operations import start_report
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
@@ -112,6 +113,7 @@ SAMPLES = {
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
     "scenario": "/what-if/{scenario}/",
+    "resilience": "/resilience/",
     "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",
     "decision-semantics": "/decisions/{decision}/semantics/",
@@ -167,6 +169,7 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
     _begin_staged_run(by=by, now=now)
     while sync_due_rollouts(now=now):
         pass
+    start_report(by=by, now=now)
     scenario = create_scenario(names=[cluster], labels=[], by=by, now=now)
     row = Placement.objects.get(name=placement)
     draft = start_draft(dump_yaml(row.document), placement=row, by=by, now=now)

@@ -3,8 +3,6 @@
 from clusters.models.channels import ChannelKind, NotificationChannel
 from clusters.models.hubs import Hub, HubGrant, HubRow
 from clusters.models.members import (
-    CORDON_KEY,
-    CORDON_VALUE,
     LONGEST_CLUSTER_NAME,
     LONGEST_LABEL_KEY,
     LONGEST_LABEL_VALUE,
@@ -28,8 +26,6 @@ from clusters.models.mirror import (
 )
 
 __all__ = [
-    "CORDON_KEY",
-    "CORDON_VALUE",
     "LONGEST_CLUSTER_NAME",
     "LONGEST_LABEL_KEY",
     "LONGEST_LABEL_VALUE",

@@ -14,8 +14,6 @@ from fleetui.hub_scope import LOCAL_HUB
 LONGEST_CLUSTER_NAME = 63
 LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
 LONGEST_LABEL_VALUE = 63
-CORDON_KEY, CORDON_VALUE = "cordon-key", "cordon-value"
-"""The taint of the released drain tool (`spec/lifecycle.md` A.14)."""
 
 
 class Membership(models.TextChoices):

@@ -8,8 +8,9 @@ from typing import Any, NotRequired, TypedDict, Unpack
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.hubs.dispatch import on_live_hub, refuse
-from clusters.models import CORDON_KEY, CORDON_VALUE, MemberCluster
+from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, upsert_clusters
 from fleetui.concurrency import check_revision

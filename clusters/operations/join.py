@@ -12,13 +12,11 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.drivers.registry import DRIVERS
-from clusters.fleet import RESOURCE_PREFIX
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, RESOURCE_PREFIX
 from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
 from clusters.models import (
-    CORDON_KEY,
-    CORDON_VALUE,
     ClusterLabel,
     ClusterTaint,
     FleetState,

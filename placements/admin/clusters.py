@@ -22,8 +22,9 @@ from clusters.credentials import public_facts
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.drivers.registry import KUBERNETES, SIMULATED
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, groups_of, label_keys
+from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.kubernetes_drivers import credential_of
-from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterLabel, ClusterTaint, MemberCluster, Membership
+from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, put_cluster
 from clusters.queries import manifest_of

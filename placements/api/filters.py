@@ -9,6 +9,8 @@ from clusters.fleet import EligibilityKind
 from clusters.models import HubWriteState
 from clusters.operations.connection import FAILED_CHECK
 from fleetui.apimachinery.model import Semantics
+from placements.engine.assertions import AssertionState
+from placements.engine.resilience import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
@@ -126,6 +128,7 @@ PlacementQuery = query_of(
     semantics=choice(Semantics),
     cluster=_text(help_text="A cluster that has the placement."),
     namespace=_text(help_text="The namespace of the placement."),
+    survives=_text(help_text="A level of the resilience report, such as `region`."),
     order=choice(PLACEMENT_ORDERS, default="name"),
 )
 AgreementQuery = query_of(
@@ -183,6 +186,12 @@ InboxQuery = query_of(
 )
 SearchQuery = query_of(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
+)
+AssertionQuery = query_of(PageQuery, state=choice(AssertionState))
+ResilienceQuery = query_of(
+    variant=choice(LossVariant),
+    level=_text(help_text="`cluster` or a topology key."),
+    limit=_number(100, 1, 10_000),
 )
 ScenarioPlacementQuery = query_of(
     PageQuery, variant=choice(Variant, default=str(Variant.LEAVE)), fate=choice(PlacementImpact)

@@ -90,6 +90,7 @@ class PlacementViewSet(FullNameViewSet):
             params.get("semantics", ""),
             params["cluster"],
             params["namespace"],
+            params["survives"],
         )
         return placements_matching(chosen)
 

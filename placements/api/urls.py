@@ -5,6 +5,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.api import (
+    assertions,
     auth,
     bulk_changes,
     clusters,
@@ -20,6 +21,7 @@ from placements.api import (
     notifications,
     overrides,
     placements,
+    resilience,
     resources,
     rollouts,
     simulate,
@@ -88,6 +90,23 @@ first_version: list[URLPattern | URLResolver] = [
     path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
+    path("assertions", assertions.AssertionViewSet.as_view({"get": "list"}), name="assertions"),
+    path(
+        "placements/<full_name:name>/assertions",
+        assertions.PlacementAssertionViewSet.as_view({"get": "retrieve"}),
+        name="placement-assertions",
+    ),
+    path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),
+    path(
+        "resilience/latest",
+        resilience.ResilienceViewSet.as_view({"get": "latest"}),
+        name="resilience-latest",
+    ),
+    path(
+        "resilience/latest/placements/<full_name:name>",
+        resilience.PlacementResilienceViewSet.as_view({"get": "retrieve"}),
+        name="placement-resilience",
+    ),
     path("apply", resources.ApplyViewSet.as_view({"post": "create"}), name="apply"),
     path("simulate", simulate.SimulateViewSet.as_view({"post": "create"}), name="simulate"),
     path(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fleetui.apimachinery import fields
-from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning, format_path
 from fleetui.apimachinery.fields import (
     FleetDocument,
     NamespacedMeta,
@@ -42,6 +42,7 @@ from fleetui.apimachinery.model import (
     semantics_problem,
 )
 from placements.manifests.affinity import LabelSelector
+from placements.manifests.assertions import ASSERTIONS_ANNOTATION, assertions_problem
 from placements.manifests.ocm import (
     OCM_KIND,
     RESOURCES_ANNOTATION,
@@ -303,6 +304,7 @@ def _misplaced(field: str) -> Callable[[str], ErrorDetail]:
 
 _OUR_ANNOTATIONS: dict[str, Callable[[str], ErrorDetail | None]] = {
     APPROVER_DIFFERS_ANNOTATION: _truth_problem,
+    ASSERTIONS_ANNOTATION: assertions_problem,
     RESOURCES_ANNOTATION: _misplaced("resourceSelectors"),
     SEMANTICS_ANNOTATION: semantics_problem,
     SPREAD_OPTIONS_ANNOTATION: partial(json_problem, SPREAD_OPTIONS_ANNOTATION),
@@ -360,6 +362,10 @@ def _ocm_annotation_faults(document: Any) -> Iterator[FieldError]:
     differs = annotations.get(APPROVER_DIFFERS_ANNOTATION)
     if isinstance(differs, str) and (problem := _truth_problem(differs)):
         path = annotation_path(APPROVER_DIFFERS_ANNOTATION)
+        yield FieldError(path, problem.code, problem.message, problem.allowed)
+    asserted = annotations.get(ASSERTIONS_ANNOTATION)
+    if isinstance(asserted, str) and (problem := assertions_problem(asserted)):
+        path = format_path(("metadata", "annotations", ASSERTIONS_ANNOTATION, *problem.keys))
         yield FieldError(path, problem.code, problem.message, problem.allowed)
 
 

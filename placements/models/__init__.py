@@ -1,5 +1,6 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
+from placements.models.assertions import AssertionCheck
 from placements.models.bindings import Binding, Leftover, ObservedObjects
 from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
@@ -21,6 +22,7 @@ from placements.models.notifications import (
 )
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
+from placements.models.resilience import PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.models.resources import Resource
 from placements.models.rollouts import (
     ApprovalRequest,
@@ -39,6 +41,7 @@ __all__ = [
     "LONGEST_NAME",
     "Agreement",
     "ApprovalRequest",
+    "AssertionCheck",
     "Binding",
     "BulkChange",
     "ChangeType",
@@ -66,10 +69,13 @@ __all__ = [
     "OverrideSnapshot",
     "OverrideTarget",
     "Placement",
+    "PlacementResilience",
     "PolicySnapshot",
     "ProblemKind",
     "ReplayInputs",
     "ReplayKind",
+    "ResilienceLoss",
+    "ResilienceReport",
     "Resource",
     "ResourceSnapshot",
     "ResourceSnapshotPart",

@@ -53,6 +53,7 @@ class Placement(HubRow):
     placement_type = models.CharField(max_length=10)
     number_of_clusters = models.PositiveIntegerField(null=True)
     semantics = models.CharField(max_length=20)
+    has_assertions = models.BooleanField(default=False)
     label_keys_read = models.JSONField(default=list)
     property_names_read = models.JSONField(default=list)
     revision_history_limit = models.PositiveIntegerField(default=10)

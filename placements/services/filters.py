@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from django.db.models import Count, Exists, F, Model, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet
 
 from clusters.drivers.registry import DRIVERS
 from clusters.manifest import parse_member
@@ -34,6 +34,7 @@ class PlacementFilterState(StrEnum):
     WAITING = "waiting"
     STALE = "stale"
     INVALID = "invalid"
+    BROKEN = "assertion-broken"
     DEGRADED = "degraded"
     DELETING = "deleting"
 
@@ -48,6 +49,8 @@ class PlacementFilter:
     semantics: str = ""
     cluster: str = ""
     namespace: str = ""
+    survives: str = ""
+    """A level of the resilience report, such as `region`, whose losses the placement survives."""
 
 
 _MOST_NAMESPACES = 200
@@ -67,6 +70,8 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
     if wanted.cluster:
         placed = Binding.objects.filter(cluster_name=wanted.cluster)
         rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
+    if wanted.survives:
+        rows = rows.filter(resilience__survives__contains=f"|{wanted.survives}|")
     return rows.filter(_STATES[wanted.state]()) if wanted.state else rows
 
 
@@ -92,17 +97,21 @@ _STATES: dict[PlacementFilterState, Callable[[], Q]] = {
     PlacementFilterState.ROLLING: lambda: _having(runs_under_way()),
     PlacementFilterState.WAITING: lambda: _having(waiting_runs()),
     PlacementFilterState.STALE: lambda: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
+    PlacementFilterState.BROKEN: lambda: Q(has_assertions=True, assertion_check__broken__gt=0),
     PlacementFilterState.INVALID: lambda: ~Q(selection_faults=[]),
     PlacementFilterState.DEGRADED: lambda: is_degraded(now=datetime.now(UTC)),
     PlacementFilterState.DELETING: lambda: Q(deleting_since__isnull=False),
 }
 
 
-def counts_in_all() -> tuple[int, dict[PlacementFilterState, int]]:
-    """Count the placements, in all and by filter value; a placement can match several."""
+def counts_in_all() -> tuple[int, dict[PlacementFilterState, int], int | None]:
+    """Count the placements, in all and by filter value; a placement can match several.
+
+    The last value is the key of their resilience report.
+    """
     counted = {state.value: Count("pk", filter=condition()) for state, condition in _STATES.items()}
-    found = Placement.objects.aggregate(in_all=Count("pk"), **counted)
-    return found["in_all"], {state: found[state.value] for state in PlacementFilterState}
+    found = Placement.objects.aggregate(in_all=Count("pk"), report=Max("resilience__report"), **counted)
+    return found["in_all"], {state: found[state.value] for state in PlacementFilterState}, found["report"]
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

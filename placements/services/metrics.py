@@ -21,7 +21,15 @@ from fleetui import __version__
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.models import WorkerHeartbeat
 from placements.engine.rollout.staged_run import RunStatus
-from placements.models import Binding, Decision, NotificationDelivery, Placement, Rollout, StagedRun
+from placements.models import (
+    Binding,
+    Decision,
+    NotificationDelivery,
+    Placement,
+    ResilienceReport,
+    Rollout,
+    StagedRun,
+)
 from placements.services.health import is_degraded
 from placements.services.waiting_work import IS_DUE
 
@@ -39,6 +47,11 @@ FAMILIES = (
     ("rollouts", "Rollouts in progress, by kind and state.", ("kind", "state")),
     ("oldest_rollout_seconds", "Age of the oldest rollout in progress, 0 without one.", ()),
     ("irreproducible_decisions", "Decisions that gave another result when decided again.", ()),
+    (
+        "resilience_unfulfilled_placements",
+        "Unfulfilled placements after the worst loss of each level, by the latest resilience report.",
+        ("level", "variant"),
+    ),
     ("hub_state", "1 for the state that a live hub is in.", ("state",)),
 )
 """The metrics of each hub: name, text, and labels after that of the hub."""
@@ -132,6 +145,12 @@ class FleetCollector(Collector):
         oldest = running.aggregate(at=Min("started_at"))["at"]
         seconds = (self._now - oldest).total_seconds() if oldest else 0.0
         families["oldest_rollout_seconds"].add_metric([hub], max(0.0, seconds))
+
+        report = ResilienceReport.objects.filter(completed_at__isnull=False).order_by("-pk").first()
+        for level, variants in (report.totals if report else {}).items():
+            for variant, worst in variants.items():
+                count = worst.get("unfulfilled", {}).get("count", 0)
+                families["resilience_unfulfilled_placements"].add_metric([hub, level, variant], count)
 
         faults = Decision.objects.exclude(record__fault="")
         families["irreproducible_decisions"].add_metric([hub], faults.values("record").distinct().count())

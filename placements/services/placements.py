@@ -40,6 +40,7 @@ from placements.manifests.placement import (
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
 from placements.models import Placement, PolicySnapshot
+from placements.services.assertions import check_assertions_before_save
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
 from placements.services.results import (
@@ -133,6 +134,7 @@ def save_placement(
             scheduled_since=now,
             **placement_columns(manifest),
         )
+        caveats += check_assertions_before_save(manifest, saved=None, now=now)
         created.save(force_insert=True)
         _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
         record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
@@ -146,6 +148,7 @@ def save_placement(
         raise InvalidManifest(errors)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, caveats)
+    caveats += check_assertions_before_save(manifest, saved=current, now=now)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
     _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)

@@ -23,6 +23,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement
+from placements.services.assertions import recheck
 from placements.services.decisions.records import fleet_record_of, stored_decision
 from placements.services.placements import (
     check_decision_keeps_clusters,
@@ -190,6 +191,8 @@ def write_decision(
         row = _create_decision(result, digest, fleet_record, now=now)
         _write_bindings(result, row, now=now)
         enqueue_rollout([placement.pk])
+        if decision.picked_names or decision.unscheduled:
+            recheck(placement.full_name)
         facts = {
             "decision": row.record.decision_id,
             "picked": row.picked_count,

@@ -24,6 +24,7 @@ from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.engine.scheduling.profile import profile_of
+from placements.manifests.assertions import ASSERTIONS_ANNOTATION
 from placements.manifests.binding import BindingState
 from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.manifests.placement import ClusterResourcePlacement
@@ -192,6 +193,7 @@ def placement_columns(manifest: ClusterResourcePlacement) -> dict[str, Any]:
         "strategy_type": manifest.spec.strategy.type,
         "unavailable_period": timedelta(seconds=rolling.unavailable_period_seconds),
         "semantics": manifest.semantics,
+        "has_assertions": ASSERTIONS_ANNOTATION in manifest.metadata.annotations,
         "label_keys_read": list(labels_read(cycle)),
         "property_names_read": list(properties_read(cycle)),
         "revision_history_limit": manifest.spec.revision_history_limit,

@@ -39,6 +39,7 @@ from placements.services.rollouts.attention import waiting_count
 from placements.web import badges
 from placements.web.layout import counts_of
 from placements.web.request import asked_table, current_user
+from placements.web.resilience import overview_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> l
         ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
         ("attention", counts.unfulfilled, "not fulfilled", f"{placements}?state=unfulfilled"),
         ("attention", degraded, "degraded or failed", f"{placements}?state=degraded"),
+        ("attention", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
         ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
     )
     of_rollouts = (
@@ -182,6 +184,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),
         "placements": [tight_row(one) for one in least_headroom()],
+        **overview_card(counts.report),
     }
     if wants_fragment(request):
         context["csrf_token"] = TOKEN  # the fragment is shared by sessions

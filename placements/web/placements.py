@@ -32,7 +32,16 @@ from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
 from placements.manifests.policy import PlacementType
-from placements.models import CHANGES_CLUSTERS, Binding, Decision, Placement, Rollout, StagedRun
+from placements.models import (
+    CHANGES_CLUSTERS,
+    Binding,
+    Decision,
+    Placement,
+    PlacementResilience,
+    Rollout,
+    StagedRun,
+)
+from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
 from placements.services.decisions.records import decision_of, fixes_of, problems_of
 from placements.services.disruption.impact import has_begun_run
@@ -52,6 +61,7 @@ from placements.services.health import cluster_problems, health_of, with_rollout
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
+from placements.services.resilience.queries import levels_in, resilience_in
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
@@ -94,6 +104,10 @@ class PlacementListRow:
     def placement(self) -> Placement:
         return self.stands.tight.placement
 
+    @property
+    def resilience(self) -> PlacementResilience | None:
+        return resilience_in(self.placement)
+
 
 def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
     """Return the lines of these placements, each with its rollout and its last decision."""
@@ -113,12 +127,16 @@ def placements(request: HttpRequest) -> HttpResponse:
         semantics=str(word_from(request, "semantics", Semantics) or ""),
         cluster=request.GET.get("cluster", "").strip(),
         namespace=request.GET.get("namespace", "").strip(),
+        survives=request.GET.get("survives", "").strip(),
     )
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     page = page_from(
-        request, with_rollouts(rows.select_related("staleness_check")), order=order, unique="full_name"
+        request,
+        with_rollouts(rows.select_related("staleness_check", "resilience__report")),
+        order=order,
+        unique="full_name",
     )
-    in_all, states = counts_in_all()
+    in_all, states, _ = counts_in_all()
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),
@@ -135,6 +153,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         "types": list(PlacementType),
         "namespaces": namespaces_of_placements(),
         "semantics": list(Semantics),
+        "levels": levels_in(page.rows),
         "order": order,
     }
     return render_page(request, "placements/list.html", context, fragment="placements/_list.html")
@@ -147,7 +166,8 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    rows = with_rollouts(Placement.objects.select_related("staleness_check").filter(full_name=name))
+    related = ("staleness_check", "resilience__report", "assertion_check")
+    rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
     found = rows.first() if version else None
     if found is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
@@ -202,6 +222,8 @@ def _tab_context(
             "clusters": placement_clusters(request, placement, decision, now=datetime.now(UTC)),
             "ranking": decision,
             "unknown": unknown_words(request, outcome=ClusterFacet),
+            "resilience": resilience_in(placement),
+            "assertions": check_of(placement),
         }
     if tab == "decision":
         return _decision_tab(placement, latest)

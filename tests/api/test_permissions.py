@@ -15,6 +15,7 @@ READING_POSTS = {
     "/api/v1/placements/preview",
     "/api/v1/placements/preview/semantics",
     "/api/v1/placements/{name}/plan",
+    "/api/v1/resilience",
     "/api/v1/simulate",
     "/api/v1/what-if",
 }

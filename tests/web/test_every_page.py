@@ -18,6 +18,7 @@ from placements.models import BulkChange, DryRun, Eviction, Placement, Scenario
 from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
+from placements.services.resilience.operations import start_report
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
@@ -154,7 +155,7 @@ ADD = ["/clusters/new/"]
 OWN = ["/drafts/{draft}/review/"]
 READ_AND_WRITE = ["/clusters/bravelion/drain/"]
 """Everyone reads them; what is posted there is for operators."""
-ASK = ["/what-if/", "/what-if/?label=region:west&variant=cordon"]
+ASK = ["/what-if/", "/what-if/?label=region:west&variant=cordon", "/resilience/?variant=down&level=region"]
 """Everyone may post there: it changes nothing on the fleet."""
 POST_ONLY = [
     "/demo/load/",
@@ -174,6 +175,7 @@ def begin_everything(web: Placement) -> str:
     decided("shelf", staged_spec())
     start_run("one", placement="shelf", strategy="careful", by=None, now=NOW)
     sync_due_rollouts(now=NOW)
+    start_report(by=None, now=NOW)
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
     start_dry_run(placement="web", by=None, now=NOW)
     start_change(BulkAction.UNCORDON, {}, ["bravelion"], by=None, now=NOW)

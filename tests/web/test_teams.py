@@ -51,7 +51,7 @@ OWN_ROUTES = (
 """What belongs to the caller alone: sessions, preferences, tokens."""
 OWN_DRAFTS = {"placement-new", "draft-discard"}
 """A draft of the caller; saving it is another address."""
-READING = {"simulate", "preview", "preview-semantics", "plan", "scenarios", "what-if"}
+READING = {"simulate", "preview", "preview-semantics", "plan", "scenarios", "what-if", "resilience"}
 """They answer questions: nothing is saved that anybody else has."""
 
 

@@ -22,6 +22,7 @@ from placements.explain.decision_document import advice_document, comparison_doc
 from placements.explain.decision_tables import comparison_csv, outcome_csv
 from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
+from placements.management.impact_command import run_diff
 from placements.services.simulate.cases import answers, is_refusal
 from placements.services.simulate.request import (
     BadInputError,
@@ -37,6 +38,9 @@ FULFILLED, NOT_FULFILLED, BAD_INPUT, NOT_DETERMINED = 0, 1, 2, 3
 _LONGEST_SEARCH = 600
 STANDARD_INPUT = "-"
 ALL = "all"
+_OUTPUTS, _OUTPUTS_OF_DIFF = ("table", "json", "yaml", "csv"), ("markdown", "json", "sarif", "junit")
+_ONLY_WITH_DIFF = ("path", "fleet", "renames")
+_NOT_WITH_DIFF = ("clusters", "placement", "name", "snapshot", "semantics", "step", "why", "cases")
 _NOT_WITH_CASES = ("clusters", "placement", "name", "bindings", "snapshot", "semantics", "step", "why")
 
 
@@ -72,7 +76,8 @@ class Command(BaseCommand):
         )
         semantics = [*map(str, SUPPORTED_SEMANTICS), ALL]
         add("--semantics", choices=semantics, help="instead of the document's; all: side by side")
-        add("-o", "--output", choices=["table", "json", "yaml", "csv"], default="table")
+        outputs = ["table", "json", "yaml", "csv", "markdown", "sarif", "junit"]
+        add("-o", "--output", choices=outputs, help="default: table, with --diff markdown")
         add("--step", type=int, metavar="K", help="all candidates of round K")
         add("--why", metavar="CLUSTER", help="why not this cluster, and what would have to change")
         add("--exact", action="store_true", help="whether the number is possible, and the best set")
@@ -87,6 +92,17 @@ class Command(BaseCommand):
             help="when heartbeats are judged; file: at the newest",
         )
         add("--strict-health", action="store_true", help="a cluster without a status is not eligible")
+        add("--diff", nargs=2, metavar=("BASE", "HEAD"), help="compare two git revisions or folders")
+        add("--path", action="append", metavar="PATH", help="of --diff: only below this (repeatable)")
+        add("--fleet", metavar="FILE", help="of --diff: the clusters of both sides")
+        add(
+            "--renames",
+            action="append",
+            type=_rename,
+            default=[],
+            metavar="OLD=NEW",
+            help="of --diff: a placement with another name (repeatable)",
+        )
         add("--cases", metavar="FILE", help="answer conformance cases, JSON lines, instead")
 
     def handle(self, **options: Any) -> None:
@@ -94,6 +110,7 @@ class Command(BaseCommand):
         if sys.stdout is None:  # a shell can close it
             raise CommandError("cannot write: standard output is closed", returncode=BAD_INPUT)
         _refuse_odd_combinations(options)
+        options["output"] = options["output"] or ("markdown" if options["diff"] else "table")
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -118,6 +135,10 @@ class Command(BaseCommand):
                 self.stdout.write(json.dumps(answer, ensure_ascii=False))
                 if is_refusal(answer):
                     status = BAD_INPUT
+            return status
+        if options["diff"] is not None:
+            text, status = run_diff(options)
+            self.stdout.write(text, ending="")
             return status
         if options["semantics"] == ALL:
             simulations = simulate_all(_request(options))
@@ -185,11 +206,29 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
     others += ["output"] if options["output"] == "csv" else []
     if parts and others:
         raise CommandError(f"--{parts[0]} does not go with --{others[0]}", returncode=BAD_INPUT)
+    is_diff = options["diff"] is not None
+    formats = _OUTPUTS_OF_DIFF if is_diff else _OUTPUTS
+    if options["output"] not in (None, *formats):
+        where = "with --diff" if is_diff else "without --diff"
+        message = f"--output {options['output']} is not possible {where}: {', '.join(formats)}"
+        raise CommandError(message, returncode=BAD_INPUT)
+    own = [name for name in _ONLY_WITH_DIFF if options[name]]
+    other = [*parts, *[name for name in _NOT_WITH_DIFF if options[name] is not None]]
+    if (own and not is_diff) or (other and is_diff):
+        verb = "does not go with" if is_diff else "goes with"
+        raise CommandError(f"--{(other if is_diff else own)[0]} {verb} --diff", returncode=BAD_INPUT)
     if options["snapshot"] is not None and options["bindings"] is None:
         raise CommandError("--snapshot goes with --bindings", returncode=BAD_INPUT)
     others = [name for name in _NOT_WITH_CASES if options[name] is not None]
     if options["cases"] is not None and others:
         raise CommandError(f"--{others[0]} does not go with --cases", returncode=BAD_INPUT)
+
+
+def _rename(text: str) -> tuple[str, str]:
+    old, found, new = text.partition("=")
+    if not (old and found and new):
+        raise ArgumentTypeError(f"{text[:63]!r} is not OLD=NEW")
+    return old, new
 
 
 def _moment(text: str) -> datetime | None:

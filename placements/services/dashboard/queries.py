@@ -61,6 +61,10 @@ class Counts:
     late: int
     not_monitored: int
     leaving: int
+    broken: int
+    """Placements with a broken assertion."""
+    report: int | None
+    """The key of the resilience report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ def is_untouched() -> bool:
 
 def counts() -> Counts:
     """Return the totals; three queries at most."""
-    (placements, by_state), of_clusters = counts_in_all(), counts_by_state()
+    (placements, by_state, report), of_clusters = counts_in_all(), counts_by_state()
     not_eligible = of_clusters[ClusterFilterState.NOT_ELIGIBLE]
     leaving = of_clusters[ClusterFilterState.LEAVING]
     return Counts(
@@ -131,6 +135,8 @@ def counts() -> Counts:
         late=of_clusters[ClusterFilterState.HEARTBEAT_LATE],
         not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
         leaving=leaving,
+        broken=by_state[PlacementFilterState.BROKEN],
+        report=report,
     )
 
 

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.fleet import EligibilityKind
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.hubs.dispatch import on_live_hub, refuse
-from clusters.models import CORDON_KEY, CORDON_VALUE, ClusterTaint, MemberCluster
+from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError, cordon
 from clusters.operations.join import CLUSTER

@@ -1,33 +1,29 @@
 """Impact of a drain on each placement of a cluster: scheduled in memory, nothing is written."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from clusters.fleet import NO_SCHEDULE, Fleet, Taint
-from clusters.models import CORDON_KEY, CORDON_VALUE
 from clusters.queries import current_fleet
 from placements.engine.disruption import EvictionReason, Executed, KeptReason, judge_eviction
+from placements.engine.resilience import cordoned, why_stays, without
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Picked
-from placements.engine.scheduling.filters.taint_toleration import untolerated
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
 from placements.explain.vocabulary import joined
 from placements.explain.what_if import stuck_words
-from placements.manifests.binding import BindingState
 from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.manifests.placement import parse_placement
-from placements.manifests.policy import PlacementPolicy, PlacementType
+from placements.manifests.policy import PlacementType
 from placements.models import Binding, Placement, StagedRun
 from placements.services.disruption.queries import budget_for
-from placements.services.fleet.impact import MOST_LOOKED_AT, with_clusters
+from placements.services.fleet.impact import MOST_LOOKED_AT
 from placements.services.rollout_state import RolloutContext, eviction_context, load_rollout_context
 from placements.services.snapshots import cycles_of
 
 _NAMES_SAID = 5
-CORDON = Taint(CORDON_KEY, CORDON_VALUE, NO_SCHEDULE)
 
 
 class EvictionImpact(StrEnum):
@@ -106,19 +102,6 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
     return DrainImpact(cluster, tuple(found), rows.count() - len(looked))
 
 
-def cordoned(fleet: Fleet, *names: str) -> Fleet:
-    changed = [one for one in fleet if one.name in names and CORDON not in one.taints]
-    return with_clusters(fleet, [one._replace(taints=(*one.taints, CORDON)) for one in changed])
-
-
-def why_stays(policy: PlacementPolicy, *, is_namespaced: bool) -> KeptReason | None:
-    if is_namespaced:
-        return KeptReason.NAMESPACED
-    if policy.placement_type is PlacementType.PICK_FIXED:
-        return KeptReason.PICK_FIXED
-    return None if untolerated((CORDON,), policy.tolerations) else KeptReason.TOLERATES
-
-
 def why_placement_stays(placement: Placement) -> KeptReason | None:
     policy = parse_placement(placement.document).spec.policy
     return why_stays(policy, is_namespaced=bool(placement.namespace))
@@ -171,18 +154,6 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
         impact, said = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."
     scores = tuple(one for one in decision.picked if one.cluster not in there)
     return DrainRow(context.placement.full_name, impact, joins, before, after, f"{said}{staged}", scores)
-
-
-def without(cycle: Cycle, *clusters: str) -> Cycle:
-    """Return the cycle that follows the eviction from these clusters."""
-    gone = frozenset(clusters)
-    bindings = tuple(
-        replace(one, state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
-        if one.cluster in gone and one.is_active
-        else one
-        for one in cycle.bindings
-    )
-    return replace(cycle, bindings=bindings)
 
 
 def _placed(bindings: Iterable[BindingValue]) -> int:

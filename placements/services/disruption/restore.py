@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from clusters.fleet import Fleet
-from clusters.models import CORDON_KEY, CORDON_VALUE
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, Fleet
 from clusters.queries import current_fleet
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
 
@@ -29,6 +29,7 @@ from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
+from placements.services.assertions import assertion_warnings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions
 from placements.services.editor.validation import PlacementDraft
@@ -65,6 +66,7 @@ class SchedulePreview:
             *manifest_warnings(self.manifest),
             *self.selection.caveats,
             *map(self.manifest.in_document, of_fleet),
+            *assertion_warnings(self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC)),
         )
 
     @cached_property

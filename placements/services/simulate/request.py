@@ -62,6 +62,12 @@ class BadInputError(ValueError):
         super().__init__("\n".join([*lines, *more]))
         self.faults = tuple(faults)
 
+    @classmethod
+    def of_text(cls, text: str) -> "BadInputError":
+        """Return the error with these lines."""
+        lines = text.splitlines()
+        return cls([("", FieldError("", "unreadable", line)) for line in lines])
+
 
 def simulate(request: Request) -> Simulation:
     """Read all files, then run one scheduling cycle. Raise BadInputError with the errors of all files."""

@@ -4,7 +4,7 @@ Budgets and pauses are ignored: they affect when placements move, not the result
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from django.db.models import Count, Q, QuerySet, Sum
@@ -15,14 +15,19 @@ from clusters.fleet import Fleet
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.bulk import batched
+from placements.engine.resilience import (
+    active,
+    cordoned,
+    decisions_until_rest,
+    placed_after,
+    why_stays,
+    without,
+)
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, Picked
-from placements.engine.scheduling.scheduler import schedule
 from placements.explain.what_if import difference_note, stays_words, stuck_words
-from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.models import Placement, Scenario, ScenarioDecision
 from placements.services.decisions.records import records_named
-from placements.services.disruption.impact import cordoned, why_stays, without
 
 
 class UnknownScenarioError(LookupError):
@@ -32,8 +37,6 @@ class UnknownScenarioError(LookupError):
         super().__init__(f"what-if analysis {number} not found")
 
 
-MOST_CYCLES = 10
-"""A placement is stable after one or two cycles; otherwise the evaluation ends after this many."""
 Variant = ScenarioDecision.Variant
 
 
@@ -112,13 +115,9 @@ def evaluate(
     stays = why_stays(cycle.policy, is_namespaced=is_namespaced) if variant == Variant.CORDON else None
     evicted = variant == Variant.CORDON and stays is None
     start = without(cycle, *clusters) if evicted else cycle
-    chain = [schedule(start)]
-    while len(chain) < MOST_CYCLES and _changes(chain[-1]):
-        following = schedule(replace(start, bindings=chain[-1].bindings_after))
-        if not _changes(following):
-            break
-        chain.append(following)
-    decision, before, after = chain[-1], _active(cycle.live_bindings), _after(chain[-1])
+    chain = decisions_until_rest(start)
+    decision, before = chain[-1], active(cycle.live_bindings)
+    after = placed_after(decision)
     picked = {one.cluster: one for link in chain for one in link.picked}
     joins = tuple(one for name, one in picked.items() if name in after - before)
     leaves = tuple(sorted(before - after))
@@ -138,21 +137,6 @@ def evaluate(
     elif leaves:
         impact = PlacementImpact.SHRINKS
     return ScenarioResult(decision, impact, joins, leaves, len(before), len(after), why)
-
-
-def _changes(decision: Decision) -> bool:
-    return not decision.is_failed and bool(_after(decision) != _active(decision.cycle.live_bindings))
-
-
-def _after(decision: Decision) -> frozenset[str]:
-    if decision.is_failed:
-        standing = decision.cycle.standing
-        return frozenset(one.cluster for one in (*standing.current, *standing.obsolete))
-    return _active(decision.bindings_after)
-
-
-def _active(bindings: Iterable[BindingValue]) -> frozenset[str]:
-    return frozenset(one.cluster for one in bindings if one.is_active)
 
 
 def note_on(leave: ScenarioResult, cordon: ScenarioResult, clusters: Collection[str]) -> str:

@@ -1,0 +1,137 @@
+"""Evaluation of the assertions of a placement: pure functions of a decision and what it is compared with."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from clusters.fleet import Cluster
+from placements.engine.resilience import placed_after
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.assertions import Assertion, percent
+from placements.manifests.policy import PlacementType
+
+_SHOWN = 10
+Found = tuple[list[str], str]
+"""What breaks an assertion, and why that is unknown."""
+
+
+class AssertionState(StrEnum):
+    """Whether an assertion holds."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What assertions read besides the decision.
+
+    `others` has the clusters of each placement that an assertion names, None for one that does not exist.
+    `survived` has for each level of the resilience report whether its losses are survived.
+    """
+
+    others: Mapping[str, Collection[str] | None] = field(default_factory=dict)
+    survived: Mapping[str, bool] | None = None
+    churn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionResult:
+    """The state of one assertion, with the clusters or domains that break it, or why it is unknown."""
+
+    predicate: str
+    value: Any
+    state: AssertionState
+    evidence: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def evaluate_assertions(
+    items: Collection[Assertion], decision: Decision, known: Known
+) -> list[AssertionResult]:
+    fleet = decision.cycle.fleet
+    names = sorted(placed_after(decision) & fleet.positions.keys())
+    placed = [fleet.clusters[fleet.positions[name]] for name in names]
+    return [_evaluate(one, decision, placed, known) for one in items]
+
+
+def _evaluate(one: Assertion, decision: Decision, placed: list[Cluster], known: Known) -> AssertionResult:
+    broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, known)
+    state = AssertionState.BROKEN if broken else AssertionState.HOLDS
+    if reason and not broken:
+        state = AssertionState.UNKNOWN
+    more = (f"and {len(broken) - _SHOWN} more",) if len(broken) > _SHOWN else ()
+    evidence = (*broken[:_SHOWN], *more)
+    return AssertionResult(one.predicate, one.value, state, evidence, "" if broken else reason)
+
+
+def _spread(value: Any, _decision: Decision, placed: list[Cluster], _known: Known) -> Found:
+    counts = {key: len({each.labels[key] for each in placed if key in each.labels}) for key in value}
+    short = {key: count for key, count in counts.items() if not placed or count < value[key]["atLeast"]}
+    return [f"{key}: {count} of {value[key]['atLeast']}" for key, count in short.items()], ""
+
+
+def _beside(
+    value: Any, _decision: Decision, placed: list[Cluster], known: Known, *, is_apart: bool = False
+) -> Found:
+    others = known.others.get(value)
+    if others is None:
+        return [], f"placement {value} not found"
+    return [each.name for each in placed if (each.name in others) is is_apart], ""
+
+
+def _survives(value: Any, _decision: Decision, placed: list[Cluster], known: Known) -> Found:
+    levels = [value] if isinstance(value, str) else value
+    survived = known.survived or {}
+    missing = [level for level in levels if level not in survived]
+    reason = f"no resilience report of {', '.join(missing)} yet" if missing else ""
+    return [level for level in levels if not placed or not survived.get(level, True)], reason
+
+
+def _max_share(value: Any, _decision: Decision, placed: list[Cluster], _known: Known) -> Found:
+    broken = []
+    for key, share in value.items():
+        counts = Counter(each.labels[key] for each in placed if key in each.labels)
+        over = [name for name, count in counts.items() if count * 100 > percent(share) * len(placed)]
+        broken += [f"{key}={name}: {counts[name]} of {len(placed)}" for name in sorted(over)]
+    return broken, ""
+
+
+def _churn(value: Any, _decision: Decision, _placed: list[Cluster], known: Known) -> Found:
+    if known.churn is None:
+        return [], "no history of decisions"
+    is_over = known.churn > value["perWeek"]
+    return [f"{known.churn} changes in 7 days"] if is_over else [], ""
+
+
+def _min_free(value: Any, decision: Decision, _placed: list[Cluster], _known: Known) -> Found:
+    """Run a cycle with so many more clusters; it is fulfilled where these are free."""
+    cycle = decision.cycle
+    if not value or cycle.policy.placement_type is not PlacementType.PICK_N:
+        return [], ""
+    wanted = (cycle.policy.number_of_clusters or 0) + value
+    policy = cycle.policy.model_copy(update={"number_of_clusters": wanted})
+    after = tuple(one for one in decision.bindings_after if one.is_active)
+    found = schedule(replace(cycle, policy=policy, bindings=after))
+    count = len(placed_after(found))
+    return [] if found.is_fulfilled else [f"{count} of {wanted} clusters are possible"], ""
+
+
+_PREDICATES: dict[str, Callable[[Any, Decision, list[Cluster], Known], Found]] = {
+    "never": lambda value, _decision, placed, _known: (
+        [each.name for each in placed if value.items() <= each.labels.items()],
+        "",
+    ),
+    "spread": _spread,
+    "together": _beside,
+    "apart": partial(_beside, is_apart=True),
+    "survives": _survives,
+    "maxShare": _max_share,
+    "minFree": _min_free,
+    "churn": _churn,
+}

@@ -1,0 +1,173 @@
+"""The difference of two revisions as Markdown, JSON, SARIF and JUnit."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+MARKER = "<!-- fleetui-impact -->"
+_LONGEST = 60_000
+_NAMES_SHOWN = 20
+_VERSION = 1
+
+
+def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
+    """Return the comparison as data; the schema has a version."""
+    return {
+        "version": _VERSION,
+        "placements": len(impact.rows),
+        "changed": len(impact.changed),
+        "bindings": impact.bindings_before,
+        "moves": impact.leaves,
+        "rows": [
+            {
+                "placement": row.name,
+                "file": row.where.file,
+                "line": row.where.line,
+                "change": row.change,
+                "before": len(row.placed_before),
+                "after": len(row.placed_now),
+                "joins": row.joins,
+                "leaves": row.leaves,
+                "stays": len(row.placed_before & row.placed_now),
+                "becomesUnfulfilled": row.becomes_unfulfilled,
+                "becomesFulfilled": row.becomes_fulfilled,
+                "skews": [{"key": key, "before": before, "after": after} for key, before, after in row.skews],
+                "fresh": {"joins": row.fresh_joins, "leaves": row.fresh_leaves},
+            }
+            for row in impact.changed
+        ],
+        "gates": [
+            {
+                "gate": one.gate,
+                "state": str(one.state),
+                "placement": one.row.name if one.row else None,
+                "message": one.message,
+            }
+            for one in gates
+        ],
+    }
+
+
+def impact_json(impact: Any, gates: Sequence[Any]) -> str:
+    return json.dumps(impact_document(impact, gates), ensure_ascii=False, indent=2) + "\n"
+
+
+def headline_of(impact: Any) -> str:
+    """Return the first line of a comment."""
+    total, changed, bindings = len(impact.rows), len(impact.changed), impact.bindings_before
+    tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
+    share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""
+    verb = "changes" if changed == 1 else "change"
+    moves = f"{impact.leaves} of {bindings} bindings move{share}"
+    return f"Placement impact: {changed} of {total} placements {verb}, {moves}"
+
+
+def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str:
+    """Return a comment of at most 60,000 characters, in which longer tables are folded."""
+    lines = [MARKER, f"**{headline_of(impact)}**", *([note] if note else []), ""]
+    failed = [one for one in gates if one.state != "passed"]
+    marks = {"broken": "❌", "undetermined": "❔"}
+    lines += [f"- {marks[one.state]} `{one.gate}` {_plain(one.message)}" for one in failed]
+    if gates and not failed:
+        lines.append(f"✅ {len(gates)} gates passed.")
+    lines.append("")
+    if impact.changed:
+        table = [
+            "| placement | change | clusters | happens now | a fresh schedule would also | fulfilled |",
+            "|---|---|---|---|---|---|",
+            *map(_table_row, impact.changed),
+        ]
+        is_long = len(impact.changed) > _NAMES_SHOWN
+        if is_long:
+            lines += ["<details>", f"<summary>{len(impact.changed)} placements</summary>", ""]
+        end = ["", "</details>"] if is_long else []
+        room = _LONGEST - sum(len(line) + 1 for line in (*lines, *end)) - 200
+        shown: list[str] = []
+        for line in table:
+            if room < len(line) + 1:
+                end = ["", f"… and {len(table) - len(shown)} more placements.", *end]
+                break
+            room -= len(line) + 1
+            shown.append(line)
+        lines += [*shown, *end]
+    unchanged = len(impact.rows) - len(impact.changed)
+    if unchanged:
+        lines += ["", f"{unchanged} placements without any change are not listed."]
+    return "\n".join(lines) + "\n"
+
+
+def _table_row(row: Any) -> str:
+    fulfilled = "becomes unfulfilled" if row.becomes_unfulfilled else ""
+    fulfilled = "becomes fulfilled" if row.becomes_fulfilled else fulfilled
+    skews = "; ".join(
+        f"skew of {key} {'none' if before is None else before} → {'none' if after is None else after}"
+        for key, before, after in row.skews
+        if before != after
+    )
+    cells = [
+        f"{row.name}<br>{row.where.file}:{row.where.line}",
+        row.change,
+        f"{len(row.placed_before)} → {len(row.placed_now)}",
+        _moves(row.joins, row.leaves),
+        _moves(row.fresh_joins, row.fresh_leaves),
+        "; ".join(part for part in (fulfilled, skews) if part),
+    ]
+    return f"| {' | '.join(map(_plain, cells))} |"
+
+
+def _moves(joins: Sequence[str], leaves: Sequence[str]) -> str:
+    parts = []
+    for words, names in (("select", joins), ("deselect", leaves)):
+        if names:
+            more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+            parts.append(f"{words} {', '.join(names[:_NAMES_SHOWN])}{more}")
+    return "; ".join(parts)
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("@", "@\u200b")
+
+
+def impact_sarif(gates: Sequence[Any], *, version: str) -> str:
+    """Return the broken and undetermined gates as SARIF 2.1.0, at the lines of their placements."""
+    failed = [one for one in gates if one.state != "passed"]
+    rules = list(dict.fromkeys(one.gate for one in failed))
+    results = []
+    for one in failed:
+        result: dict[str, Any] = {
+            "ruleId": one.gate,
+            "ruleIndex": rules.index(one.gate),
+            "level": "error" if one.state == "broken" else "warning",
+            "message": {"text": one.message},
+        }
+        if one.row:
+            where = one.row.where
+            physical = {
+                "artifactLocation": {"uri": where.file},
+                "region": {"startLine": where.line},
+            }
+            result["locations"] = [{"physicalLocation": physical}]
+        results.append(result)
+    driver = {"name": "FleetUI", "version": version, "rules": [{"id": one} for one in rules]}
+    document = {
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def impact_junit(gates: Sequence[Any]) -> str:
+    """Return one test case for each placement and gate."""
+    broken = [one for one in gates if one.state == "broken"]
+    unknown = [one for one in gates if one.state == "undetermined"]
+    counts = {"tests": len(gates), "failures": len(broken), "skipped": len(unknown)}
+    suite = ET.Element("testsuite", {"name": "fleetui", **{key: str(one) for key, one in counts.items()}})
+    for one in gates:
+        name = one.row.name if one.row else "all placements"
+        case = ET.SubElement(suite, "testcase", {"classname": one.gate, "name": name})
+        if one.state != "passed":
+            kind = "failure" if one.state == "broken" else "skipped"
+            ET.SubElement(case, kind, {"message": one.message})
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -1,0 +1,80 @@
+"""Sentences, tables and documents about resilience reports."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from placements.engine.resilience import CLUSTER
+from placements.explain.vocabulary import counted
+
+VARIANT_NAMES = {
+    "down": "Down (still members)",
+    "cordon": "Drained (still members)",
+    "leave": "Removed from the fleet",
+}
+METRICS = ("unfulfilled", "empty", "lost")
+_CSV = ("level", "value", "variant", "clusters", "placements", "lost", "moved", "unfulfilled", "empty")
+
+
+@dataclass(frozen=True, slots=True)
+class LevelWorst:
+    """The worst loss of one level: how many placements are unfulfilled or without any cluster."""
+
+    level: str
+    unfulfilled: int
+    empty: int
+    lost: int
+    value: str
+    sentence: str
+
+    @property
+    def is_bad(self) -> bool:
+        return bool(self.unfulfilled or self.empty)
+
+
+def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
+    """Return the worst loss of each level of a report, the smallest level first."""
+    found = []
+    for level, by_variant in totals.items():
+        worst = by_variant.get(variant, {})
+        counts = {name: worst.get(name, {}).get("count", 0) for name in METRICS}
+        first = next((name for name in METRICS if counts[name]), "lost")
+        value = worst.get(first, {}).get("value", "")
+        found.append(LevelWorst(level, *counts.values(), value, _sentence(level, variant, counts, value)))
+    return found
+
+
+def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -> str:
+    loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {level}"
+    number = counts["empty" if variant == "down" else "unfulfilled"]
+    words = "without any working cluster" if variant == "down" else "unfulfilled"
+    if number:
+        return f"{loss}: up to {counted(number, 'placement')} {words} ({value})."
+    if counts["empty"]:
+        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster ({value})."
+    if counts["lost"]:
+        verb = "lost" if variant == "down" else "not replaced"
+        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {verb} ({value})."
+    return f"{loss}: no placement is affected permanently."
+
+
+def loss_name(level: str, value: str) -> str:
+    """Return a loss in words: "cluster bravelion", "region=east"."""
+    return f"cluster {value}" if level == CLUSTER else f"{level}={value}"
+
+
+def what_if_query(level: str, value: str, variant: str) -> dict[str, str]:
+    """Return the query of the page that analyzes a loss; one that is down is shown as drained."""
+    chosen = {"cluster": value} if level == CLUSTER else {"label": f"{level}:{value}"}
+    return {**chosen, "variant": "cordon" if variant == "down" else variant}
+
+
+def losses_csv(rows: Iterable[Sequence[Any]]) -> str:
+    """Return the losses of a report as CSV, in the order of its columns."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_CSV)
+    writer.writerows(rows)
+    return text.getvalue()

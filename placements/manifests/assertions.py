@@ -1,0 +1,138 @@
+"""Assertions of a placement, as its annotation has them (`spec/foresight.md` 5)."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetui.apimachinery.errors import ErrorDetail
+from fleetui.apimachinery.model import plain_problems, quote_value
+
+ASSERTIONS_ANNOTATION = "fleetui.io/assertions"
+MOST_ASSERTIONS = 32
+ON_BREAK = ("warn", "refuse")
+_PERCENT = re.compile(r"(100|\d{1,2})%")
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """One predicate with its value, as it is written."""
+
+    predicate: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Assertions:
+    """What a placement asserts; `refuses`: a save that breaks one is refused, not only warned about."""
+
+    items: tuple[Assertion, ...] = ()
+    refuses: bool = False
+
+
+def parse_assertions(annotations: Mapping[str, str]) -> Assertions:
+    """Return the assertions of a placement whose manifest is valid."""
+    text = annotations.get(ASSERTIONS_ANNOTATION)
+    return assertions_in(json.loads(text)) if text else Assertions()
+
+
+def assertions_in(value: Any) -> Assertions:
+    """Return the assertions of valid data: a list of predicates, or an object with `assert` and `onBreak`."""
+    listed = value["assert"] if isinstance(value, dict) else value
+    refuses = isinstance(value, dict) and value.get("onBreak") == "refuse"
+    return Assertions(tuple(Assertion(*next(iter(one.items()))) for one in listed), refuses)
+
+
+def assertions_problem(text: str) -> ErrorDetail | None:
+    """Return the first error in the annotation, None for a valid one."""
+    allowed = "a JSON list of predicates, or an object with assert and onBreak"
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ErrorDetail((), "bad-format", "Invalid value: must be JSON", allowed)
+    if plain_problems(value):
+        return ErrorDetail((), "bad-format", "Invalid value: must be plain JSON", allowed)
+    return next(assertion_problems(value), None)
+
+
+def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
+    """Yield the errors in the data of assertions, each with its path."""
+    listed, path = value, tuple[str, ...]()
+    if isinstance(value, dict):
+        listed, path = value.get("assert"), ("assert",)
+        for key in value.keys() - {"assert", "onBreak"}:
+            yield ErrorDetail((key,), "unknown-field", "Unknown field", "assert, onBreak")
+        if value.get("onBreak", "warn") not in ON_BREAK:
+            message = f"Unsupported value: {quote_value(str(value['onBreak']))}"
+            yield ErrorDetail(("onBreak",), "not-one-of", message, ", ".join(ON_BREAK))
+    if not isinstance(listed, list) or len(listed) > MOST_ASSERTIONS:
+        message = f"Invalid value: must be a list of at most {MOST_ASSERTIONS} predicates"
+        yield ErrorDetail(path, "wrong-type", message, "a list")
+        return
+    for at, one in enumerate(listed):
+        if not isinstance(one, dict) or len(one) != 1:
+            message = "Invalid value: must be an object with one predicate"
+            yield ErrorDetail((*path, at), "wrong-type", message, ", ".join(PREDICATES))
+            continue
+        [(name, given)] = one.items()
+        if name not in PREDICATES:
+            message = f"Unsupported value: {quote_value(name)} is no predicate"
+            yield ErrorDetail((*path, at, name), "not-one-of", message, ", ".join(PREDICATES))
+        elif not PREDICATES[name][0](given):
+            yield ErrorDetail((*path, at, name), "bad-format", "Invalid value", PREDICATES[name][1])
+
+
+def percent(text: str) -> int:
+    """Return the number of a valid percentage."""
+    return int(text[:-1])
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 317
+
+
+def _is_natural(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**6
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(map(_is_text, value))
+
+
+PREDICATES = {
+    "never": (
+        lambda value: _is_map(value) and all(isinstance(one, str) for one in value.values()),
+        "labels, such as {env: canary}",
+    ),
+    "spread": (
+        lambda value: (
+            _is_map(value)
+            and all(
+                isinstance(one, dict) and one.keys() == {"atLeast"} and _is_natural(one["atLeast"])
+                for one in value.values()
+            )
+        ),
+        "keys with atLeast, such as {region: {atLeast: 3}}",
+    ),
+    "together": (_is_text, "the name of a placement"),
+    "apart": (_is_text, "the name of a placement"),
+    "survives": (
+        lambda value: _is_text(value) or (isinstance(value, list) and value and all(map(_is_text, value))),
+        "cluster, a label key, or a list of these",
+    ),
+    "maxShare": (
+        lambda value: (
+            _is_map(value) and all(isinstance(one, str) and _PERCENT.fullmatch(one) for one in value.values())
+        ),
+        "keys with a percentage, such as {provider: 50%}",
+    ),
+    "minFree": (_is_natural, "a number"),
+    "churn": (
+        lambda value: (
+            isinstance(value, dict) and value.keys() == {"perWeek"} and _is_natural(value["perWeek"])
+        ),
+        "{perWeek: NUMBER}",
+    ),
+}
+"""Each predicate with the check of its value, and the values that it accepts."""

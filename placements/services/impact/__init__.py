@@ -1,0 +1,1 @@
+"""What the difference of two revisions of manifests does to a fleet; needs no database."""

@@ -1,0 +1,234 @@
+"""The rows of a comparison: what a hub does now, and what a fresh schedule would do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from clusters.fleet import Fleet
+from placements.engine.assertions import AssertionResult, Known, evaluate_assertions
+from placements.engine.resilience import (
+    CLUSTER,
+    LossVariant,
+    PlacedSubjects,
+    Subject,
+    losses_of,
+    placed_after,
+)
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.assertions import Assertion, parse_assertions
+from placements.manifests.binding import PlacedBinding
+from placements.manifests.placement import ClusterResourcePlacement
+from placements.services.impact.sources import RevisionSide, WrittenPlacement
+from placements.services.simulate.translate import placement_input
+
+_NAMED = ("together", "apart")
+
+
+@dataclass(frozen=True)
+class ImpactRow:
+    """What happens to one placement; `base` or `head` is None for one that is added or removed.
+
+    `now` starts from what is placed, `fresh` from nothing: their difference is pending drift.
+    """
+
+    name: str
+    base: WrittenPlacement | None
+    head: WrittenPlacement | None
+    before: Decision | None
+    now: Decision | None
+    fresh: Decision | None
+
+    @property
+    def where(self) -> WrittenPlacement:
+        found = self.head or self.base
+        if found is None:
+            raise ValueError("a row has at least one side")
+        return found
+
+    @property
+    def change(self) -> str:
+        if self.base is None or self.head is None:
+            return "added" if self.base is None else "removed"
+        is_same = self.base.manifest == self.head.manifest
+        return "fleet only" if is_same else "edited"
+
+    @cached_property
+    def placed_before(self) -> frozenset[str]:
+        return placed_after(self.before) if self.before else frozenset()
+
+    @cached_property
+    def placed_now(self) -> frozenset[str]:
+        return placed_after(self.now) if self.now else frozenset()
+
+    @cached_property
+    def placed_fresh(self) -> frozenset[str]:
+        return placed_after(self.fresh) if self.fresh else frozenset()
+
+    @property
+    def joins(self) -> list[str]:
+        return sorted(self.placed_now - self.placed_before)
+
+    @property
+    def leaves(self) -> list[str]:
+        return sorted(self.placed_before - self.placed_now)
+
+    @property
+    def fresh_joins(self) -> list[str]:
+        return sorted(self.placed_fresh - self.placed_now)
+
+    @property
+    def fresh_leaves(self) -> list[str]:
+        return sorted(self.placed_now - self.placed_fresh)
+
+    @property
+    def becomes_unfulfilled(self) -> bool:
+        was = self.before is None or self.before.is_fulfilled
+        return self.now is not None and was and not self.now.is_fulfilled
+
+    @property
+    def becomes_fulfilled(self) -> bool:
+        was = self.before is not None and not self.before.is_fulfilled
+        return was and self.now is not None and self.now.is_fulfilled
+
+    @property
+    def has_changes(self) -> bool:
+        changes = self.joins or self.leaves or self.fresh_joins or self.fresh_leaves
+        return bool(
+            changes or self.becomes_unfulfilled or self.becomes_fulfilled or self.change != "fleet only"
+        )
+
+    @property
+    def skews(self) -> list[tuple[str, int | None, int | None]]:
+        """Return the skew of each topology key before and after."""
+        keys = {
+            one.topology_key: None
+            for each in (self.before, self.now)
+            if each
+            for one in each.cycle.policy.topology_spread_constraints
+        }
+        return [(key, _skew(self.before, key), _skew(self.now, key)) for key in keys]
+
+
+def _skew(decision: Decision | None, key: str) -> int | None:
+    if decision is None:
+        return None
+    fleet, placed = decision.cycle.fleet, placed_after(decision)
+    column = fleet.label(key)
+    counts = dict.fromkeys(column.values, 0)
+    for name in placed & fleet.positions.keys():
+        value = column.value_at(fleet.positions[name])
+        if value is not None:
+            counts[value] += 1
+    return max(counts.values()) - min(counts.values()) if counts else 0
+
+
+@dataclass(frozen=True)
+class RevisionImpact:
+    """All rows by name, with the number of bindings before."""
+
+    rows: tuple[ImpactRow, ...]
+    head_decisions: Mapping[str, Decision] = field(default_factory=dict)
+    base_decisions: Mapping[str, Decision] = field(default_factory=dict)
+
+    @cached_property
+    def changed(self) -> list[ImpactRow]:
+        return [row for row in self.rows if row.has_changes]
+
+    @cached_property
+    def bindings_before(self) -> int:
+        return sum(len(row.placed_before) for row in self.rows)
+
+    @cached_property
+    def leaves(self) -> int:
+        return sum(len(row.leaves) for row in self.rows)
+
+    def assertion_results(
+        self, row: ImpactRow, items: Sequence[Assertion], *, of_base: bool
+    ) -> list[AssertionResult]:
+        """Evaluate assertions on one side; history and the resilience report are computed from the files."""
+        decisions = self.base_decisions if of_base else self.head_decisions
+        decision = row.before if of_base else row.now
+        if decision is None:
+            return []
+        names = {str(one.value) for one in items if one.predicate in _NAMED}
+        others = {name: placed_after(decisions[name]) if name in decisions else None for name in names}
+        survived = _survived(decision, items)
+        return evaluate_assertions(items, decision, Known(others, survived))
+
+
+def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]:
+    """Return for each level that assertions name whether the placement survives all of its losses."""
+    values = [one.value for one in items if one.predicate == "survives"]
+    levels = {level for value in values for level in ([value] if isinstance(value, str) else value)}
+    if not levels:
+        return {}
+    fleet = decision.cycle.fleet
+    subject = Subject(replace(decision.cycle, bindings=decision.bindings_after), decision.is_fulfilled)
+    keys = sorted(levels - {CLUSTER})
+    index, found = PlacedSubjects({0: subject}), dict.fromkeys(levels, True)
+    for loss in losses_of(fleet, keys, has_clusters=CLUSTER in levels):
+        for _, cells in index.cells(fleet, loss, list(LossVariant)):
+            found[loss.level] = found[loss.level] and not any(one.is_bad for one in cells.values())
+    return found
+
+
+def compare(
+    base: RevisionSide,
+    head: RevisionSide,
+    *,
+    fleet: Fleet | None = None,
+    bindings: Mapping[str, tuple[PlacedBinding, ...]] | None = None,
+    renames: Mapping[str, str] | None = None,
+) -> RevisionImpact:
+    """Decide every placement of both sides.
+
+    With `fleet` both sides use it instead of their own. `bindings` are those before, by the full name of the
+    placement; without them, the base is decided on its fleet from nothing.
+    """
+    fleets = (fleet, fleet) if fleet is not None else (base.fleet(), head.fleet())
+    renamed = dict(renames or {})
+    names: dict[tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]] = {}
+    for (kind, name), one in base.placements.items():
+        names[kind, renamed.get(name, name)] = (one, None)
+    for identity, one in head.placements.items():
+        names[identity] = (names.get(identity, (None, None))[0], one)
+    rows = []
+    for _, name in sorted(names, key=lambda one: one[::-1]):
+        kind = next(kind for kind, other in names if other == name)
+        old, new = names[kind, name]
+        before = None
+        if old is not None:
+            given = (bindings or {}).get(old.manifest.full_name, ())
+            before = schedule(_cycle(old.manifest, fleets[0], given))
+        now = fresh = None
+        if new is not None:
+            placed = before.bindings_after if before else ()
+            # The policy snapshot stays where at most the number of clusters differs.
+            policies = [
+                (
+                    one.manifest.spec.policy.without_number(),
+                    one.manifest.semantics,
+                    one.manifest.spread_options,
+                )
+                for one in (old or new, new)
+            ]
+            is_current = policies[0] == policies[1]
+            kept = tuple(replace(one, is_current=is_current) for one in placed if one.is_active)
+            now = schedule(_cycle(new.manifest, fleets[1], kept))
+            fresh = schedule(_cycle(new.manifest, fleets[1], ()))
+        rows.append(ImpactRow(name, old, new, before, now, fresh))
+    return RevisionImpact(
+        tuple(rows),
+        {row.name: row.now for row in rows if row.now},
+        {row.name: row.before for row in rows if row.before},
+    )
+
+
+def _cycle(manifest: ClusterResourcePlacement, fleet: Fleet, bindings: tuple[PlacedBinding, ...]) -> Cycle:
+    return replace(placement_input(manifest).cycle(fleet, bindings), namespace=manifest.namespace)
+
+
+def own_assertions(manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
+    return parse_assertions(manifest.metadata.annotations).items

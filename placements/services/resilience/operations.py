@@ -1,0 +1,328 @@
+"""Runs of the resilience report, in chunks of losses; a changed placement is evaluated alone."""
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from clusters.fleet import Fleet
+from clusters.hubs.dispatch import on_live_hub, refuse_local
+from clusters.queries import counters, current_fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.audit import actor_name
+from fleetui.bulk import batched
+from fleetui.task_queue import enqueue
+from placements.engine.resilience import (
+    CLUSTER,
+    Loss,
+    LossResult,
+    LossVariant,
+    PlacedSubjects,
+    Subject,
+    default_keys,
+    level_rank,
+    losses_of,
+    weakest_point,
+)
+from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.services.assertions import REPORT, recheck
+from placements.services.decisions.records import fleet_of, fleet_record_of
+from placements.services.snapshots import cycles_of
+from placements.services.what_if.queries import asked_placements
+
+TASK = "placements.tasks.evaluate_resilience"
+LEASE = timedelta(seconds=60)
+EVERY = timedelta(hours=1)
+"""Minimum time between two runs that a change of the fleet starts."""
+CHANGED_EVERY = timedelta(minutes=1)
+CHUNK = 50
+PIECE = 2.0
+AT_ONCE = 0.2
+SMALL_FLEET = 500
+MOST_CLUSTERS = 5_000
+"""In a larger fleet, domains alone are evaluated."""
+MOST_KEYS = 10
+KEPT = 1_000
+_CELL = np.dtype([("placement", "<u8"), ("kept", "<u4"), ("moved", "<u4"), ("lost", "<u4"), ("flags", "u1")])
+_Rows = dict[tuple[str, str, str], dict[int, LossResult]]
+
+
+@on_live_hub(refuse_local)
+def start_report(
+    *, keys: Sequence[str] = (), variants: Sequence[str] = (), by: User | None, now: datetime
+) -> ResilienceReport:
+    """Create a report and start it: immediately on a small fleet, otherwise in a worker.
+
+    A report in progress for the same keys and variants is continued instead. Raise InvalidManifest.
+    """
+    view, allowed = current_fleet(), [str(one) for one in LossVariant]
+    faults = [
+        FieldError(f"variants[{at}]", "not-one-of", f"Unsupported value: {one[:63]!r}", ", ".join(allowed))
+        for at, one in enumerate(variants)
+        if one not in allowed
+    ]
+    faults += [
+        FieldError(f"keys[{at}]", "unsatisfiable", f"Invalid value: {one[:63]!r}: no cluster has this label")
+        for at, one in enumerate(keys)
+        if not view.fleet.label(one).values
+    ]
+    if len(keys) > MOST_KEYS:
+        faults.append(FieldError("keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"))
+    if faults:
+        raise InvalidManifest(faults)
+    if keys:
+        chosen = sorted(set(keys), key=level_rank)
+    else:
+        cycles = cycles_of(asked_placements(), view.fleet, only=())
+        chosen = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
+    wanted = [one for one in allowed if one in variants or not variants]
+    open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
+    row = next((one for one in open_reports if (one.keys, one.variants) == (chosen, wanted)), None)
+    if row is None:
+        row = ResilienceReport.objects.create(
+            keys=chosen, variants=wanted, created_at=now, created_by=actor_name(by), evaluate_at=now
+        )
+    if len(view.fleet) <= SMALL_FLEET and _claim(row, now=now):
+        _evaluate(row, now=now, seconds=AT_ONCE)
+    if row.evaluate_at is not None:
+        enqueue(TASK)
+    return row
+
+
+def compute_now(row: ResilienceReport, *, now: datetime) -> ResilienceReport:
+    """Evaluate what is left of a report in this process; a worker may take a part of it."""
+    while ResilienceReport.objects.filter(pk=row.pk, completed_at=None).update(evaluate_at=now + LEASE):
+        _evaluate(row, now=now, seconds=PIECE)
+    row.refresh_from_db()
+    return row
+
+
+def evaluate_due(*, now: datetime) -> int:
+    """Continue the oldest due report, start one after a change, or evaluate changed placements."""
+    row = ResilienceReport.objects.filter(evaluate_at__lte=now).order_by("evaluate_at", "pk").first()
+    if row is not None:
+        if _claim(row, now=now):
+            _evaluate(row, now=now, seconds=PIECE)
+            return 1
+        return 0
+    latest = latest_report()
+    if _is_run_due(latest, now=now):
+        start_report(by=None, now=now)
+        return 1
+    if latest is not None and _are_changes_due(latest, now=now):
+        update_changed(latest, now=now)
+    return 0
+
+
+def is_due(*, now: datetime) -> bool:
+    if ResilienceReport.objects.filter(evaluate_at__isnull=False).exists():
+        return ResilienceReport.objects.filter(evaluate_at__lte=now).exists()
+    latest = latest_report()
+    return _is_run_due(latest, now=now) or (latest is not None and _are_changes_due(latest, now=now))
+
+
+def latest_report() -> ResilienceReport | None:
+    """Return the latest completed report."""
+    return ResilienceReport.objects.filter(completed_at__isnull=False).order_by("-pk").first()
+
+
+def changed_placements() -> QuerySet[Placement]:
+    """Return the placements with a decision that the latest report does not know."""
+    rows = asked_placements().filter(decisions_made__gt=0)
+    return rows.exclude(resilience__decisions_made=F("decisions_made"))
+
+
+def _is_run_due(latest: ResilienceReport | None, *, now: datetime) -> bool:
+    if latest is None:
+        return Placement.objects.filter(decisions_made__gt=0).exists()
+    return latest.created_at <= now - EVERY and latest.fleet_version != counters()[0]
+
+
+def _are_changes_due(latest: ResilienceReport, *, now: datetime) -> bool:
+    if latest.fleet_version != counters()[0]:
+        return False
+    return latest.completed_at <= now - CHANGED_EVERY and changed_placements().exists()
+
+
+def _claim(row: ResilienceReport, *, now: datetime) -> bool:
+    due = ResilienceReport.objects.filter(pk=row.pk, evaluate_at__lte=now)
+    return bool(due.update(evaluate_at=now + LEASE))
+
+
+def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
+    """Evaluate chunks of losses until the time is over or all are done."""
+    until = perf_counter() + seconds
+    row.refresh_from_db()
+    if row.fleet_id is None:
+        view = current_fleet()
+        row.losses.all().delete()
+        row.fleet, row.fleet_version, row.done = fleet_record_of(view), view.version, 0
+        row.has_clusters = len(view.fleet) <= MOST_CLUSTERS
+        row.losses_count = len(losses_of(view.fleet, row.keys, has_clusters=row.has_clusters))
+        row.save(update_fields=["fleet", "fleet_version", "done", "has_clusters", "losses_count"])
+    fleet = fleet_of(row.fleet_id)
+    losses = losses_of(fleet, row.keys, has_clusters=row.has_clusters)
+    subjects, counts = _subjects(asked_placements(), fleet)
+    placed = PlacedSubjects(subjects)
+    while row.done < len(losses):
+        chunk = losses[row.done : row.done + CHUNK]
+        found = _cells(chunk, placed, fleet, row.variants)
+        with transaction.atomic():
+            mine = ResilienceReport.objects.filter(pk=row.pk, done=row.done, completed_at=None)
+            if not mine.update(done=row.done + len(chunk), evaluate_at=now + LEASE):
+                return  # another worker was quicker
+            sizes = {(one.level, one.value): len(one.clusters) for one in chunk}
+            rows = [_loss(row, *key, sizes[key[:2]], cells) for key, cells in found.items()]
+            ResilienceLoss.objects.bulk_create([one for one in rows if one], batch_size=200)
+        row.done += len(chunk)
+        if perf_counter() > until:
+            break
+    if row.done < len(losses):
+        row.evaluate_at = now
+        row.save(update_fields=["evaluate_at"])
+        return
+    with transaction.atomic():
+        row.placements_count, row.completed_at, row.evaluate_at, row.fleet = len(counts), now, None, None
+        row.totals = _totals(row)
+        row.save()
+        PlacementResilience.objects.all().delete()
+        _write_placements(row, subjects, counts)
+        recheck(REPORT)
+        others = ResilienceReport.objects.exclude(pk=row.pk).filter(completed_at__isnull=False)
+        ResilienceLoss.objects.filter(report__in=others).delete()
+        newest = others.order_by("-pk").values_list("pk", flat=True)[:KEPT]
+        others.exclude(pk__in=list(newest)).delete()
+
+
+def _subjects(rows: QuerySet[Placement], fleet: Fleet) -> tuple[dict[int, Subject], dict[int, int]]:
+    """Return the placements to evaluate by key, and the number of decisions of each."""
+    placements = list(rows.filter(decisions_made__gt=0).defer("document").order_by("pk"))
+    subjects = {one.pk: Subject(cycle, one.is_fulfilled) for one, cycle in cycles_of(placements, fleet)}
+    return subjects, {one.pk: one.decisions_made for one in placements if one.pk in subjects}
+
+
+def _cells(losses: Iterable[Loss], placed: PlacedSubjects, fleet: Fleet, variants: Sequence[str]) -> _Rows:
+    """Return the cells of each loss and variant; of single clusters those in which something is lost."""
+    found: _Rows = {}
+    for loss in losses:
+        for variant, cells in placed.cells(fleet, loss, [LossVariant(one) for one in variants]):
+            worse = {key: one for key, one in cells.items() if one.lost or one.is_bad}
+            found[loss.level, loss.value, variant] = worse if loss.level == CLUSTER else cells
+    return found
+
+
+def _loss(
+    report: ResilienceReport, level: str, value: str, variant: str, size: int, cells: Mapping[int, LossResult]
+) -> ResilienceLoss | None:
+    if level == CLUSTER and not cells:
+        return None
+    flags = [(one.is_unfulfilled + 2 * one.is_empty) for one in cells.values()]
+    rows = [
+        (key, one.kept, one.moved, one.lost, flag)
+        for (key, one), flag in zip(cells.items(), flags, strict=True)
+    ]
+    return ResilienceLoss(
+        report=report,
+        level=level,
+        value=value,
+        variant=variant,
+        clusters_count=size,
+        placements_count=len(cells),
+        lost=sum(one.lost for one in cells.values()),
+        moved=sum(one.moved for one in cells.values()),
+        unfulfilled=sum(one.is_unfulfilled for one in cells.values()),
+        empty=sum(one.is_empty for one in cells.values()),
+        cells=zlib.compress(np.array(rows, dtype=_CELL).tobytes()),
+    )
+
+
+def cells_of(row: ResilienceLoss) -> dict[int, LossResult]:
+    """Return the cells of a loss by the key of the placement."""
+    found = np.frombuffer(zlib.decompress(bytes(row.cells)), dtype=_CELL).tolist()
+    return {key: LossResult(*numbers, bool(flags & 1), bool(flags & 2)) for key, *numbers, flags in found}
+
+
+def _totals(row: ResilienceReport) -> dict[str, Any]:
+    """Return by level and variant the worst counts, each with the domain that has it."""
+    totals: dict[str, Any] = {level: {one: {} for one in row.variants} for level in levels_of(row)}
+    columns = ("level", "value", "variant", "unfulfilled", "empty", "lost")
+    for level, value, variant, *numbers in row.losses.order_by("pk").values_list(*columns):
+        worst = totals[level][variant]
+        for name, number in zip(columns[3:], numbers, strict=True):
+            if number > worst.get(name, {"count": 0})["count"]:
+                worst[name] = {"count": number, "value": value}
+    return totals
+
+
+def levels_of(row: ResilienceReport) -> list[str]:
+    """Return the levels of a report: cluster first, then the keys."""
+    return sorted([*([CLUSTER] if row.has_clusters else []), *row.keys], key=level_rank)
+
+
+def _write_placements(
+    row: ResilienceReport, subjects: Mapping[int, Subject], counts: Mapping[int, int]
+) -> None:
+    """Write what the report says of these placements, by its losses."""
+    bad: dict[int, list[tuple[str, str, int]]] = {key: [] for key in counts}
+    for loss in row.losses.order_by("pk").iterator(chunk_size=200):
+        for key, cell in cells_of(loss).items():
+            if cell.is_bad and key in bad:
+                bad[key].append((loss.level, loss.value, cell.lost))
+    rows = []
+    for key, decisions_made in counts.items():
+        weakest, fails = weakest_point(bad[key]), {level for level, _, _ in bad[key]}
+        survives = [level for level in levels_of(row) if level not in fails and subjects[key].placed]
+        rows.append(
+            PlacementResilience(
+                placement_id=key,
+                report=row,
+                decisions_made=decisions_made,
+                survives=f"|{'|'.join(survives)}|" if survives else "",
+                weakest_level=weakest.level if weakest else "",
+                weakest_value=weakest.value if weakest else "",
+            )
+        )
+    there = set[int]()
+    for part in batched(list(counts)):
+        there |= set(Placement.objects.filter(pk__in=part).values_list("pk", flat=True))
+    PlacementResilience.objects.bulk_create(
+        [one for one in rows if one.placement_id in there], batch_size=500
+    )
+
+
+def update_changed(row: ResilienceReport, *, now: datetime) -> int:
+    """Evaluate the placements with a new decision alone, on the fleet of the report; return how many.
+
+    A report on another fleet stays as it is.
+    """
+    view = current_fleet()
+    if view.version != row.fleet_version:
+        return 0
+    subjects, counts = _subjects(changed_placements(), view.fleet)
+    losses = losses_of(view.fleet, row.keys, has_clusters=row.has_clusters)
+    sizes = {(one.level, one.value): len(one.clusters) for one in losses}
+    found = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
+    before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
+    there = set(asked_placements().values_list("pk", flat=True)) - counts.keys()
+    with transaction.atomic():
+        for key, cells in found.items():
+            old = cells_of(before[key]) if key in before else {}
+            kept = {one: cell for one, cell in old.items() if one in there}
+            if (new := dict(sorted({**kept, **cells}.items()))) != old:
+                if key in before:
+                    before[key].delete()
+                if changed := _loss(row, *key, sizes[key[:2]], new):
+                    changed.save()
+        row.totals, row.completed_at = _totals(row), now
+        row.placements_count = asked_placements().filter(decisions_made__gt=0).count()
+        row.save(update_fields=["totals", "completed_at", "placements_count"])
+        PlacementResilience.objects.filter(placement__in=list(counts)).delete()
+        _write_placements(row, subjects, counts)
+        recheck(REPORT)
+    return len(counts)

@@ -1,0 +1,95 @@
+"""Reads of resilience reports: the worst losses, the weakest placements, and the trend."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+
+from clusters.queries import counters
+from placements.engine.resilience import LossResult, level_rank
+from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.services.resilience.operations import cells_of, changed_placements
+
+TREND = 12
+
+
+class NoReportError(LookupError):
+    """No resilience report is completed."""
+
+    def __init__(self) -> None:
+        super().__init__("no resilience report yet")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAge:
+    """Whether a report is about the fleet and the placements as they are."""
+
+    is_other_fleet: bool
+    changed: int
+
+    @property
+    def is_outdated(self) -> bool:
+        return self.is_other_fleet or bool(self.changed)
+
+
+def age_of(report: ResilienceReport) -> ReportAge:
+    return ReportAge(report.fleet_version != counters()[0], changed_placements().count())
+
+
+def report_in_progress() -> ResilienceReport | None:
+    return ResilienceReport.objects.filter(evaluate_at__isnull=False).order_by("pk").first()
+
+
+def trend(*, most: int = TREND) -> list[ResilienceReport]:
+    """Return the latest completed reports, the newest first."""
+    rows = ResilienceReport.objects.filter(completed_at__isnull=False).order_by("-pk")
+    return list(rows[:most])
+
+
+def worst_losses(report: ResilienceReport, variant: str, level: str = "") -> QuerySet[ResilienceLoss]:
+    """Return the losses of one variant, the worst first, without their cells."""
+    rows = report.losses.filter(variant=variant).defer("cells")
+    rows = rows.filter(level=level) if level else rows
+    return rows.order_by("-unfulfilled", "-empty", "-lost", "level", "value")
+
+
+def weakest_placements(report: ResilienceReport) -> list[PlacementResilience]:
+    """Return the placements with a weakest point, the smallest losses first."""
+    rows = report.placements.exclude(weakest_level="").select_related("placement")
+    rows = rows.defer("placement__document").order_by("placement__full_name")
+    return sorted(rows, key=lambda one: level_rank(one.weakest_level))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementLoss:
+    """What one loss does to one placement."""
+
+    level: str
+    value: str
+    variant: str
+    cell: LossResult
+
+
+def losses_for(report: ResilienceReport, placement: Placement) -> list[PlacementLoss]:
+    """Return the losses that concern a placement, by level; of single clusters those that cost something."""
+    found = [
+        PlacementLoss(row.level, row.value, row.variant, cells[placement.pk])
+        for row in report.losses.order_by("value", "pk").iterator(chunk_size=200)
+        if placement.pk in (cells := cells_of(row))
+    ]
+    return sorted(found, key=lambda one: level_rank(one.level))
+
+
+def resilience_of(placement: Placement) -> PlacementResilience | None:
+    return PlacementResilience.objects.filter(placement=placement).select_related("report").first()
+
+
+def resilience_in(placement: Placement) -> PlacementResilience | None:
+    """Return what the latest report says of a placement that was read with it."""
+    return getattr(placement, "resilience", None)
+
+
+def levels_in(placements: Iterable[Placement]) -> list[str]:
+    """Return the levels of the report of these placements, which were read with it."""
+    found = (one.report for one in map(resilience_in, placements) if one)
+    return next((list(one.totals) for one in found), [])

@@ -1,0 +1,120 @@
+"""The resilience report: what the loss of every cluster and every domain does to the placements."""
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.core.cache import caches
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods
+
+from clusters.hubs.dispatch import acts_through
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.htmx import render_page
+from fleetui.middleware import costly
+from fleetui.permissions import for_readers
+from fleetui.polling import not_modified
+from placements.engine.resilience import LossVariant
+from placements.explain.resilience import VARIANT_NAMES, loss_name, what_if_query, worst_by_level
+from placements.services.resilience.operations import latest_report, start_report
+from placements.services.resilience.queries import (
+    age_of,
+    report_in_progress,
+    trend,
+    weakest_placements,
+    worst_losses,
+)
+from placements.web.request import current_user, unknown_words, word_from
+
+_LOSSES_SHOWN = 60
+_PLACEMENTS_SHOWN = 100
+_KEPT_SECONDS = 60
+
+
+def _version() -> str:
+    latest, running = latest_report(), report_in_progress()
+    done = f"{running.pk}.{running.done}" if running else ""
+    return f"{latest.pk if latest else 0}.{latest.completed_at if latest else ''}.{done}"
+
+
+@acts_through(start_report, has_page=True)
+@for_readers
+@costly
+@require_http_methods(["GET", "HEAD", "POST"])
+def resilience(request: HttpRequest) -> HttpResponse:
+    """Show the latest report, or start one."""
+    if request.method == "POST":
+        keys = request.POST.get("keys", "").replace(",", " ").split()
+        try:
+            start_report(keys=keys, by=current_user(request), now=datetime.now(UTC))
+        except InvalidManifest as found:
+            return _page(request, _version(), keys=" ".join(keys), faults=found.faults, status=422)
+        return redirect("web:resilience")
+    version = _version()
+    if same := not_modified(request, version, partial(_version)):
+        return same
+    return _page(request, version)
+
+
+def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any) -> HttpResponse:
+    report, running = latest_report(), report_in_progress()
+    variants = report.variants if report else list(LossVariant)
+    given = word_from(request, "variant", LossVariant)
+    variant = str(given) if given in variants else variants[-1]
+    level = request.GET.get("level", "")
+    context = {
+        "version": version,
+        "report": report,
+        "running": running,
+        "variant": variant,
+        "variants": {one: VARIANT_NAMES[one] for one in variants},
+        "keys": "",
+        "faults": (),
+        "unknown": unknown_words(request, variant=LossVariant),
+        **more,
+    }
+    if report is not None:
+        level, what_if = level if level in report.totals else "", reverse("web:what-if")
+        rows = list(worst_losses(report, variant, level)[: _LOSSES_SHOWN + 1])
+        weakest = weakest_placements(report)
+        context |= {
+            "age": age_of(report),
+            "worst": worst_by_level(report.totals, variant),
+            "level": level,
+            "losses": [
+                (
+                    one,
+                    loss_name(one.level, one.value),
+                    f"{what_if}?{urlencode(what_if_query(one.level, one.value, variant))}",
+                )
+                for one in rows[:_LOSSES_SHOWN]
+            ],
+            "has_more": len(rows) > _LOSSES_SHOWN,
+            "weakest": [
+                (one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_PLACEMENTS_SHOWN]
+            ],
+            "weakest_count": len(weakest),
+            "trend": [(one, worst_by_level(one.totals, variant)) for one in trend()],
+        }
+    return render_page(
+        request, "resilience/resilience.html", context, fragment="resilience/_report.html", status=status
+    )
+
+
+def overview_card(report: int | None) -> dict[str, Any]:
+    """Return the worst losses of the last reports for the overview; this process keeps them for a minute."""
+    if report is None:
+        return {"resilience": None}
+    reports = caches["process"].get_or_set(f"resilience-{report}", partial(trend, most=5), _KEPT_SECONDS)
+    if not reports:
+        return {"resilience": None}
+    variant = reports[0].variants[-1]
+    histories: dict[str, list[int]] = {}
+    for report in reversed(reports):
+        for one in worst_by_level(report.totals, variant):
+            histories.setdefault(one.level, []).append(one.unfulfilled)
+    rows = [(one, histories[one.level]) for one in worst_by_level(reports[0].totals, variant)]
+    return {"resilience": reports[0], "resilience_levels": rows[:4], "resilience_variant": variant}

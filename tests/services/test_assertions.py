@@ -1,0 +1,132 @@
+"""Assertions of placements: each predicate, the checks after changes, and saves that are refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from clusters.operations.edit import set_labels
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.models import Event
+from placements.engine.assertions import Known, evaluate_assertions
+from placements.manifests.assertions import assertions_in, assertions_problem
+from placements.models import AssertionCheck, Placement
+from placements.services.assertions import at_rest, check_due, is_due
+from placements.services.placements import save_placement
+from tests.builders import binding, cluster, cycle, fleet, pick_n
+from tests.rows import NOW, joined, pick_n_spec, placement_document, run_due
+
+LABELS = {"a": {"region": "east", "env": "prod"}, "b": {"region": "east"}, "c": {"region": "west"}}
+KNOWN = Known({"web": {"a", "b"}, "none": None}, {"region": True, "cluster": False}, churn=4)
+CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    ({"never": {"env": "canary"}}, "holds", ()),
+    ({"never": {"env": "prod", "region": "west"}}, "holds", ()),
+    ({"never": {"env": "prod"}}, "broken", ("a",)),
+    ({"spread": {"region": {"atLeast": 1}}}, "holds", ()),
+    ({"spread": {"region": {"atLeast": 2}}}, "broken", ("region: 1 of 2",)),
+    ({"together": "web"}, "holds", ()),
+    ({"apart": "web"}, "broken", ("a", "b")),
+    ({"apart": "none"}, "unknown", ()),
+    ({"survives": "region"}, "holds", ()),
+    ({"survives": ["region", "cluster"]}, "broken", ("cluster",)),
+    ({"survives": "zone"}, "unknown", ()),
+    ({"maxShare": {"region": "100%"}}, "holds", ()),
+    ({"maxShare": {"region": "99%"}}, "broken", ("region=east: 2 of 2",)),
+    ({"minFree": 1}, "holds", ()),
+    ({"minFree": 2}, "broken", ("3 of 4 clusters are possible",)),
+    ({"churn": {"perWeek": 4}}, "holds", ()),
+    ({"churn": {"perWeek": 3}}, "broken", ("4 changes in 7 days",)),
+]
+
+
+def states(listed: list[dict[str, Any]], *placed: str) -> list[tuple[str, tuple[str, ...]]]:
+    clusters = fleet(*(cluster(name, labels) for name, labels in LABELS.items()))
+    policy = pick_n(len(placed)) if placed else pick_n(1)
+    decision = at_rest(cycle(clusters, policy, *map(binding, placed)))
+    found = evaluate_assertions(assertions_in(listed).items, decision, KNOWN)
+    return [(str(one.state), one.evidence) for one in found]
+
+
+def test_every_predicate_holds_and_breaks() -> None:
+    found = states([one for one, _, _ in CASES], "a", "b")
+    for (assertion, state, evidence), result in zip(CASES, found, strict=True):
+        assert result == (state, evidence), assertion
+
+
+def test_with_nothing_placed_only_what_needs_clusters_breaks() -> None:
+    listed = [
+        {"never": {"env": "prod"}},
+        {"apart": "web"},
+        {"maxShare": {"region": "1%"}},
+        {"spread": {"region": {"atLeast": 1}}},
+        {"survives": "region"},
+    ]
+    assert [state for state, _ in states(listed)] == ["holds", "holds", "holds", "broken", "broken"]
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ("{", ()),
+        (7, ()),
+        ([{"never": {}}], (0, "never")),
+        ([{"always": 1}], (0, "always")),
+        ({"assert": [{"maxShare": {"a": "101%"}}]}, ("assert", 0, "maxShare")),
+        ({"assert": [], "onBreak": "explode"}, ("onBreak",)),
+        ([{"minFree": 1}] * 33, ()),
+    ],
+)
+def test_invalid_assertions_have_a_path(value: Any, path: tuple[Any, ...]) -> None:
+    found = assertions_problem(value if isinstance(value, str) else json.dumps(value))
+    assert found is not None
+    assert found.keys == path
+
+
+def _save(name: str, listed: Any, number: int = 1) -> Any:
+    document = placement_document(name, pick_n_spec(number), assertions=json.dumps(listed))
+    return save_placement(document, by=None, now=NOW)
+
+
+@pytest.mark.django_db
+def test_a_change_of_the_fleet_raises_one_event_for_a_broken_assertion() -> None:
+    joined("a", env="prod")
+    _save("web", [{"never": {"env": "canary"}}])
+    run_due()
+    assert check_due(now=NOW) == 1
+    assert not is_due(now=NOW)
+    for labels in ({"env": "canary"}, *({"env": "canary", "n": str(at)} for at in range(9))):
+        set_labels("a", labels, by=None, now=NOW)
+        run_due()
+        assert is_due(now=NOW)
+        check_due(now=NOW)
+    check = AssertionCheck.objects.get()
+    assert (check.broken, check.results[0]["evidence"]) == (1, ["a"])
+    assert [one.verb for one in Event.objects.filter(verb__startswith="assertion")] == ["assertion broken"]
+    set_labels("a", {"env": "prod"}, by=None, now=NOW)
+    check_due(now=NOW)
+    assert Event.objects.filter(verb="assertion holds again").count() == 1
+
+
+@pytest.mark.django_db
+def test_a_decision_of_another_placement_is_a_reason_to_check_again() -> None:
+    joined("a")
+    _save("web", [{"apart": "shop"}])
+    run_due()
+    check_due(now=NOW)
+    assert AssertionCheck.objects.get().unknown == 1
+    save_placement(placement_document("shop", pick_n_spec(1)), by=None, now=NOW)
+    run_due()
+    assert check_due(now=NOW) == 1
+    assert AssertionCheck.objects.get().broken == 1
+
+
+@pytest.mark.django_db
+def test_a_save_warns_or_is_refused() -> None:
+    joined("a", env="canary")
+    listed = [{"never": {"env": "canary"}}]
+    [warning] = [one for one in _save("web", listed).warnings if one.code == "assertion-broken"]
+    assert warning.path == 'metadata.annotations["fleetui.io/assertions"]'
+    with pytest.raises(InvalidManifest) as refused:
+        _save("shop", {"assert": listed, "onBreak": "refuse"})
+    assert [one.code for one in refused.value.faults] == ["assertion-broken"]
+    assert not Placement.objects.filter(name="shop").exists()

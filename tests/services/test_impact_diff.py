@@ -1,0 +1,255 @@
+"""The comparison of two revisions: git and folders, rows, gates, formats and exit status."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from placements.services.impact import sources
+from placements.services.impact.compare import compare
+from placements.services.impact.sources import BlobReader, read_side
+from tests.rows import member_document, pick_n_spec, placement_document
+
+GOLDEN = Path(__file__).parent.parent / "data" / "impact"
+REGIONS = {"a": "east", "b": "east", "c": "west", "d": "west", "e": "north"}
+
+
+def placement(name: str, number: int, **labels: str) -> dict[str, Any]:
+    found = placement_document(name, pick_n_spec(number))
+    found["metadata"]["labels"] = labels
+    return found
+
+
+def write(root: Path, files: dict[str, Any]) -> None:
+    """Write each file; a list is one with several documents."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else yaml.safe_dump_all(content)
+        path.write_bytes(text.encode())
+
+
+def members(**labels: str) -> list[dict[str, Any]]:
+    return [member_document(name, {"region": region}) for name, region in {**REGIONS, **labels}.items()]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Two revisions: one placement grows, one gets another policy, one goes, one comes."""
+    base, head = tmp_path / "base", tmp_path / "head"
+    required = {
+        "affinity": {
+            "clusterAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"region": "west"}}}]
+                }
+            }
+        }
+    }
+    moved = placement_document("moved", pick_n_spec(2, **required))
+    fleet = {"kind": "List", "apiVersion": "v1", "items": members()}
+    common = {"fleet.yaml": [fleet], "apps/same.yaml": [placement("same", 1)]}
+    write(base, {**common, "apps/two.yaml": [placement("grows", 1), placement("moved", 2)]})
+    write(
+        base, {"apps/old.yaml": [placement("old", 2)], "apps/other.yaml": [{"kind": "ConfigMap"}, {"a": 1}]}
+    )
+    write(head, {**common, "apps/two.yaml": [placement("grows", 3), moved]})
+    write(head, {"apps/new.yaml": [placement("new", 9)]})
+    return base, head
+
+
+def run(*arguments: Any) -> tuple[str, int]:
+    out = StringIO()
+    try:
+        call_command("simulate", *map(str, arguments), stdout=out, stderr=out)
+    except SystemExit as end:
+        return out.getvalue(), int(end.code or 0)
+    except CommandError as error:
+        return str(error), error.returncode
+    return out.getvalue(), 0
+
+
+def diff(folders: tuple[Path, Path], *more: Any) -> tuple[str, int]:
+    return run("--diff", *folders, *more)
+
+
+def test_rows_show_what_happens_now_and_what_a_fresh_schedule_would_do(folders: tuple[Path, Path]) -> None:
+    text, status = diff(folders, "-o", "json")
+    document = json.loads(text)
+    rows = {one["placement"]: one for one in document["rows"]}
+    assert status == 0
+    assert set(rows) == {"grows", "moved", "new", "old"}
+    assert (rows["grows"]["joins"], rows["grows"]["leaves"]) == (["c", "d"], [])
+    assert (rows["moved"]["joins"], rows["moved"]["leaves"]) == (["c"], ["e"])
+    assert (rows["old"]["change"], rows["old"]["leaves"]) == ("removed", ["d", "e"])
+    assert (rows["new"]["change"], rows["new"]["becomesUnfulfilled"]) == ("added", True)
+    assert (rows["moved"]["file"], rows["moved"]["line"]) == ("apps/two.yaml", 19)
+    assert (document["moves"], document["bindings"]) == (3, 6)
+    assert diff(folders, "-o", "json") == (text, 0)
+
+
+def test_a_relabelled_cluster_is_pending_drift_and_moves_nothing(tmp_path: Path) -> None:
+    west = {"labelSelector": {"matchLabels": {"region": "west"}}}
+    preferred = [{"weight": 10, "preference": west}]
+    terms = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    one = placement_document("web", pick_n_spec(2, affinity={"clusterAffinity": terms}))
+    write(tmp_path / "base", {"all.yaml": [one, *members()]})
+    write(tmp_path / "head", {"all.yaml": [one, *members(c="east", e="west")]})
+    [row] = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])["rows"]
+    assert (row["change"], row["joins"], row["leaves"]) == ("fleet only", [], [])
+    assert row["fresh"] == {"joins": ["e"], "leaves": ["c"]}
+
+
+@pytest.mark.parametrize("output", ["markdown", "sarif", "junit"])
+def test_formats_are_as_recorded(folders: tuple[Path, Path], output: str) -> None:
+    gates = "gates: {max-leaves: 1, no-new-unfulfilled: true, max-moves-percent: 49.9}\n"
+    write(folders[1], {".fleetui.yaml": gates})
+    text, status = diff(folders, "-o", output)
+    assert status == 1
+    recorded = GOLDEN / f"impact.{output}"
+    if "FLEETUI_RECORD" in os.environ:
+        recorded.parent.mkdir(exist_ok=True)
+        recorded.write_text(text)
+    assert text == recorded.read_text()
+    if output == "junit":
+        assert ET.fromstring(text).get("failures") == "2"
+    if output == "sarif":
+        check_sarif(json.loads(text))
+
+
+def check_sarif(document: dict[str, Any]) -> None:
+    """Check what SARIF 2.1.0 requires of the objects that are used."""
+    assert document["version"] == "2.1.0"
+    [only] = document["runs"]
+    rules = [one["id"] for one in only["tool"]["driver"]["rules"]]
+    assert only["tool"]["driver"]["name"]
+    assert len(set(rules)) == len(rules)
+    for one in only["results"]:
+        assert rules[one["ruleIndex"]] == one["ruleId"]
+        assert one["level"] in {"none", "note", "warning", "error"}
+        assert one["message"]["text"]
+        for place in one.get("locations", ()):
+            where = place["physicalLocation"]
+            assert not where["artifactLocation"]["uri"].startswith("/")
+            assert where["region"]["startLine"] >= 1
+
+
+GATES = [
+    ("max-moves-percent: 50", 0),
+    ("max-moves-percent: 49.99", 1),
+    ("max-leaves: 2", 0),
+    ("max-leaves: 1", 1),
+    ("no-new-unfulfilled: true", 0),
+    ("no-unschedule-everything: true", 1),
+    ("assert: [{spread: {region: {atLeast: 1}}}]", 0),
+    ("assert: [{never: {region: west}}]", 1),
+    ("assert: [{survives: cluster}]", 1),
+    ("assert: [{churn: {perWeek: 1}}]", 3),
+    ("assert: [{apart: nothing}]", 3),
+    ("doctor: warning", 2),
+    ("max-leaves: many", 2),
+]
+
+
+@pytest.mark.parametrize(("gate", "status"), GATES)
+def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, status: int) -> None:
+    write(folders[1], {".fleetui.yaml": f"gates:\n  {gate}\n"})
+    text, found = diff(folders)
+    assert found == status, text
+
+
+def test_gates_are_overridden_by_label_and_approved(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    override = "overrides: [{selector: {matchLabels: {tier: lab}}, gates: {max-leaves: 5}}]\n"
+    write(folders[1], {".fleetui.yaml": f"gates: {{max-leaves: 0}}\n{override}"})
+    (folders[0] / "apps/old.yaml").unlink()
+    write(folders[1], {"apps/two.yaml": [placement("grows", 3), placement("moved", 0, tier="lab")]})
+    assert diff(folders)[1] == 0
+    write(folders[1], {"apps/two.yaml": [placement("grows", 3), placement("moved", 0)]})
+    assert diff(folders)[1] == 1
+    monkeypatch.setenv("FLEETUI_IMPACT_APPROVED", "true")
+    text, status = diff(folders)
+    assert status == 0
+    assert "were approved" in text
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return a function that commits files and returns the revision; None deletes a file."""
+    monkeypatch.chdir(tmp_path)
+
+    def git(*arguments: str) -> str:
+        user = ("-c", "user.name=ana", "-c", "user.email=ana@fleet.invalid")
+        done = subprocess.run(["git", *user, *arguments], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(files: dict[str, Any]) -> str:
+        for name, content in files.items():
+            if content is None:
+                (tmp_path / name).unlink()
+            else:
+                write(tmp_path, {name: content})
+        git("add", "-A")
+        git("commit", "-qm", "change")
+        return git("rev-parse", "HEAD")
+
+    git("init", "-q")
+    return commit
+
+
+def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(repository: Callable[..., str]) -> None:
+    crlf = yaml.safe_dump_all([placement("crlf", 1)]).replace("\n", "\r\n")
+    fleet = [
+        {"kind": "MemberClusterList", "apiVersion": "cluster.kubernetes-fleet.io/v1", "items": members()}
+    ]
+    base = repository(
+        {"fleet.yaml": fleet, "a.yaml": [placement("web", 2)], "gone.yaml": [placement("gone", 1)]}
+    )
+    changed = {"a.yaml": None, "b.yaml": [placement("shop", 2)], "gone.yaml": None, "crlf.yaml": crlf}
+    head = repository(changed)
+    rows = {one["placement"]: one for one in json.loads(run("--diff", base, head, "-o", "json")[0])["rows"]}
+    changes = {name: one["change"] for name, one in rows.items()}
+    assert changes == {"web": "removed", "shop": "added", "gone": "removed", "crlf": "added"}
+    renamed, _ = run("--diff", base, head, "-o", "json", "--renames", "web=shop")
+    [shop] = [one for one in json.loads(renamed)["rows"] if one["placement"] == "shop"]
+    assert (shop["change"], shop["joins"], shop["leaves"]) == ("edited", [], [])
+    with patch.object(sources, "_parse", wraps=sources._parse) as parse:
+        reader = BlobReader()
+        compare(read_side(base, (), reader), read_side(head, (), reader))
+    assert parse.call_count == 5, "the file of the clusters is the same on both sides"
+    text, status = run("--diff", base, "nowhere")
+    assert (status, "nowhere" in text) == (2, True)
+    broken = repository({"bad.yaml": "kind: ClusterResourcePlacement\nmetadata:\n  name: Bad_Name\n"})
+    text, status = run("--diff", base, broken)
+    assert status == 2
+    assert "bad.yaml: metadata.name (line 3)" in text
+
+
+def test_the_comment_is_never_too_long(tmp_path: Path) -> None:
+    many = [placement(f"placement-with-a-long-name-{at}", 1) for at in range(900)]
+    write(tmp_path / "base", {"all.yaml": members()})
+    write(tmp_path / "head", {"all.yaml": [*members(), *many]})
+    text, _ = diff((tmp_path / "base", tmp_path / "head"))
+    assert 50_000 < len(text) <= 60_000
+    assert "<details>" in text
+    assert "more placements" in text
+
+
+def test_options_that_do_not_go_together_are_refused(folders: tuple[Path, Path]) -> None:
+    for arguments in (
+        ("--diff", *folders, "-o", "table"),
+        ("--diff", *folders, "--name", "web"),
+        ("--fleet", "x.yaml", "--clusters", "x.yaml", "--placement", "y.yaml"),
+        ("--clusters", "x.yaml", "--placement", "y.yaml", "-o", "sarif"),
+    ):
+        assert run(*arguments)[1] == 2, arguments

@@ -1,0 +1,129 @@
+"""Resilience reports: runs in chunks, what they keep, and placements that changed."""
+
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from clusters.operations.leave import leave
+from fleetui.apimachinery.errors import InvalidManifest
+from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.services.placements import save_placement
+from placements.services.resilience import operations
+from placements.services.resilience.operations import (
+    EVERY,
+    cells_of,
+    evaluate_due,
+    is_due,
+    latest_report,
+    start_report,
+    update_changed,
+)
+from placements.services.what_if.operations import create_scenario
+from placements.services.what_if.queries import outcomes_in
+from tests.rows import NOW, load_nine, pick_n_spec, placement_document, run_due
+
+pytestmark = pytest.mark.django_db
+
+
+def completed(**chosen: Any) -> ResilienceReport:
+    """Start a report, and return it completed."""
+    row = start_report(**chosen, by=None, now=NOW)
+    while ResilienceReport.objects.filter(evaluate_at__isnull=False).exists():
+        evaluate_due(now=NOW)
+    row.refresh_from_db()
+    return row
+
+
+def content(row: ResilienceReport) -> tuple[Any, ...]:
+    """Return everything that a report says."""
+    losses = {(one.level, one.value, one.variant): cells_of(one) for one in row.losses.all()}
+    columns = ("placement", "survives", "weakest_level", "weakest_value", "decisions_made")
+    return losses, row.totals, sorted(PlacementResilience.objects.values_list(*columns))
+
+
+def test_the_report_says_what_the_what_if_analysis_says() -> None:
+    load_nine()
+    row = completed()
+    assert row.completed_at
+    assert row.done == row.losses_count
+    names = dict(Placement.objects.values_list("full_name", "pk"))
+    for value in ("east", "west"):
+        scenario = create_scenario(names=[], labels=[f"region:{value}"], by=None, now=NOW)
+        for variant in ("leave", "cordon"):
+            loss = row.losses.get(level="region", value=value, variant=variant)
+            cells = cells_of(loss)
+            for one in outcomes_in(scenario, variant):
+                cell = cells.get(names[one.placement_name])
+                if cell is None:
+                    assert not one.leaves_count
+                    continue
+                assert cell.moved == one.joins_count
+                assert cell.kept == one.placed_before - one.leaves_count
+                assert cell.is_empty == (one.placed_after == 0)
+                was = Placement.objects.get(pk=names[one.placement_name]).is_fulfilled
+                assert cell.is_unfulfilled == bool(was and not one.is_fulfilled)
+            assert loss.lost == sum(one.lost for one in cells.values())
+            assert loss.unfulfilled == sum(one.is_unfulfilled for one in cells.values())
+
+
+def test_a_run_that_was_killed_resumes_with_the_same_result() -> None:
+    load_nine()
+    whole = content(completed())
+    with patch.object(operations, "CHUNK", 2), patch.object(operations, "AT_ONCE", 0):
+        row = start_report(by=None, now=NOW)
+        assert 0 < row.done < row.losses_count
+        assert row.evaluate_at
+        ResilienceReport.objects.filter(pk=row.pk).update(evaluate_at=NOW + timedelta(seconds=60))
+        assert not is_due(now=NOW)
+        assert not evaluate_due(now=NOW)
+        later = NOW + timedelta(seconds=61)
+        with patch.object(operations, "PIECE", 0):
+            while evaluate_due(now=later):
+                pass
+    row.refresh_from_db()
+    assert row.completed_at
+    assert content(row) == whole
+    assert set(ResilienceLoss.objects.values_list("report", flat=True)) == {row.pk}
+    assert ResilienceReport.objects.count() == 2, "totals are kept"
+
+
+def test_a_changed_placement_is_evaluated_alone_as_in_a_full_run() -> None:
+    load_nine()
+    row = completed()
+    placement = Placement.objects.filter(placement_type="PickN").earliest("name")
+    document = placement.document
+    document["spec"]["policy"]["numberOfClusters"] = 2
+    save_placement(document, by=None, now=NOW)
+    save_placement(placement_document("extra", pick_n_spec(1)), by=None, now=NOW)
+    Placement.objects.filter(placement_type="PickAll").first().delete()  # type: ignore[union-attr]
+    run_due()
+    later = NOW + timedelta(minutes=2)
+    assert not is_due(now=NOW)
+    assert is_due(now=later)
+    assert update_changed(row, now=NOW) == 2
+    row.refresh_from_db()
+    assert not is_due(now=later)
+    partly = content(row)
+    assert partly == content(completed())
+
+
+def test_a_change_of_the_fleet_starts_a_run_once_an_hour() -> None:
+    load_nine()
+    first = completed()
+    leave(["bravelion"], by=None, now=NOW)
+    assert not is_due(now=NOW)
+    assert is_due(now=NOW + EVERY)
+    assert evaluate_due(now=NOW + EVERY)
+    latest = latest_report()
+    assert latest is not None
+    assert latest.pk > first.pk
+
+
+def test_unknown_keys_and_variants_are_refused() -> None:
+    load_nine()
+    with pytest.raises(InvalidManifest) as refused:
+        start_report(keys=["nowhere"], variants=["explode"], by=None, now=NOW)
+    assert [one.path for one in refused.value.faults] == ["variants[0]", "keys[0]"]
+    assert not ResilienceReport.objects.exists()

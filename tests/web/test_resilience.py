@@ -1,0 +1,122 @@
+"""The resilience report on pages, over REST and as a command."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.test import Client
+from rest_framework.test import APIClient
+
+from placements.models import Placement, PlacementResilience, ResilienceReport
+from placements.services.metrics import metrics_registry
+from placements.services.resilience.operations import compute_now, start_report
+from tests.rows import NOW, load_nine
+
+pytestmark = pytest.mark.django_db
+
+Fetch = Callable[[Client, str], str]
+
+
+@pytest.fixture
+def report() -> ResilienceReport:
+    load_nine()
+    return compute_now(start_report(by=None, now=NOW), now=NOW)
+
+
+def test_a_viewer_computes_a_report_and_reads_it(viewer: Client, text_of: Fetch) -> None:
+    load_nine()
+    assert "No report yet" in text_of(viewer, "/resilience/")
+    assert viewer.post("/resilience/").status_code == 302
+    page = text_of(viewer, "/resilience/?variant=leave")
+    assert "Loss of any single cluster" in page
+    assert "Loss of any region" in page
+    assert 'href="/what-if/?label=region%3Aeast&amp;variant=leave"' in page
+    assert "Outdated" not in page
+    down = text_of(viewer, "/resilience/?variant=down&level=region")
+    assert "Unfulfilled</th>" not in down
+    losses = down.partition('id="losses"')[2].partition("</section>")[0]
+    assert "cluster bravelion" not in losses
+    refused = viewer.post("/resilience/", {"keys": "nowhere"})
+    assert refused.status_code == 422
+    assert "no cluster has this label" in refused.content.decode()
+
+
+@pytest.mark.usefixtures("report")
+def test_placements_and_the_overview_show_the_report(viewer: Client, text_of: Fetch) -> None:
+    card = text_of(viewer, "/")
+    assert "Resilience report" in card
+    assert "Loss of any single cluster" in card
+    row = PlacementResilience.objects.filter(survives__contains="|cluster|").first()
+    assert row is not None
+    others = Placement.objects.exclude(pk__in=_surviving("region"))
+    listed = text_of(viewer, "/placements/?survives=region").partition('id="list"')[2]
+    assert all(f"/placements/{one.full_name}/" not in listed for one in others)
+    assert all(f"/placements/{name}/" in listed for name in _names(_surviving("region")))
+    page = text_of(viewer, f"/placements/{row.placement.full_name}/")
+    assert "the loss of any cluster" in page
+
+
+def _surviving(level: str) -> list[int]:
+    rows = PlacementResilience.objects.filter(survives__contains=f"|{level}|")
+    return list(rows.values_list("placement", flat=True))
+
+
+def _names(keys: list[int]) -> list[str]:
+    return list(Placement.objects.filter(pk__in=keys).values_list("full_name", flat=True))
+
+
+@pytest.fixture
+def reader(viewer: Client) -> APIClient:
+    """Return a caller with the role viewer."""
+    caller = APIClient()
+    caller.force_authenticate(User.objects.get(pk=viewer.session["_auth_user_id"]))
+    return caller
+
+
+@pytest.mark.usefixtures("report")
+def test_the_report_over_rest(reader: APIClient) -> None:
+    started = reader.post("/api/v1/resilience", {"keys": ["region"]}, format="json")
+    assert started.status_code == 202
+    latest = reader.get("/api/v1/resilience/latest?level=region&variant=leave").json()
+    assert {one["level"] for one in latest["losses"]} == {"region"}
+    assert latest["report"]["keys"] == ["region"]
+    table = reader.get("/api/v1/resilience/latest?variant=cordon", headers={"Accept": "text/csv"})
+    assert table.content.decode().startswith("level,value,variant,clusters,placements,lost")
+    name = Placement.objects.filter(placement_type="PickN").earliest("name").full_name
+    found = reader.get(f"/api/v1/resilience/latest/placements/{name}").json()
+    assert {one["variant"] for one in found["losses"]} == {"down", "cordon", "leave"}
+    refused = reader.post("/api/v1/resilience", {"variants": ["explode"]}, format="json")
+    assert refused.status_code == 400
+
+
+def test_without_a_report_rest_says_so(reader: APIClient) -> None:
+    assert reader.get("/api/v1/resilience/latest").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [("unfulfilled>100 of region", 0), ("lost>0 of cluster", 1), ("lost>0 of nowhere", 2)],
+)
+def test_the_command_fails_on_a_condition(condition: str, status: int) -> None:
+    load_nine()
+    out = StringIO()
+    arguments: list[Any] = ["--keys", "region", "--fail-on", condition, "-o", "json"]
+    try:
+        call_command("resilience", *arguments, stdout=out)
+        found = 0
+    except CommandError as error:
+        found = error.returncode
+    assert found == status
+    assert set(json.loads(out.getvalue())["totals"]) == {"cluster", "region"}
+
+
+def test_the_metric_has_the_worst_domain(report: ResilienceReport) -> None:
+    labels = {"hub": "local", "level": "region", "variant": "leave"}
+    registry = metrics_registry(now=datetime.now(UTC))
+    found = registry.get_sample_value("fleetui_resilience_unfulfilled_placements", labels)
+    assert found == report.totals["region"]["leave"].get("unfulfilled", {"count": 0})["count"]
