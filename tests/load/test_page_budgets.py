@@ -49,7 +49,7 @@ MOST_QUERIES_OF_A_LIST = 12
 POLLED = ("placement", "rollout", "staged-run", "scenario")
 MOST_BYTES_OF_A_POLL, MOST_QUERIES_OF_A_POLL = 70_000, 16
 EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")
-MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 60_000, 16
+MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 100_000, 16
 OTHER_VIEWS = {
     "clusters": ("/clusters/?sort=-placements", "/clusters/?sort=-stale", "/clusters/?label=env:prod"),
     "placement": (f"/placements/{SMALLER}/",),
