@@ -50,7 +50,7 @@ def test_keys_that_are_switched_off_do_nothing(enter: Enter, nine: None) -> None
 def test_the_theme_is_chosen_and_stays(enter: Enter, nine: None, *, javascript: bool) -> None:
     page = enter("/clusters/", javascript=javascript)
 
-    page.locator("details.menu summary").click()
+    page.locator(".top details.menu summary").click()
     if javascript:
         with page.expect_response("**/theme/"):
             page.get_by_role("button", name="dark").click()

@@ -43,5 +43,5 @@ def test_a_cluster_is_drained_and_uncordoned(enter: Enter, nine: None) -> None:
     page.get_by_role("link", name="Uncordon nimblefox").click()
     page.get_by_role("button", name="Uncordon").click()
     page.goto("/clusters/nimblefox/")
-    expect(page.get_by_role("link", name="Cordon", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Cordon", exact=True)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
