@@ -103,7 +103,7 @@ class DecisionSerializer(CamelCaseSerializer):
     traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")
     exact = AnyObject(
         allow_null=True,
-        help_text="Exact search of an unfulfilled decision: what is possible, the set, conflict, corrections.",
+        help_text="Exact search of an unfulfilled decision: what is possible, the set, corrections.",
     )
     cycles = DecisionRowSerializer(many=True, help_text="The latest cycles with this decision.")
     number_of_rounds = serializers.IntegerField()

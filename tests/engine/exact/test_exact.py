@@ -1,5 +1,6 @@
 """Exact search against brute force and the greedy scheduler (`spec/foresight.md` 1.8)."""
 
+import json
 import os
 import random
 import subprocess
@@ -7,9 +8,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
+from django.core.management import call_command
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.model import Semantics
@@ -290,3 +293,29 @@ def test_the_model_of_equal_clusters_has_one_class() -> None:
 
     assert isinstance(model, ExactModel)
     assert model.sizes.tolist() == [5]
+
+
+@pytest.mark.parametrize(("number", "status"), [(8, 0), (18, 1)])
+def test_simulate_says_whether_the_number_is_possible(
+    number: int, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters = [{"name": one.name, "labels": dict(one.labels)} for one in dead_end().cycle.fleet]
+    policy = dead_end(number).cycle.policy.to_plain()
+    resources = [{"group": "", "version": "v1", "kind": "Namespace", "name": "x"}]
+    kind = {"apiVersion": "placement.kubernetes-fleet.io/v1", "kind": "ClusterResourcePlacement"}
+    spec = {"resourceSelectors": resources, "policy": policy}
+    files = {"clusters": clusters, "placement": {**kind, "metadata": {"name": "dead"}, "spec": spec}}
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    paths = [part for name in files for part in (f"--{name}", str(tmp_path / name))]
+
+    ended = 0
+    try:
+        call_command("simulate", *paths, "--exact")
+    except SystemExit as error:
+        ended = int(str(error.code))
+
+    written = capsys.readouterr().out
+    assert ended == status
+    assert ("8 of 8 are possible without any change" in written) is (number == 8)
+    assert ("at most 11 of 18 are possible" in written) is (number == 18)
