@@ -42,7 +42,8 @@ def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
         counts = {name: worst.get(name, {}).get("count", 0) for name in METRICS}
         first = next((name for name in METRICS if counts[name]), "lost")
         value = worst.get(first, {}).get("value", "")
-        found.append(LevelWorst(level, *counts.values(), value, _sentence(level, variant, counts, value)))
+        sentence = _sentence(level, variant, counts, value)
+        found.append(LevelWorst(level, value=value, sentence=sentence, **counts))
     return found
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ def _is_map(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(map(_is_text, value))
 
 
-PREDICATES = {
+PREDICATES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "never": (
         lambda value: _is_map(value) and all(isinstance(one, str) for one in value.values()),
         "labels, such as {env: canary}",

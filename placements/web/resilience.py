@@ -19,6 +19,7 @@ from fleetui.permissions import for_readers
 from fleetui.polling import not_modified
 from placements.engine.resilience import LossVariant
 from placements.explain.resilience import VARIANT_NAMES, loss_name, what_if_query, worst_by_level
+from placements.models import ResilienceReport
 from placements.services.resilience.operations import latest_report, start_report
 from placements.services.resilience.queries import (
     age_of,
@@ -108,13 +109,14 @@ def overview_card(report: int | None) -> dict[str, Any]:
     """Return the worst losses of the last reports for the overview; this process keeps them for a minute."""
     if report is None:
         return {"resilience": None}
-    reports = caches["process"].get_or_set(f"resilience-{report}", partial(trend, most=5), _KEPT_SECONDS)
+    key, make = f"resilience-{report}", partial(trend, most=5)
+    reports: list[ResilienceReport] = caches["process"].get_or_set(key, make, _KEPT_SECONDS)
     if not reports:
         return {"resilience": None}
     variant = reports[0].variants[-1]
     histories: dict[str, list[int]] = {}
-    for report in reversed(reports):
-        for one in worst_by_level(report.totals, variant):
+    for each in reversed(reports):
+        for one in worst_by_level(each.totals, variant):
             histories.setdefault(one.level, []).append(one.unfulfilled)
     rows = [(one, histories[one.level]) for one in worst_by_level(reports[0].totals, variant)]
     return {"resilience": reports[0], "resilience_levels": rows[:4], "resilience_variant": variant}

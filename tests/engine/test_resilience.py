@@ -106,10 +106,10 @@ def test_cells_are_those_of_the_what_if_analysis() -> None:
                     compared, bad = compared + 1, bad + cell.is_bad
                 there = [key for key, one in subjects.items() if not one.placed.isdisjoint(loss.clusters)]
                 assert sorted(cells) == there
-        loss, subject = rng.choice(losses_of(fleet, KEYS)).clusters, subjects[0]
+        gone, subject = rng.choice(losses_of(fleet, KEYS)).clusters, subjects[0]
         for variant in (LossVariant.CORDON, LossVariant.LEAVE):
-            start = replace(subject.cycle, fleet=fleet_under(fleet, loss, variant))
-            start = without(start, *loss) if variant is LossVariant.CORDON else start
+            start = replace(subject.cycle, fleet=fleet_under(fleet, gone, variant))
+            start = without(start, *gone) if variant is LossVariant.CORDON else start
             last = decisions_until_rest(start)[-1]
             following = schedule(replace(start, bindings=last.bindings_after))
             assert last.is_failed or placed_after(following) == placed_after(last)

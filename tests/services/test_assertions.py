@@ -54,7 +54,7 @@ def test_every_predicate_holds_and_breaks() -> None:
 
 
 def test_with_nothing_placed_only_what_needs_clusters_breaks() -> None:
-    listed = [
+    listed: list[dict[str, Any]] = [
         {"never": {"env": "prod"}},
         {"apart": "web"},
         {"maxShare": {"region": "1%"}},

@@ -20,14 +20,14 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import Assertion, parse_assertions
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import ClusterResourcePlacement
-from placements.services.impact.sources import RevisionSide, WrittenPlacement
+from placements.services.impact.sources import DiffSide, WrittenPlacement
 from placements.services.simulate.translate import placement_input
 
 _NAMED = ("together", "apart")
 
 
 @dataclass(frozen=True)
-class ImpactRow:
+class DiffRow:
     """What happens to one placement; `base` or `head` is None for one that is added or removed.
 
     `now` starts from what is placed, `fresh` from nothing: their difference is pending drift.
@@ -128,12 +128,12 @@ def _skew(decision: Decision | None, key: str) -> int | None:
 class RevisionImpact:
     """All rows by name, with the number of bindings before."""
 
-    rows: tuple[ImpactRow, ...]
+    rows: tuple[DiffRow, ...]
     head_decisions: Mapping[str, Decision] = field(default_factory=dict)
     base_decisions: Mapping[str, Decision] = field(default_factory=dict)
 
     @cached_property
-    def changed(self) -> list[ImpactRow]:
+    def changed(self) -> list[DiffRow]:
         return [row for row in self.rows if row.has_changes]
 
     @cached_property
@@ -145,7 +145,7 @@ class RevisionImpact:
         return sum(len(row.leaves) for row in self.rows)
 
     def assertion_results(
-        self, row: ImpactRow, items: Sequence[Assertion], *, of_base: bool
+        self, row: DiffRow, items: Sequence[Assertion], *, of_base: bool
     ) -> list[AssertionResult]:
         """Evaluate assertions on one side; history and the resilience report are computed from the files."""
         decisions = self.base_decisions if of_base else self.head_decisions
@@ -175,8 +175,8 @@ def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]
 
 
 def compare(
-    base: RevisionSide,
-    head: RevisionSide,
+    base: DiffSide,
+    head: DiffSide,
     *,
     fleet: Fleet | None = None,
     bindings: Mapping[str, tuple[PlacedBinding, ...]] | None = None,
@@ -218,7 +218,7 @@ def compare(
             kept = tuple(replace(one, is_current=is_current) for one in placed if one.is_active)
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))
-        rows.append(ImpactRow(name, old, new, before, now, fresh))
+        rows.append(DiffRow(name, old, new, before, now, fresh))
     return RevisionImpact(
         tuple(rows),
         {row.name: row.now for row in rows if row.now},

@@ -12,7 +12,7 @@ from fleetui.apimachinery.yaml import load_documents
 from placements.engine.assertions import AssertionState
 from placements.explain.assertions import assertion_name, assertion_sentence
 from placements.manifests.assertions import Assertion, assertion_problems, assertions_in
-from placements.services.impact.compare import ImpactRow, RevisionImpact, own_assertions
+from placements.services.impact.compare import DiffRow, RevisionImpact, own_assertions
 
 CONFIG = ".fleetui.yaml"
 _GATES = ("max-moves-percent", "max-leaves", "no-new-unfulfilled", "no-unschedule-everything", "assert")
@@ -36,7 +36,7 @@ class GateResult:
     gate: str
     state: GateState
     message: str
-    row: ImpactRow | None = None
+    row: DiffRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class GateConfig:
     gates: Mapping[str, Any] = field(default_factory=dict)
     overrides: tuple[tuple[Mapping[str, str], Mapping[str, Any]], ...] = ()
 
-    def for_row(self, row: ImpactRow) -> dict[str, Any]:
+    def for_row(self, row: DiffRow) -> dict[str, Any]:
         labels, found = row.where.manifest.metadata.labels, dict(self.gates)
         for wanted, gates in self.overrides:
             if wanted.items() <= labels.items():
@@ -120,7 +120,7 @@ def check_gates(impact: RevisionImpact, config: GateConfig) -> list[GateResult]:
     return found
 
 
-def _check_row(impact: RevisionImpact, row: ImpactRow, gates: Mapping[str, Any]) -> Iterator[GateResult]:
+def _check_row(impact: RevisionImpact, row: DiffRow, gates: Mapping[str, Any]) -> Iterator[GateResult]:
     most = gates.get("max-leaves")
     if most is not None:
         message = f"{row.name} leaves {len(row.leaves)} clusters, at most {most} are allowed"
@@ -141,7 +141,7 @@ def _check_row(impact: RevisionImpact, row: ImpactRow, gates: Mapping[str, Any])
 
 
 def _check_assertions(
-    impact: RevisionImpact, row: ImpactRow, items: tuple[Assertion, ...]
+    impact: RevisionImpact, row: DiffRow, items: tuple[Assertion, ...]
 ) -> Iterator[GateResult]:
     """Check assertions: one that was broken before breaks no gate."""
     before = impact.assertion_results(row, items, of_base=True)

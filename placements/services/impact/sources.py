@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,7 +56,7 @@ class BlobReader:
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionSide:
+class DiffSide:
     """The clusters and placements of one revision."""
 
     members: tuple[MemberClusterManifest, ...]
@@ -66,7 +67,7 @@ class RevisionSide:
         return Fleet(one.cluster(now=moment, strict_health=False) for one in self.members)
 
 
-def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> RevisionSide:
+def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> DiffSide:
     """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError."""
     is_folder = Path(source).is_dir()
     files = _files_of_folder(Path(source), paths) if is_folder else _files_of_revision(source, paths)
@@ -87,7 +88,7 @@ def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> Revision
             placements[identity] = WrittenPlacement(manifest, name, line)
     if faults:
         raise UnreadableSourceError("\n".join(faults))
-    return RevisionSide(tuple(members.values()), placements)
+    return DiffSide(tuple(members.values()), placements)
 
 
 _File = tuple[str, str, Callable[[], bytes]]
@@ -99,7 +100,11 @@ def _files_of_folder(root: Path, paths: Sequence[str]) -> Iterator[_File]:
     for path in sorted(found):
         if path.suffix in _ENDINGS and path.is_file() and ".git" not in path.parts:
             content = path.read_bytes()
-            yield path.relative_to(root).as_posix(), hashlib.sha256(content).hexdigest(), lambda c=content: c
+            yield (
+                path.relative_to(root).as_posix(),
+                hashlib.sha256(content).hexdigest(),
+                partial(bytes, content),
+            )
 
 
 def _files_of_revision(revision: str, paths: Sequence[str]) -> Iterator[_File]:
@@ -110,7 +115,7 @@ def _files_of_revision(revision: str, paths: Sequence[str]) -> Iterator[_File]:
         head, _, name = entry.partition("\t")
         if name.endswith(_ENDINGS) and " blob " in head:
             key = head.split()[2]
-            yield name, key, lambda key=key: git("cat-file", "blob", key)
+            yield name, key, partial(git, "cat-file", "blob", key)
 
 
 def git(*arguments: str) -> bytes:

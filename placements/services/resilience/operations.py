@@ -147,7 +147,8 @@ def _is_run_due(latest: ResilienceReport | None, *, now: datetime) -> bool:
 def _are_changes_due(latest: ResilienceReport, *, now: datetime) -> bool:
     if latest.fleet_version != counters()[0]:
         return False
-    return latest.completed_at <= now - CHANGED_EVERY and changed_placements().exists()
+    was_now = latest.completed_at is None or latest.completed_at > now - CHANGED_EVERY
+    return not was_now and changed_placements().exists()
 
 
 def _claim(row: ResilienceReport, *, now: datetime) -> bool:
@@ -245,7 +246,10 @@ def _loss(
 def cells_of(row: ResilienceLoss) -> dict[int, LossResult]:
     """Return the cells of a loss by the key of the placement."""
     found = np.frombuffer(zlib.decompress(bytes(row.cells)), dtype=_CELL).tolist()
-    return {key: LossResult(*numbers, bool(flags & 1), bool(flags & 2)) for key, *numbers, flags in found}
+    return {
+        key: LossResult(kept, moved, lost, bool(flags & 1), bool(flags & 2))
+        for key, kept, moved, lost, flags in found
+    }
 
 
 def _totals(row: ResilienceReport) -> dict[str, Any]:
