@@ -430,7 +430,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         status = 403 if isinstance(error, PermissionDenied) else 409
         return render(request, "rollouts/action.html", {**context, "refusal": refusal}, status=status)
     messages.success(request, message)
-    if action.kind is RolloutKind.STAGED or action.starts_rollout or is_on_cluster:
+    stays = action.name in ("pause", "resume") and request.POST.get("at") != "rollout"
+    if action.kind is RolloutKind.STAGED or action.starts_rollout or is_on_cluster or stays:
         return redirect(back)  # the page of a placement waits for a rollout that is about to start
     latest = latest_run(placement)
     return redirect("web:rollout", name, latest.number) if latest else redirect(back)

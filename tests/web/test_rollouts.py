@@ -144,14 +144,14 @@ def test_a_viewer_is_offered_no_action(viewer: Client, operator: Client, text_of
     assert "/placements/web/stop/" not in text_of(viewer, "/placements/web/")
 
 
-def test_actions_run_and_lead_to_the_rollout(operator: Client, text_of: Fetch, world: World) -> None:
+def test_actions_stay_or_lead_to_the_rollout(operator: Client, text_of: Fetch, world: World) -> None:
     paused = operator.post("/placements/web/pause/")
     world.work()
     page = text_of(operator, RUN)
-    resumed = operator.post("/placements/web/resume/")
+    resumed = operator.post("/placements/web/resume/", {"at": "rollout"})
     stopped = operator.post("/placements/web/stop/")
 
-    assert [one["Location"] for one in (paused, resumed, stopped)] == [RUN, RUN, RUN]
+    assert [one["Location"] for one in (paused, resumed, stopped)] == ["/placements/web/", RUN, RUN]
     assert "The placement is paused." in page
     assert "Start rollout" in text_of(operator, RUN)
     assert operator.post("/placements/web/start/").status_code == 302
