@@ -1,5 +1,6 @@
 """Rollouts, and the actions on the rollout of a placement."""
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from placements.api.parsers import parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, Text, names, number, text
-from placements.explain.rollouts import result_sentences, short_result_document
+from placements.explain.rollouts import eta_document, result_sentences, short_result_document
 from placements.models import ClusterUpdate, Placement, Rollout, WatchedKind
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.rescheduling import reschedule
@@ -82,6 +83,42 @@ class RolloutClusterSerializer(CamelCaseSerializer):
     why = serializers.CharField(help_text="The same as a sentence.")
 
 
+class EtaBasisSerializer(CamelCaseSerializer):
+    """What a forecast is based on."""
+
+    runs = serializers.IntegerField()
+    clusters = serializers.IntegerField()
+    source = serializers.ChoiceField(["placement", "fleet"])  # type: ignore[assignment]
+
+
+class EtaRemainingSerializer(CamelCaseSerializer):
+    """Percentiles of the time until the rollout ends; 0 once it has ended."""
+
+    p10 = serializers.FloatField()
+    p50 = serializers.FloatField()
+    p90 = serializers.FloatField()
+    slower = serializers.IntegerField(help_text="Clusters that are slower than in any past rollout.")
+    basis = EtaBasisSerializer(allow_null=True)
+
+
+class EtaWaitingSerializer(CamelCaseSerializer):
+    """The time so far in which nothing could start, by its first cause."""
+
+    approval = serializers.FloatField()
+    period = serializers.FloatField()
+    budget = serializers.FloatField()
+    cluster = serializers.FloatField()
+
+
+class EtaSerializer(CamelCaseSerializer):
+    """The time that a rollout took so far, and the forecast of the rest."""
+
+    elapsed = serializers.FloatField()
+    waiting = EtaWaitingSerializer()
+    remaining = EtaRemainingSerializer(allow_null=True)
+    reason = serializers.CharField(allow_null=True, help_text="Why there is no forecast.")
+
+
 class RolloutSerializer(RolloutRowSerializer):
     """A rollout with its waves, its last sync result and its clusters."""
 
@@ -91,9 +128,10 @@ class RolloutSerializer(RolloutRowSerializer):
     )
     sentences = AnyValue(allow_null=True, help_text="The same as sentences.")
     clusters = RolloutClusterSerializer(many=True, allow_null=True, help_text="null if there are many.")
+    eta = EtaSerializer(help_text="The time left, in seconds.")
 
     class Meta(RolloutRowSerializer.Meta):
-        fields = (*RolloutRowSerializer.Meta.fields, "waves", "answer", "sentences", "clusters")
+        fields = (*RolloutRowSerializer.Meta.fields, "waves", "answer", "sentences", "clusters", "eta")
 
 
 class ClusterUpdateSerializer(RowSerializer):
@@ -190,6 +228,9 @@ class RolloutViewSet(FullNameViewSet):
             if report.result
             else None,
             "clusters": None if rows is None else RolloutClusterSerializer(rows, many=True).data,
+            "eta": eta_document(
+                run.eta, started_at=run.started_at, ended_at=run.ended_at, now=datetime.now(UTC)
+            ),
         }
         return Response(document)
 

@@ -1,5 +1,6 @@
 """Rollouts for people and programs: sentences, the stored document of a sync result, progress, plans."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -478,6 +479,51 @@ def plan_document(
     sentences = result_sentences(with_names(plan.rest, names or {}))
     rest = {**short_result_document(plan.rest), "sentences": sentences}
     return {"waves": waves, "rest": rest}
+
+
+NO_FORECAST = {
+    "paused": "No forecast while the placement is paused.",
+    "stopped": "No forecast while the rollout is stopped.",
+    "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
+    "small": "No forecast for fewer than 10 clusters.",
+    "no-history": "No forecast: there is no past rollout to compare with.",
+}
+_TWO_MINUTES = 120
+
+
+def eta_document(
+    eta: Document, *, started_at: datetime, ended_at: datetime | None, now: datetime
+) -> dict[str, Any]:
+    """Return the time left in seconds as plain data; `remaining` is null without a forecast."""
+    remaining = eta.get("remaining")
+    if ended_at:
+        remaining = {"p10": 0, "p50": 0, "p90": 0, "slower": 0, "basis": None}
+    elif remaining:
+        since = (now - datetime.fromisoformat(eta["at"])).total_seconds()
+        passed = {name: round(max(0.0, remaining[name] - since), 1) for name in ("p10", "p50", "p90")}
+        remaining = {**remaining, **passed}
+    waiting = eta.get("waiting") or {"approval": 0, "period": 0, "budget": 0, "cluster": 0}
+    return {
+        "elapsed": round(((ended_at or now) - started_at).total_seconds(), 1),
+        "waiting": waiting,
+        "remaining": remaining,
+        "reason": None if remaining else NO_FORECAST.get(eta.get("reason", "")),
+    }
+
+
+def eta_sentence(eta: Document, *, now: datetime) -> str:
+    """Return the time left of a rollout in progress; empty without a forecast."""
+    if not eta.get("remaining"):
+        return ""
+    found = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
+    low, high, basis = found["p10"], found["p90"], found["basis"]
+    step, unit = (60, "min") if high >= _TWO_MINUTES else (10, "s")
+    # Rounded up, so that the last step does not say that nothing is left.
+    numbers = [max(1, math.ceil(value / step)) * (1 if step == 60 else step) for value in (low, high)]
+    ends = " to ".join(dict.fromkeys(f"{number:,}" for number in numbers))
+    of_fleet = " of other placements" if basis["source"] == "fleet" else ""
+    slower = f"; {counted(found['slower'], 'cluster')} slower than in any past run" if found["slower"] else ""
+    return f"about {ends} {unit} left (based on {counted(basis['runs'], 'run')}{of_fleet}{slower})"
 
 
 def _text(moment: datetime | None) -> str | None:

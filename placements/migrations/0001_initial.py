@@ -441,6 +441,7 @@ class Migration(migrations.Migration):
                 ('progress_version', models.PositiveBigIntegerField(default=1)),
                 ('waves', models.JSONField(default=list)),
                 ('sync_result', models.JSONField(default=dict)),
+                ('eta', models.JSONField(default=dict)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('placement', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rollouts', to='placements.placement')),
                 ('resource_snapshot', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='placements.resourcesnapshot')),

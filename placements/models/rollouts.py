@@ -20,7 +20,8 @@ from placements.models.snapshots import ResourceSnapshot
 class Rollout(HubRow):
     """One rollout of a placement: from the first difference between wanted and running to the end.
 
-    One of a live hub is observed: made by this console from the conditions of the bindings there.
+    One of a live hub is observed: made by this console from the conditions of the bindings there. `eta` is
+    the last forecast of the time left (`placements.services.rollouts.forecasts`).
     """
 
     class State(models.TextChoices):
@@ -45,6 +46,7 @@ class Rollout(HubRow):
     progress_version = models.PositiveBigIntegerField(default=1)
     waves = models.JSONField(default=list)
     sync_result = models.JSONField(default=dict)
+    eta = models.JSONField(default=dict)
 
     class Meta:
         indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="rollout_of_placement")]

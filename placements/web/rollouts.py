@@ -22,11 +22,13 @@ from fleetui.permissions import Role, for_approvers, for_operators, for_readers
 from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
 from placements.explain.rollouts import (
+    NO_FORECAST,
     UP_TO_DATE,
     action_words,
     blocked_groups,
     blocked_removals_sentence,
     budget_sentences,
+    eta_sentence,
     in_progress_sentence,
     phase_sentence,
     progress_sentence,
@@ -86,6 +88,7 @@ class RunRow:
     ended_at: datetime | None
     trigger: str
     ended_reason: str
+    eta: str = ""
 
 
 @for_readers
@@ -154,6 +157,7 @@ def _row(run: Any) -> RunRow:
         run.ended_at,
         f"{run.started_by}: {run.trigger}",
         "" if run.ended_reason == UP_TO_DATE else run.ended_reason,
+        eta_sentence(run.eta, now=datetime.now(UTC)) if is_running else "",
     )
 
 
@@ -196,8 +200,9 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     progress = progress_of(run, now=now)
     budgets = result.budgets if result else None
     sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
+    is_running = run.state == Rollout.State.RUNNING
     parts = parts_of(run)
-    names = names_in(run, parts) if run.state == Rollout.State.RUNNING else list(parts)
+    names = names_in(run, parts) if is_running else list(parts)
     first = number_of(request.GET.get("from", "")) or 0
     first = first if first < len(names) else 0
     rows = clusters_in(run, names[first : first + _ROWS], report)
@@ -209,7 +214,8 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "placement": run.placement,
         "state": badges.run_state(run, str(result.phase) if result else None),
         "version": f"{run.progress_version}.{run.placement.revision if run.placement else 0}",
-        "is_running": run.state == Rollout.State.RUNNING,
+        "is_running": is_running,
+        "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
         "now": now,
         "is_latest": latest is not None and latest.pk == run.pk,
@@ -424,7 +430,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         status = 403 if isinstance(error, PermissionDenied) else 409
         return render(request, "rollouts/action.html", {**context, "refusal": refusal}, status=status)
     messages.success(request, message)
-    if action.kind is RolloutKind.STAGED or action.starts_rollout or is_on_cluster:
+    stays = action.name in ("pause", "resume") and request.POST.get("at") != "rollout"
+    if action.kind is RolloutKind.STAGED or action.starts_rollout or is_on_cluster or stays:
         return redirect(back)  # the page of a placement waits for a rollout that is about to start
     latest = latest_run(placement)
     return redirect("web:rollout", name, latest.number) if latest else redirect(back)

@@ -10,7 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
 from fleetui.task_queue import record_heartbeat
-from placements.models import Placement
+from placements.models import Placement, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from tests.rows import pick_n_spec, placement_document
@@ -81,6 +81,25 @@ def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
     assert re.findall(r"duration </span>(\w+)", ended) == ["2s"] * 3
 
 
+@pytest.mark.usefixtures("world")
+def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
+    viewer: Client, text_of: Fetch
+) -> None:
+    basis = {"runs": 3, "clusters": 96, "source": "placement"}
+    remaining = {"p10": 130.0, "p50": 200.0, "p90": 290.0, "slower": 0, "basis": basis}
+    run, now = Rollout.objects.filter(state="running"), datetime.now(UTC).isoformat()
+    assert "No forecast for fewer than 10 clusters." in text_of(viewer, RUN)
+
+    calibration = {"right": 1, "judged": 2}
+    eta = {"at": now, "remaining": remaining, "calibration": calibration}
+    run.update(eta=eta, progress_version=77)
+    words = "bout 3 to 5 min left (based on 3 runs)"
+
+    assert f"A{words}. 1 of the last 2 forecasts were right" in text_of(viewer, RUN)
+    assert f"a{words}" in text_of(viewer, "/rollouts/")
+    assert viewer.get("/api/v1" + RUN.rstrip("/")).json()["eta"]["remaining"]["basis"] == basis
+
+
 def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
     viewer: Client, text_of: Fetch, world: World
 ) -> None:
@@ -125,14 +144,16 @@ def test_a_viewer_is_offered_no_action(viewer: Client, operator: Client, text_of
     assert "/placements/web/stop/" not in text_of(viewer, "/placements/web/")
 
 
-def test_actions_run_and_lead_to_the_rollout(operator: Client, text_of: Fetch, world: World) -> None:
+def test_actions_stay_on_their_page_or_lead_to_the_rollout(
+    operator: Client, text_of: Fetch, world: World
+) -> None:
     paused = operator.post("/placements/web/pause/")
     world.work()
     page = text_of(operator, RUN)
-    resumed = operator.post("/placements/web/resume/")
+    resumed = operator.post("/placements/web/resume/", {"at": "rollout"})
     stopped = operator.post("/placements/web/stop/")
 
-    assert [one["Location"] for one in (paused, resumed, stopped)] == [RUN, RUN, RUN]
+    assert [one["Location"] for one in (paused, resumed, stopped)] == ["/placements/web/", RUN, RUN]
     assert "The placement is paused." in page
     assert "Start rollout" in text_of(operator, RUN)
     assert operator.post("/placements/web/start/").status_code == 302

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fleetui.management.hub_command import UNCONFIRMED
-from placements.explain.rollouts import progress_sentence, result_sentences
+from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
 from placements.explain.vocabulary import joined
 from placements.management.rollout_command import RolloutCommand
 from placements.services.disruption.restore import fresh_schedule
@@ -78,6 +78,7 @@ def _status(name: str, *, now: datetime) -> str:
         "stopped": row.is_stopped,
         "heldAt": row.pinned_snapshot,
         "endedBecause": run.ended_reason or None,
+        "eta": eta_document(run.eta, started_at=run.started_at, ended_at=run.ended_at, now=now),
         **(result_sentences(result, is_initial=run.is_initial) if result else {}),
     }
     return json.dumps(document, ensure_ascii=False, indent=2)

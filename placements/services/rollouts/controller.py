@@ -19,6 +19,7 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Rollou
 from placements.services.conditions import update_conditions
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import RolloutContext, load_rollout_context
+from placements.services.rollouts.forecasts import update_forecast
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
@@ -128,6 +129,8 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
         start_actions(run, context, result.actions, now=now)
         document = result_document(result)
         changed = Rollout.objects.filter(pk=run.pk).exclude(sync_result=document)
+        if not is_over and update_forecast(run, placement, result, now=now):
+            changed = Rollout.objects.filter(pk=run.pk)
         if changed.update(sync_result=document, progress_version=F("progress_version") + 1):
             progress = rollout_progress(context.state, result)
             RolloutSample.objects.create(

@@ -1,0 +1,207 @@
+"""Forecasts of the time left of rollouts, and how often former ones were right (`spec/foresight.md` 7).
+
+A forecast is computed by a sync, at most every 15 seconds, and stored with the rollout, so that its cost
+does not depend on the number of people who look at it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from placements.engine.rollout.actions import (
+    BlockReason,
+    Remove,
+    RollingUpdateResult,
+    RunPhase,
+    UpdateReason,
+)
+from placements.engine.rollout.forecast import FEWEST_CLUSTERS, Step, StepKind, WorkStage, forecast
+from placements.models import ClusterUpdate, Placement, Rollout
+
+MOST_RUNS = 10
+MOST_DURATIONS = 2000
+"""The newest ones of each kind."""
+EVERY = timedelta(seconds=15)
+"""One forecast over 100 clusters takes 10 ms, and a worker may have 100 rollouts."""
+KEPT_AT = (0, 30, 60)
+"""The progress in percent at which a forecast is kept, to be compared with the end."""
+MOST_JUDGED = 20
+_KINDS: Mapping[str, StepKind] = {
+    UpdateReason.ADD: StepKind.ADDITION,
+    UpdateReason.NEWER: StepKind.UPDATE,
+    UpdateReason.RETRY: StepKind.UPDATE,
+    UpdateReason.UPDATE: StepKind.UPDATE,
+    "remove": StepKind.REMOVAL,
+    "release": StepKind.REMOVAL,
+}
+_PERIOD, _BUDGET, _CLUSTER = "period", "budget", "cluster"
+_BUDGETS = {
+    BlockReason.UPDATE_FLOOR,
+    BlockReason.REMOVAL_FLOOR,
+    BlockReason.CEILING,
+    BlockReason.DELETION_LIMIT,
+    BlockReason.BEING_REMOVED,
+}
+_NEVER_END = {BlockReason.UNREACHABLE, BlockReason.NOT_IN_FLEET, BlockReason.NOT_MONITORED}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Durations of past steps in seconds by kind, and where they come from: the placement or the fleet."""
+
+    durations: Mapping[StepKind, list[float]]
+    runs: int
+    source: str
+    has_wait: bool
+    """Whether steps end by time alone, after the period of the strategy."""
+
+
+def update_forecast(
+    run: Rollout, placement: Placement, result: RollingUpdateResult, *, now: datetime
+) -> bool:
+    """Compute and store the forecast of a rollout in progress if it is due; return whether it changed."""
+    before, obstacle = run.eta, _obstacle(result)
+    at = datetime.fromisoformat(before["at"]) if before else None
+    if at is not None and now - at < EVERY and obstacle == before["obstacle"]:
+        return False
+    waiting = dict(before.get("waiting") or {"approval": 0, _PERIOD: 0, _BUDGET: 0, _CLUSTER: 0})
+    if at is not None and (cause := before.get("cause")):
+        waiting[cause] = round(waiting[cause] + (now - at).total_seconds(), 1)
+    remaining, reason, progress = _remaining(run, placement, result, obstacle, now=now)
+    kept = list(before.get("kept", ()))
+    due = [percent for percent in KEPT_AT if percent <= progress]
+    if remaining and due and due[-1] not in [one["progress"] for one in kept]:
+        kept.append({"progress": due[-1], "at": now.isoformat(), **remaining})
+    run.eta = {
+        "at": now.isoformat(),
+        "remaining": remaining,
+        "reason": reason,
+        "waiting": waiting,
+        "cause": _cause(result),
+        "obstacle": obstacle,
+        "kept": kept,
+        "calibration": before.get("calibration") or calibration_of(placement),
+    }
+    Rollout.objects.filter(pk=run.pk).update(eta=run.eta)
+    return (before.get("remaining"), before.get("reason")) != (remaining, reason)
+
+
+def _obstacle(result: RollingUpdateResult) -> str:
+    """Return why a rollout cannot end by itself; empty if it can."""
+    blocks = {one.reason for one in result.blocked}
+    if BlockReason.PAUSED in blocks:
+        return "paused"
+    if BlockReason.STOPPED in blocks:
+        return "stopped"
+    has_stalled = result.phase is RunPhase.HALTED or not blocks.isdisjoint(_NEVER_END)
+    return "stalled" if has_stalled else ""
+
+
+def _cause(result: RollingUpdateResult) -> str | None:
+    """Return why nothing more can start until the next sync, None if nothing is left to start."""
+    if not result.blocked:
+        return None
+    if result.in_progress and all(one.available_at for one in result.in_progress):
+        return _PERIOD
+    return _BUDGET if any(one.reason in _BUDGETS for one in result.blocked) else _CLUSTER
+
+
+def _remaining(
+    run: Rollout, placement: Placement, result: RollingUpdateResult, obstacle: str, *, now: datetime
+) -> tuple[dict[str, Any] | None, str, int]:
+    """Return the forecast as it is stored or why there is none, and the progress in percent."""
+    rows = ClusterUpdate.objects.filter(rollout=run, outcome="")
+    columns = ("cluster_name", "what", "started_at", "applied_at")
+    open_updates = {one.cluster_name: one for one in rows.only("rollout", *columns)}
+    ended = ClusterUpdate.objects.filter(rollout=run).exclude(outcome="").values("cluster_name").distinct()
+    available_at = {one.cluster: one.available_at for one in result.in_progress}
+    done, waiting = ended.count(), [one for one in result.blocked if one.action is not None]
+    clusters = done + len(open_updates) + len(waiting)
+    progress = 100 * done // max(1, clusters)
+    if reason := obstacle or ("small" if clusters < FEWEST_CLUSTERS else ""):
+        return None, reason, progress
+    kinds = [
+        StepKind.REMOVAL if isinstance(one.action, Remove) else _KINDS[one.action.reason]
+        for one in waiting
+        if one.action
+    ]
+    needed = frozenset([*kinds, *[_KINDS[one.what] for one in open_updates.values()]])
+    history = history_of(placement.pk, run.pk, needed, placement.uid)
+    if history is None:
+        return None, "no-history", progress
+
+    wait = placement.unavailable_period.total_seconds() if history.has_wait else 0.0
+    steps = []
+    for name, one in open_updates.items():
+        at = available_at.get(name) if one.applied_at else None
+        left = max(0.0, (at - now).total_seconds()) if at else None
+        steps.append(Step(_KINDS[one.what], (now - one.started_at).total_seconds(), left, wait))
+    steps += [Step(kind, wait=wait) for kind in kinds]
+    budgets = result.budgets
+    additions = sum(_KINDS[one.what] is StepKind.ADDITION for one in open_updates.values())
+    room = budgets.deletion.allowed if budgets.deletion else budgets.updates.allowed
+    stage = WorkStage(steps, budgets.additions.allowed + additions, room + len(open_updates) - additions)
+    found = forecast([stage], history.durations, runs=history.runs, seed=run.pk)
+    steps_before = sum(map(len, history.durations.values()))
+    basis = {"runs": history.runs, "clusters": steps_before, "source": history.source}
+    numbers = {"p10": round(found.p10, 1), "p50": round(found.p50, 1), "p90": round(found.p90, 1)}
+    return {**numbers, "slower": found.slower, "basis": basis}, "", progress
+
+
+@lru_cache(maxsize=128)
+def history_of(placement: int, run: int, kinds: frozenset[StepKind], _uid: UUID) -> History | None:
+    """Return durations of the last ten runs of the placement, else of the fleet; None if a kind has none.
+
+    They do not change during a rollout; the UID tells placements apart whose primary key is used again.
+    """
+    past = Rollout.objects.filter(placement=placement).exclude(pk=run).exclude(state=Rollout.State.RUNNING)
+    own = list(past.order_by("-number").values_list("pk", flat=True)[:MOST_RUNS])
+    for source, rollouts in (("placement", own), ("fleet", None)):
+        found = _past_steps(rollouts, before=run)
+        if kinds and kinds <= found.keys():
+            steps = [step for kind in kinds for step in found[kind]]
+            return History(
+                {kind: [step.seconds for step in found[kind]] for kind in kinds},
+                len({step.rollout for step in steps}),
+                source,
+                has_wait=2 * sum(step.ends_by_time for step in steps) > len(steps),
+            )
+    return None
+
+
+class _PastStep(NamedTuple):
+    rollout: int
+    seconds: float
+    ends_by_time: bool
+
+
+def _past_steps(rollouts: list[int] | None, *, before: int) -> dict[StepKind, list[_PastStep]]:
+    """Return the newest steps of these rollouts, or of all of the fleet that are older than a rollout."""
+    rows = ClusterUpdate.objects.filter(outcome__in=("available", "removed"), rollout__ended_at__isnull=False)
+    rows = rows.filter(rollout__in=rollouts) if rollouts is not None else rows.filter(rollout__lt=before)
+    columns = ("rollout_id", "what", "started_at", "applied_at", "ended_at", "rollout__ended_at")
+    found: dict[StepKind, list[_PastStep]] = {}
+    newest = rows.order_by("-pk").values_list(*columns)[: MOST_DURATIONS * len(StepKind)]
+    for rollout, what, started_at, applied_at, ended_at, run_ended_at in newest:
+        # What cannot be observed ends with the rollout; its work ended when it was applied.
+        ends_by_time = applied_at is not None and ended_at == run_ended_at
+        of_kind = found.setdefault(_KINDS[what], [])
+        if len(of_kind) < MOST_DURATIONS:
+            seconds = ((applied_at if ends_by_time else ended_at) - started_at).total_seconds()
+            of_kind.append(_PastStep(rollout, seconds, ends_by_time))
+    return found
+
+
+def calibration_of(placement: Placement) -> dict[str, int]:
+    """Return how many of the last forecasts were right: the rollout ended between p10 and p90."""
+    finished = Rollout.objects.filter(placement=placement, state=Rollout.State.FINISHED)
+    right = judged = 0
+    for run in finished.order_by("-number").only("eta", "ended_at")[:MOST_JUDGED]:
+        for one in run.eta.get("kept", ()):
+            assert run.ended_at is not None  # noqa: S101 -- a constraint of the table
+            took = (run.ended_at - datetime.fromisoformat(one["at"])).total_seconds()
+            judged, right = judged + 1, right + (one["p10"] <= took <= one["p90"])
+    return {"right": right, "judged": judged}
