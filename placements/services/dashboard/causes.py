@@ -8,7 +8,20 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
-from django.db.models import Case, CharField, Count, F, Min, OuterRef, Q, Subquery, Value, When
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    DateTimeField,
+    F,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.urls import reverse
 
 from clusters.fleet import EligibilityKind
@@ -150,7 +163,7 @@ def attention(
 def _away(*, is_large: bool) -> dict[str, _Away]:
     """Return the first clusters that are not available by name, or those of a large fleet by reason.
 
-    The worst come first. Two queries.
+    The worst come first. Two queries, of a large fleet one.
     """
     reason = Case(
         When(membership=Membership.LEAVING, then=Value(_LEAVING)),
@@ -159,24 +172,38 @@ def _away(*, is_large: bool) -> dict[str, _Away]:
         output_field=CharField(),
     )
     rows = MemberCluster.objects.filter(_IN_NEED).annotate(reason=reason)
+    members = rows.filter(name=OuterRef("cluster_name"))
+    group = Subquery(members.values("reason" if is_large else "name")[:1])
+    bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED).annotate(group=group).order_by()
     found: dict[str, _Away] = {}
     if is_large:
-        groups = rows.values("reason").annotate(
-            count=Count("pk"), since=Min("verdict_since"), late=Min("unanswered_since")
-        )
-        for one in groups.order_by("-count", "reason"):
-            found[one["reason"]] = _Away(_cause_of_reason(**one), is_group=True)
-    else:
-        rank = Case(When(reason=_LEAVING, then=2), When(reason=_LATE, then=1), default=0)
-        for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
-            found[row.name] = _Away(_cause_of_cluster(row))
+        return _away_by_reason(rows, bindings.filter(group__isnull=False))
+    rank = Case(When(reason=_LEAVING, then=2), When(reason=_LATE, then=1), default=0)
+    for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
+        found[row.name] = _Away(_cause_of_cluster(row))
     if found:
-        members = rows.filter(name=OuterRef("cluster_name"))
-        group = Subquery(members.values("reason" if is_large else "name")[:1])
-        bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED).annotate(group=group)
         pairs = bindings.filter(group__in=list(found)).values_list("group", "placement__full_name")
-        for key, placement in pairs.distinct().order_by()[:_MOST_BINDINGS]:
+        for key, placement in pairs.distinct()[:_MOST_BINDINGS]:
             found[key].placements.add(placement)
+    return found
+
+
+def _away_by_reason(rows: QuerySet[Any], bindings: QuerySet[Any]) -> dict[str, _Away]:
+    """Return the clusters by reason, most first, and the placements on them; one query."""
+    never = Value(None, output_field=DateTimeField())
+    facts = ("group", "number", "since", "late", "placed")
+    groups = rows.order_by().annotate(group=F("reason")).values("group")
+    groups = groups.annotate(
+        number=Count("pk"), since=Min("verdict_since"), late=Min("unanswered_since"), placed=Value("")
+    )
+    placed = bindings.annotate(number=Value(0), since=never, late=never, placed=F("placement__full_name"))
+    both = groups.values_list(*facts).union(placed.values_list(*facts))
+    found: dict[str, _Away] = {}
+    for reason, number, since, late, placement in both.order_by("-number")[:_MOST_BINDINGS]:
+        if number:
+            found[reason] = _Away(_cause_of_reason(reason, number, since, late), is_group=True)
+        elif reason in found:
+            found[reason].placements.add(placement)
     return found
 
 

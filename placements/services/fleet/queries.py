@@ -1,6 +1,6 @@
 """Clusters with counts for lists, and topology spread skews and stale picks of placements."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -146,21 +146,19 @@ class Stale:
 
 def stale_placements(*, most: int, placement: str = "") -> tuple[list[Stale], int]:
     """Return the first placements with stale picks, by name, and the number of such placements."""
-    columns = ("staleness_check__placement__full_name", "staleness_check__checked_at")
-    rows = StalePick.objects.values_list(*columns).annotate(count=Count("pk"))
-    rows = rows.filter(staleness_check__placement__full_name=placement) if placement else rows
-    counts = list(rows.order_by("staleness_check__placement__full_name"))
-    first = {name: (at, count) for name, at, count in counts[:most]}
-    names: dict[str, list[str]] = defaultdict(list)
-    if first:
-        owner = "staleness_check__placement__full_name"
-        picks = StalePick.objects.filter(staleness_check__placement__full_name__in=list(first))
-        place = Window(RowNumber(), partition_by=F(owner), order_by="cluster_name")
-        picks = picks.annotate(place=place).filter(place__lte=MOST_NAMES).order_by("cluster_name")
-        for placement, name in picks.values_list(owner, "cluster_name"):
-            names[placement].append(name)
-    found = [Stale(name, tuple(names[name]), count, at) for name, (at, count) in first.items()]
-    return found, len(counts)
+    owner = "staleness_check__placement__full_name"
+    rows = StalePick.objects.filter(**{owner: placement}) if placement else StalePick.objects.all()
+    rows = rows.annotate(
+        place=Window(RowNumber(), partition_by=F(owner), order_by="cluster_name"),
+        count=Window(Count("pk"), partition_by=F(owner)),
+    )
+    rows = rows.filter(place__lte=MOST_NAMES).order_by(owner, "cluster_name")
+    found: dict[str, Stale] = {}
+    columns = (owner, "cluster_name", "staleness_check__checked_at", "count")
+    for name, cluster, at, count in rows.values_list(*columns):
+        before = found[name].names if name in found else ()
+        found[name] = Stale(name, (*before, cluster), count, at)
+    return list(found.values())[:most], len(found)
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:
