@@ -110,7 +110,7 @@ def overview_card(report: int | None) -> dict[str, Any]:
     if report is None:
         return {"resilience": None}
     key, make = f"resilience-{report}", partial(trend, most=5)
-    reports: list[ResilienceReport] = caches["process"].get_or_set(key, make, _KEPT_SECONDS)
+    reports: list[ResilienceReport] = caches["process"].get_or_set(key, make, _KEPT_SECONDS) or []
     if not reports:
         return {"resilience": None}
     variant = reports[0].variants[-1]

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from clusters.models import CORDON_KEY, MemberCluster
+from clusters.fleet import CORDON_KEY
+from clusters.models import MemberCluster
 
 Enter = Callable[..., Page]
 
