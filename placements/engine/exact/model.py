@@ -269,7 +269,7 @@ def build_model(
     ranked = not (candidates.constraints and candidates.strategy.was_here_in_first_round_only)
     columns: list[Ints] = [one.codes.astype(np.int64) for one in constraints]
     columns += [candidates.preference[positions].astype(np.int64)]
-    columns += [candidates.was_here[positions] * int(ranked)]
+    columns += [candidates.was_here[positions]]
     classes, class_of = _distinct(np.stack(columns), len(positions))
     picked = np.zeros(len(passes), dtype=np.int64)
     picked[greedy] = 1
@@ -282,7 +282,7 @@ def build_model(
         codes=classes[:-2],
         sizes=np.bincount(class_of, minlength=count).astype(np.int64),
         affinity=classes[-2],
-        was_here=classes[-1],
+        was_here=classes[-1] * int(ranked),  # where it is not summed, it still decides names
         greedy=np.bincount(class_of, weights=picked[positions], minlength=count).astype(np.int64),
     )
 
