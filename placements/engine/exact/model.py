@@ -90,6 +90,7 @@ class ExactModel:
     affinity: Ints
     was_here: Ints
     greedy: Ints
+    is_greedy: Ints
 
     def columns(self, taken: Ints) -> SetColumns:
         skews = [self._skew(one, taken, codes) for one, codes in self._parts]
@@ -111,8 +112,8 @@ class ExactModel:
         return all(self._skew(one, taken, codes) <= one.limit for one, codes in self._parts if one.is_hard)
 
     def members(self, taken: Ints) -> Ints:
-        """Return the positions of a set: of each class those whose names rank highest, which come last."""
-        by_class = np.argsort(self.class_of, kind="stable")
+        """Return the positions of a set: of each class the greedy picks first, then the last names."""
+        by_class = np.lexsort((self.is_greedy, self.class_of))
         ends = np.cumsum(self.sizes)
         chosen = [
             by_class[end - count : end]
@@ -269,7 +270,7 @@ def build_model(
     ranked = not (candidates.constraints and candidates.strategy.was_here_in_first_round_only)
     columns: list[Ints] = [one.codes.astype(np.int64) for one in constraints]
     columns += [candidates.preference[positions].astype(np.int64)]
-    columns += [candidates.was_here[positions] * int(ranked)]
+    columns += [candidates.was_here[positions]]
     classes, class_of = _distinct(np.stack(columns), len(positions))
     picked = np.zeros(len(passes), dtype=np.int64)
     picked[greedy] = 1
@@ -279,10 +280,11 @@ def build_model(
         needed=needed,
         positions=positions,
         class_of=class_of,
+        is_greedy=picked[positions],
         codes=classes[:-2],
         sizes=np.bincount(class_of, minlength=count).astype(np.int64),
         affinity=classes[-2],
-        was_here=classes[-1],
+        was_here=classes[-1] * int(ranked),  # where it is not summed, it still decides names
         greedy=np.bincount(class_of, weights=picked[positions], minlength=count).astype(np.int64),
     )
 
