@@ -6,7 +6,7 @@ STAMP := .venv/.made-from-lock
 LOCK := --group dev --group docs --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
-.PHONY: help up test test-all test-kubernetes kube lint fmt bench docs screenshots lock clean
+.PHONY: help up test test-all test-servers test-kubernetes kube lint fmt bench docs screenshots lock clean
 
 help: ## show this list
 	@sed -n "s/^\([a-z-]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
@@ -14,14 +14,17 @@ help: ## show this list
 up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
 	@exec $(BIN)/python manage.py up --port $(PORT)
 
-test: lint ## every check: ruff, mypy, import-linter, pytest, and some tests again on PostgreSQL and Redis
-	@.ci/test
+test: lint ## the checks before a change is committed: ruff, mypy, import-linter, pytest
+	@.ci/suite
 
-test-all: test ## `make test`, then what it leaves out: more of the browser, real clusters, tests that compare times
-	@.ci/test-on-servers "not servers"
+test-all: test test-servers ## every test: more of the browser, PostgreSQL and Redis, real clusters, tests that compare times
+	@.ci/test-on-servers "nightly or not servers"
 	@HYPOTHESIS_PROFILE=full .ci/suite -m "(nightly or hypothesis) and not kubernetes"
 	@.ci/test-on-kubernetes -m kubernetes
 	@$(BIN)/python -m pytest -m timing
+
+test-servers: $(STAMP) ## the tests marked `servers` once more, on PostgreSQL and Redis
+	@.ci/test-on-servers
 
 test-kubernetes: $(STAMP) ## the tests on real Kubernetes clusters
 	@.ci/test-on-kubernetes

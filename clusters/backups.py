@@ -29,6 +29,7 @@ from psycopg import sql
 from clusters.credentials import CredentialsUnreadable, encryption_keys
 from fleetui import __version__
 from fleetui.models import WorkerHeartbeat
+from fleetui.sealed_rows import counting_statements
 
 FORMAT = 1
 FACTS, SQLITE_FILE, TABLES = "backup.json", "fleetui.sqlite3", "tables"
@@ -128,10 +129,16 @@ def copy_sqlite(archive: zipfile.ZipFile, *, now: datetime) -> Backup:
             target.commit()
             target.execute("VACUUM")  # what was deleted leaves no trace
             _check_integrity(target)
-            counts = [target.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in CREDENTIALS]  # noqa: S608
+            counts = [target.execute(statement).fetchone()[0] for statement in _counts_of_encrypted()]
         with copy.open("rb") as source:
             checksum = _write_member(archive, SQLITE_FILE, iter(lambda: source.read(_PIECE), b""))
     return _facts_now(now=now, credentials=sum(counts), checksums={SQLITE_FILE: checksum})
+
+
+def _counts_of_encrypted() -> list[str]:
+    """Return statements that count what needs the encryption keys: credentials and values of Secrets."""
+    credentials = [f"SELECT count(*) FROM {name}" for name in CREDENTIALS]  # noqa: S608  # constants
+    return [*credentials, *counting_statements()]
 
 
 def _folder_of_database() -> Path:
@@ -162,7 +169,7 @@ def copy_postgresql(archive: zipfile.ZipFile, *, now: datetime) -> Backup:
             with cursor.cursor.copy(query) as copy:
                 name = f"{TABLES}/{table}"
                 checksums[name] = _write_member(archive, name, (bytes(piece) for piece in copy))
-        cursor.execute(" UNION ALL ".join(f"SELECT count(*) FROM {name}" for name in CREDENTIALS))  # noqa: S608
+        cursor.execute(" UNION ALL ".join(_counts_of_encrypted()))
         counts = [row[0] for row in cursor.fetchall()]
         return _facts_now(now=now, credentials=sum(counts), checksums=checksums, columns=columns)
 

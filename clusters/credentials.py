@@ -1,7 +1,6 @@
 """Secrets of clusters, hubs and channels at rest: encrypted, bound to what they belong to, rotated (3.3).
 
-The keys come from FLEETUI_CREDENTIAL_KEYS or the file `credential.keys` in the data directory, which is read
-for each use: after a rotation no process has to be restarted.
+`fleetui/encryption.py` has the keys.
 """
 
 import hashlib
@@ -23,7 +22,9 @@ from django.db.models import F, Q
 from clusters.drivers.base import DriverUnavailable
 from clusters.kubeconfig import Secret
 from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, NotificationChannel
-from fleetui.env import is_encryption_key, keep_secret, new_encryption_key
+from fleetui import encryption
+from fleetui.encryption import KeysUnreadable
+from fleetui.env import new_encryption_key
 
 PURPOSE, HUB_PURPOSE, CHANNEL_PURPOSE, VERSION = "credential", "hub-credential", "notification-channel", 1
 UNREADABLE = "credentials-unreadable"
@@ -48,22 +49,10 @@ class CredentialsUnreadable(DriverUnavailable):
 
 def encryption_keys() -> tuple[str, ...]:
     """Return the keys, the one that encrypts first. Raise CredentialsUnreadable."""
-    if settings.CREDENTIAL_KEYS:
-        keys: tuple[str, ...] = settings.CREDENTIAL_KEYS
-        return keys
     try:
-        keys = tuple(settings.CREDENTIAL_KEY_FILE.read_text(encoding="ascii").split())
-    except (OSError, UnicodeDecodeError) as error:
-        raise CredentialsUnreadable("the file credential.keys is missing") from error
-    if not keys or not all(map(is_encryption_key, keys)):
-        raise CredentialsUnreadable("the file credential.keys does not hold Fernet keys")
-    return keys
-
-
-def keep_keys() -> None:
-    """Create the key file if there are no keys yet; it is readable by its owner only."""
-    if not settings.CREDENTIAL_KEYS:
-        keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
+        return encryption.encryption_keys()
+    except KeysUnreadable as error:
+        raise CredentialsUnreadable(str(error)) from error
 
 
 def add_key() -> None:

@@ -1,15 +1,17 @@
-"""A column for documents as they were written: PostgreSQL sorts the keys of `jsonb`, not those of `json`."""
+"""Columns for documents as they were written, and for manifests with values that are encrypted at rest."""
 
 from typing import Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from fleetui.encryption import sealed, unsealed
+
 
 class OrderedJSONField(models.JSONField):
     """JSON that comes back with its keys in the order in which they went in, on every database.
 
-    In return PostgreSQL can neither compare nor index what is inside.
+    PostgreSQL sorts the keys of `jsonb`, not those of `json`, in which it can neither compare nor index.
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
@@ -27,3 +29,18 @@ class OrderedJSONField(models.JSONField):
         return (
             value if isinstance(value, dict | list) else super().from_db_value(value, expression, connection)
         )
+
+
+class ManifestField(OrderedJSONField):
+    """A manifest, or a list of them; values of Secrets are encrypted in the database, and nowhere else.
+
+    Keys and metadata stay readable there, so that the database can look for kinds and names.
+    """
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        """Return the document as it is stored. Raise KeysUnreadable."""
+        return super().get_db_prep_value(sealed(value), connection, prepared)
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        """Return the document. Raise KeysUnreadable."""
+        return unsealed(super().from_db_value(value, expression, connection))

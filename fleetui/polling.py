@@ -4,7 +4,7 @@ For ten seconds after a 204, equal requests of a session run only the query of t
 user and roles. A user who logged out or lost a role meanwhile learns only that nothing changed.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeAlias
@@ -106,27 +106,36 @@ def clear_caches() -> None:
 
 
 PARAMETER = "\0given"
-"""The placeholder of a parameter in such a query."""
+"""The placeholder of a parameter in a query of one row."""
+ANYBODY = 2_000_000_011
+"""The placeholder of the primary key of a user."""
 
 
 class PreparedQuery:
-    """A query of one row of the hub in scope.
-
-    `write` returns it with `PARAMETER` in place of each parameter, in their order.
-    """
+    """A query of the hub in scope, compiled once; `write` returns it with placeholders for what differs."""
 
     def __init__(self, write: Callable[[], QuerySet[Any, Any]]) -> None:
         self._write = write
         self._written: dict[int, tuple[str, Sequence[Any]]] = {}
 
     def first(self, *given: str) -> tuple[Any, ...] | None:
-        """Return the row; None without one."""
-        hub = current_hub_id()
-        if hub not in self._written:
-            self._written[hub] = self._write()[:1].query.sql_with_params()
-        sql, parameters = self._written[hub]
+        """Return the first row, None without one; each `PARAMETER` is the next of these values."""
         values = iter(given)
+        sql, parameters = self._compiled(most=1)
         with connection.cursor() as cursor:
             cursor.execute(sql, [next(values) if one == PARAMETER else one for one in parameters])
             row: tuple[Any, ...] | None = cursor.fetchone()
         return row
+
+    def rows(self, values: Mapping[Any, Any]) -> list[tuple[Any, ...]]:
+        """Return the rows, as the database writes their values; `values` are those of the placeholders."""
+        sql, parameters = self._compiled(most=None)
+        with connection.cursor() as cursor:
+            cursor.execute(sql, [values.get(one, one) for one in parameters])
+            return list(cursor.fetchall())
+
+    def _compiled(self, most: int | None) -> tuple[str, Sequence[Any]]:
+        hub = current_hub_id()
+        if hub not in self._written:
+            self._written[hub] = self._write()[:most].query.sql_with_params()
+        return self._written[hub]

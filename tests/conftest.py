@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import override_settings
+from pytest_django import DjangoDbBlocker
 from whitenoise import WhiteNoise
 
 from fleetui import task_queue
@@ -61,6 +63,21 @@ def _encryption_keys() -> Iterator[None]:
     """Encrypt the credentials of clusters with a key of the tests: the key file is not theirs."""
     with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),)):
         yield
+
+
+@pytest.fixture(scope="session")
+def empty_hub(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Path | None:
+    """Return a file with the tables, the roles and the local hub, to be copied; None without SQLite."""
+    del django_db_setup  # makes the tables
+    if connection.vendor != "sqlite":
+        return None
+    made = tmp_path_factory.mktemp("hub") / "empty.sqlite3"
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        restore_migrated_rows()
+        cursor.execute("VACUUM INTO %s", [str(made)])
+    return made
 
 
 @pytest.fixture(scope="session")

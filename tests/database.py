@@ -103,3 +103,13 @@ def _replace(model: type[Model], rows: Rows) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {model._meta.db_table}")
         cursor.executemany(f"INSERT INTO {model._meta.db_table} ({_columns(model)}) VALUES ({places})", rows)
+
+
+def database_dump() -> str:
+    """Return all rows of all tables as text."""
+    with connection.cursor() as cursor:
+        rows: list[Any] = []
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT * FROM "{table}"')
+            rows += cursor.fetchall()
+    return repr(rows)

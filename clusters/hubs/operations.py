@@ -19,7 +19,6 @@ from clusters.credentials import (
     encrypt,
     expiry_notice,
     fingerprint,
-    keep_keys,
     notice_due,
     public_facts,
 )
@@ -41,6 +40,7 @@ from clusters.models.hubs import (
 from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
+from fleetui.encryption import keep_keys
 from fleetui.hub_scope import in_hub
 
 HUB = "hub"

@@ -16,7 +16,6 @@ from clusters.credentials import (
     encrypt,
     expiry_notice,
     fingerprint,
-    keep_keys,
     public_facts,
 )
 from clusters.drivers.base import DriverUnavailable
@@ -36,6 +35,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
+from fleetui.encryption import keep_keys
 
 INSECURE_WARNING = (
     "TLS verification is off. Anyone on the network path can read the credentials "

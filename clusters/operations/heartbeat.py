@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import connections, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, QuerySet
 
 from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverError, Observation
@@ -62,10 +62,9 @@ def observe(*, now: datetime) -> ObservationResult:
     and results are written as they arrive: a slow cluster delays only itself.
     """
     started = monotonic()
-    FleetState.objects.get_or_create()
-    unwatched = Q(observing_since=None) | Q(observed_at=None) | Q(observed_at__lt=now - LONGEST_GAP)
-    FleetState.objects.filter(unwatched).update(observing_since=now)
-    FleetState.objects.update(observed_at=now)
+    state, _ = FleetState.objects.get_or_create()
+    is_watched = state.observing_since and state.observed_at and state.observed_at >= now - LONGEST_GAP
+    FleetState.objects.update(observed_at=now, **({} if is_watched else {"observing_since": now}))
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
     questions = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
@@ -88,8 +87,9 @@ def observe(*, now: datetime) -> ObservationResult:
         _reschedule(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
         _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
         observed, silent = observed + len(seen), silent + len(unanswered)
-    until = now + timedelta(seconds=monotonic() - started)
-    FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
+    if rows:
+        until = now + timedelta(seconds=monotonic() - started)
+        FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
     return ObservationResult(observed, silent, refresh_eligibility(now=now))
 
 

@@ -1,14 +1,12 @@
 """Second factors: who needs one, who has one, and how its key is kept."""
 
-from collections.abc import Sequence
-
 from allauth.mfa.models import Authenticator
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.fernet import InvalidToken
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.exceptions import ImproperlyConfigured
 
+from fleetui.encryption import cipher
 from fleetui.role_names import ADMINISTRATOR
 
 MAIN_TYPES = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
@@ -38,21 +36,21 @@ def is_second_factor_due(user: User) -> bool:
 
 
 def encrypt_key(text: str) -> str:
-    return _cipher().encrypt(text.encode()).decode()
+    return cipher().encrypt(text.encode()).decode()
 
 
 def decrypt_key(ciphertext: str) -> str:
-    return _cipher().decrypt(ciphertext.encode()).decode()
+    return cipher().decrypt(ciphertext.encode()).decode()
 
 
 def unreadable_keys(*, reencrypt: bool) -> list[str]:
     """Return the users whose keys cannot be decrypted; encrypt all others with the first key, if wanted."""
-    cipher, found = _cipher(), set()
+    keys, found = cipher(), set()
     rows = Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN).select_related("user")
     for row in rows.order_by("pk").iterator():
         name = "secret" if row.type == Authenticator.Type.TOTP else "seed"
         try:
-            ciphertext = cipher.rotate(row.data[name].encode()).decode()
+            ciphertext = keys.rotate(row.data[name].encode()).decode()
         except InvalidToken:
             found.add(row.user.get_username())
             continue
@@ -60,14 +58,3 @@ def unreadable_keys(*, reencrypt: bool) -> list[str]:
             row.data[name] = ciphertext
             row.save(update_fields=["data"])
     return sorted(found)
-
-
-def _cipher() -> MultiFernet:
-    """Return the cipher with the keys of credentials (`clusters/credentials.py`)."""
-    keys: Sequence[str] = settings.CREDENTIAL_KEYS
-    if not keys:
-        try:
-            keys = settings.CREDENTIAL_KEY_FILE.read_text(encoding="ascii").split()
-        except OSError as error:
-            raise ImproperlyConfigured("the file credential.keys is missing") from error
-    return MultiFernet([Fernet(key) for key in keys])

@@ -52,8 +52,8 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(max_length=20)),
                 ('name', models.CharField(max_length=700)),
                 ('revision', models.PositiveBigIntegerField(null=True)),
-                ('before', fleetui.fields.OrderedJSONField(null=True)),
-                ('after', fleetui.fields.OrderedJSONField(null=True)),
+                ('before', fleetui.fields.ManifestField(null=True)),
+                ('after', fleetui.fields.ManifestField(null=True)),
                 ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={

@@ -7,7 +7,7 @@ from django.db import models
 from clusters.models import HubRow
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.metadata import full_name
-from fleetui.fields import OrderedJSONField
+from fleetui.fields import ManifestField
 from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known
 from placements.models.full_names import LONGEST_NAMESPACE
@@ -23,7 +23,7 @@ class Override(HubRow):
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=_LONGEST_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)
-    document = OrderedJSONField()
+    document = ManifestField()
     revision = models.PositiveBigIntegerField(default=1)
     placement_name = models.CharField(max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True)
     created_at = models.DateTimeField()
@@ -79,7 +79,7 @@ class OverrideSnapshot(HubRow):
     override_name = models.CharField(max_length=_LONGEST_NAME)
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
-    document = OrderedJSONField()
+    document = ManifestField()
     placement_name = models.CharField(max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True)
     is_latest = models.BooleanField(default=True)
     created_at = models.DateTimeField()

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
-from fleetui.fields import OrderedJSONField
+from fleetui.fields import ManifestField
 
 
 class Resource(HubRow):
@@ -19,7 +19,7 @@ class Resource(HubRow):
     name = models.CharField(max_length=253)
     uid = models.UUIDField(default=uuid4, editable=False)
     labels = models.JSONField(default=dict)
-    content = OrderedJSONField()
+    content = ManifestField()
     revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)
     created_at = models.DateTimeField()

@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
-from fleetui.fields import OrderedJSONField
+from fleetui.fields import ManifestField
 from placements.engine.envelopes import applied_identities
 from placements.models.closed_sets import known
 from placements.models.placements import Placement
@@ -81,7 +81,7 @@ class ResourceSnapshotPart(HubRow):
 
     snapshot = models.ForeignKey(ResourceSnapshot, models.CASCADE, related_name="parts")
     position = models.PositiveIntegerField()
-    manifests = OrderedJSONField()
+    manifests = ManifestField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["snapshot", "position"], name="part_position_once")]

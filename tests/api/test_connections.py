@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
 from django.test import override_settings
 from rest_framework.test import APIClient
 
@@ -20,6 +19,7 @@ from fleetui.models import Event
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig
 from tests.clusters.kubernetes.servers import LocalServer, Member, serve
+from tests.database import database_dump
 from tests.rows import joined
 
 PATH = "/api/v1/clusters/member/connection"
@@ -197,13 +197,3 @@ def test_no_secret_leaves(
     for secret in secrets:
         assert [text[:200] for text in texts if secret in text] == []
     assert ClusterCredential.objects.get().ciphertext in database_dump()
-
-
-def database_dump() -> str:
-    """Return all rows of all tables as text."""
-    with connection.cursor() as cursor:
-        rows: list[Any] = []
-        for table in connection.introspection.table_names(cursor):
-            cursor.execute(f'SELECT * FROM "{table}"')
-            rows += cursor.fetchall()
-    return repr(rows)

@@ -61,6 +61,7 @@ from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from tests.api.schema import example_problems, generated_schema
 from tests.database import rolled_back
+from tests.effort import FEWEST
 from tests.rows import (
     NOW,
     api_token,
@@ -87,6 +88,8 @@ CHECKS = [
 ]
 PARTS = 6
 """The operations are tested in so many tests of about the same length, for the cores to share."""
+EXAMPLES = 10 if settings().max_examples > FEWEST else 4
+"""Generated calls of each operation, beside the one that works."""
 
 
 @cache
@@ -188,6 +191,7 @@ QUERIES = {
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_answer_is_as_the_schema_says(
     part: int, hub: dict[str, str], subtests: pytest.Subtests
@@ -214,7 +218,7 @@ def _answers_anything(operation: APIOperation, hub: dict[str, str]) -> None:
 
     @given(st.one_of([operation.as_strategy(generation_mode=mode) for mode in GenerationMode]))
     @settings(
-        max_examples=10,
+        max_examples=EXAMPLES,
         deadline=None,
         derandomize=True,
         database=None,

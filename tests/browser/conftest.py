@@ -18,7 +18,6 @@ from django.db import connection, connections
 from django.test import Client
 from django.test.testcases import _StaticFilesHandler
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
 from fleetui.permissions import Role
@@ -54,17 +53,6 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
         "executable_path": str(CHROMIUM),
         "args": ["--no-sandbox", "--disable-gpu"],
     }
-
-
-@pytest.fixture(scope="session")
-def empty_hub(
-    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """Return a file with the tables and the roles, to be copied for each test."""
-    made = tmp_path_factory.mktemp("hub") / "empty.sqlite3"
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("VACUUM INTO %s", [str(made)])
-    return made
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ def _measure(count: int) -> bool:
     from django.core.management import call_command  # noqa: PLC0415 -- as above
 
     from clusters import kubernetes_drivers  # noqa: PLC0415 -- as above
-    from clusters.credentials import keep_keys  # noqa: PLC0415 -- as above
+    from fleetui.encryption import keep_keys  # noqa: PLC0415 -- as above
     from tests.clusters.kubernetes.member_fleet import separate_fleet  # noqa: PLC0415 -- as above
     from tests.services.rollouts.many_members import ManyMembers, tokens_of  # noqa: PLC0415 -- as above
 

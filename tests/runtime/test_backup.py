@@ -137,7 +137,10 @@ def test_a_backup_is_checked_before_anything_is_changed(stage: Stage, tmp_path: 
     command = [sys.executable, "manage.py", "restore", "--check", str(stating(credentials=2))]
     environment = os.environ | stage.variables
     check = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    assert f"2 credentials need the encryption key {facts['keys'][0]}, which is not here" in check.stderr
+    assert (
+        f"2 credentials and stored Secrets need the encryption key {facts['keys'][0]}, which is not here"
+        in check.stderr
+    )
 
 
 @pytest.mark.django_db

@@ -113,6 +113,7 @@ def _kill_everything(up: Watched, stage: Stage) -> None:
 
 
 @linux
+@pytest.mark.nightly
 @pytest.mark.servers_nightly
 def test_every_placement_is_decided_exactly_once(stage: Stage) -> None:
     members = (member_document(f"c{number:04}") for number in range(CLUSTERS))

@@ -86,6 +86,7 @@ def test_a_watcher_killed_at_random_leaves_a_mirror_that_equals_the_hub(
                     if number % 7 == 0:
                         name = binding("web", f"c{number % 40}")["metadata"]["name"]
                         fake.delete("clusterresourcebindings", name)
+                    time.sleep(0.003)  # as fast as a watcher writes, which has to catch up before the end
                 os.kill(watcher.process.pid, signal.SIGKILL)
             fake.wait_until(lambda: fake.watches == 0, seconds=10)
             if round_number < KILLS - 1:  # only the last one waits for the end of the lease

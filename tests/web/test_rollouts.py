@@ -144,9 +144,7 @@ def test_a_viewer_is_offered_no_action(viewer: Client, operator: Client, text_of
     assert "/placements/web/stop/" not in text_of(viewer, "/placements/web/")
 
 
-def test_actions_stay_on_their_page_or_lead_to_the_rollout(
-    operator: Client, text_of: Fetch, world: World
-) -> None:
+def test_actions_stay_or_lead_to_the_rollout(operator: Client, text_of: Fetch, world: World) -> None:
     paused = operator.post("/placements/web/pause/")
     world.work()
     page = text_of(operator, RUN)

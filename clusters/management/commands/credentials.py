@@ -9,12 +9,13 @@ from django.core.management.base import CommandError, CommandParser
 from clusters.credentials import CredentialsUnreadable, KeyReport, add_key, check_credentials
 from fleetui.accounts.second_factor import unreadable_keys
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.sealed_rows import check_manifests
 
 
 class Command(HubCommand):
     """Check or rotate the encryption of credentials."""
 
-    help = "Check the stored credentials of clusters and hubs and the second factors, or encrypt them again."
+    help = "Check stored credentials, second factors and values of Secrets, or encrypt them again."
     exit_codes = {CredentialsUnreadable: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -35,15 +36,17 @@ class Command(HubCommand):
         report = check_credentials(reencrypt=action == "rotate")
         self.stdout.write(f"{report.first_key} with the first key, {report.other_keys} with another key")
         users = unreadable_keys(reencrypt=action == "rotate")
-        factors = tuple(f"second factor of {user}" for user in users)
-        refuse_unreadable(replace(report, unreadable=(*report.unreadable, *factors)))
+        factors = [f"second factor of {user}" for user in users]
+        manifests = check_manifests(reencrypt=action == "rotate")
+        refuse_unreadable(replace(report, unreadable=(*report.unreadable, *factors, *manifests)))
 
 
 def refuse_unreadable(report: KeyReport) -> None:
-    """Raise CommandError with the names of the clusters, hubs and users whose secrets cannot be read."""
+    """Raise CommandError with the names of the clusters, hubs, users and rows that cannot be read."""
     if report.unreadable:
         names = ", ".join(report.unreadable)
         raise CommandError(
-            f"{len(report.unreadable)} cannot be read: {names}. Set their credentials again.",
+            f"{len(report.unreadable)} cannot be read: {names}. "
+            "Add the key that encrypted them, or set them again.",
             returncode=REFUSED,
         )

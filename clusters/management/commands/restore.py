@@ -75,13 +75,13 @@ class Command(BaseCommand):
         self._report_keys(backup)
 
     def _report_keys(self, backup: Backup) -> None:
-        """Report stored credentials that no key here decrypts, and what key they need."""
+        """Report stored credentials and Secrets that no key here decrypts, and what key they need."""
         if not backup.credentials or set(backup.keys) & set(key_ids()):
             return
         needed = " or ".join(backup.keys) or "that was used then"
         self.stderr.write(
-            f"{backup.credentials} credentials need the encryption key {needed}, which is not here: set "
-            "FLEETUI_CREDENTIAL_KEYS, or put credential.keys into the data folder"
+            f"{backup.credentials} credentials and stored Secrets need the encryption key {needed}, which is "
+            "not here: set FLEETUI_CREDENTIAL_KEYS, or put credential.keys into the data folder"
         )
 
 

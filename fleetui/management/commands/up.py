@@ -20,7 +20,7 @@ from django.db.models import Model
 from fleetui import bootstrap
 from fleetui.accounts.first_password import keep_first_password
 from fleetui.bootstrap import FirstRunError, make_first_administrator
-from fleetui.env import keep_secret, new_encryption_key
+from fleetui.encryption import keep_keys
 from fleetui.environment import ENVIRONMENT
 from fleetui.http_metrics import shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
@@ -104,8 +104,7 @@ class Command(BaseCommand):
                 if not is_prepared:
                     bootstrap.migrate()
                 self.close_files()
-                if not settings.CREDENTIAL_KEYS:
-                    keep_secret(settings.CREDENTIAL_KEY_FILE, new_encryption_key)
+                keep_keys()
                 if "web" in names and not settings.STATIC_IS_BUILT:
                     stamp = settings.VAR_DIR / "static.stamp"
                     bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)

@@ -200,7 +200,7 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
     names = [action.cluster for action in actions]
     for part in batched(names):
         earlier = ClusterUpdate.objects.filter(
-            rollout__placement=run.placement, cluster_name__in=part, outcome=""
+            rollout__placement=run.placement_id, cluster_name__in=part, outcome=""
         )
         earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
     rows = {binding.cluster_name: binding for binding in context.bindings}

@@ -19,12 +19,12 @@ from clusters.credentials import (
     encrypt,
     encryption_keys,
     fingerprint,
-    keep_keys,
     record_acceptance,
     record_rejection,
 )
 from clusters.kubeconfig import Secret
 from clusters.models import ClusterCredential, Hub, HubCredential
+from fleetui.encryption import keep_keys
 from tests.clusters.kubernetes.conftest import KEYS
 from tests.rows import joined
 

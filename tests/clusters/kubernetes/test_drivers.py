@@ -11,7 +11,7 @@ import pytest
 from django.test import override_settings
 
 from clusters import kubernetes_drivers
-from clusters.credentials import add_key, encrypt, fingerprint, keep_keys
+from clusters.credentials import add_key, encrypt, fingerprint
 from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.configuration import parse_connection
@@ -20,6 +20,7 @@ from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import MOST_DRIVERS, DriverCache, TokenFile, in_cluster
 from clusters.models import ClusterCredential, MemberCluster, Membership
 from clusters.operations.heartbeat import observe
+from fleetui.encryption import keep_keys
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, Member, always, answer, serve, status_body
 from tests.rows import joined

@@ -138,8 +138,9 @@ def project_changes(*, now: datetime, has_events: bool = True) -> int:
         return 0
     moment = HubMoment.of(hub, now=now, has_events=has_events)
     removed = remove_gone(moment)
+    dirty = set(MirroredObject.objects.filter(is_dirty=True).values_list("group", "kind").distinct())
     for kind in KINDS:
-        if count := _project_batch(kind, moment):
+        if (kind.group, kind.kind) in dirty and (count := _project_batch(kind, moment)):
             return removed + count
     return removed or observe_rollouts(moment)
 
