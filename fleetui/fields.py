@@ -5,7 +5,7 @@ from typing import Any
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from fleetui.encryption import sealed, unsealed
+from fleetui.encryption import SEALED, sealed, unsealed
 
 
 class OrderedJSONField(models.JSONField):
@@ -43,4 +43,7 @@ class ManifestField(OrderedJSONField):
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
         """Return the document. Raise KeysUnreadable."""
-        return unsealed(super().from_db_value(value, expression, connection))
+        found = super().from_db_value(value, expression, connection)
+        manifests = found if isinstance(found, list) else [found]
+        is_sealed = any(isinstance(one, dict) and SEALED in one for one in manifests)
+        return unsealed(found) if is_sealed else found

@@ -35,8 +35,11 @@ def lock_fleet() -> FleetState:
 
     Requires a transaction. SQLite has one writer at a time anyway.
     """
-    FleetState.objects.get_or_create()
-    return FleetState.objects.select_for_update().get()
+    state = FleetState.objects.select_for_update().first()
+    if state is None:
+        FleetState.objects.get_or_create()
+        state = FleetState.objects.select_for_update().get()
+    return state
 
 
 def raise_counters(
@@ -54,7 +57,7 @@ def raise_counters(
         return 0
     FleetState.objects.update(**moved, **read, sequence=F("sequence") + 1)
     sequence = FleetState.objects.values_list("sequence", flat=True).get()
-    for pks in batched(list(changed)):
+    for pks in batched(list(changed), 10 * BATCH_SIZE):
         MemberCluster.objects.filter(pk__in=pks).update(changed_in=sequence)
     if removed:
         now = timezone.now()

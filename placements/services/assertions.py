@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import F, Q, QuerySet, Subquery, Sum
 
 from clusters.fleet import Fleet
+from clusters.models import FleetState
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.audit import AuditEvent, record
@@ -33,8 +34,9 @@ _NAMED = ("together", "apart")
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements whose decision, manifest, fleet or neighbours changed; return how many."""
     rows = list(due_checks().order_by("pk")[:BATCH])
-    for placement, cycle in cycles_of(rows, current_fleet().fleet):
-        _check(placement, cycle, now=now)
+    if rows:
+        for placement, cycle in cycles_of(rows, current_fleet().fleet):
+            _check(placement, cycle, now=now)
     return len(rows)
 
 
@@ -51,7 +53,7 @@ def due_checks() -> QuerySet[Placement]:
         **{
             f"{check}decisions_made": F("decisions_made"),
             f"{check}revision": F("revision"),
-            f"{check}fleet_version": current_fleet().version,
+            f"{check}fleet_version": Subquery(FleetState.objects.values("version")[:1]),
         }
     )
     return asserting.exclude(is_same)
@@ -71,6 +73,8 @@ def _check(placement: Placement, cycle: Cycle, *, now: datetime) -> None:
     items = parse_assertions(placement.document["metadata"].get("annotations") or {}).items
     results = evaluate_assertions(items, at_rest(cycle), _known(placement, items, now=now))
     documents = [result_document(one) for one in results]
+    others = {str(one.value) for one in items if one.predicate in _NAMED}
+    others |= {REPORT for one in items if one.predicate == "survives"}
     with transaction.atomic():
         former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
         before = {_identity(one): one["state"] for one in (former.results if former else [])}
@@ -81,7 +85,7 @@ def _check(placement: Placement, cycle: Cycle, *, now: datetime) -> None:
                 "revision": placement.revision,
                 "fleet_version": current_fleet().version,
                 "checked_at": now,
-                "others": _others(items),
+                "others": f"|{'|'.join(sorted(others))}|" if others else "",
                 "results": documents,
                 "broken": sum(one.state is AssertionState.BROKEN for one in results),
                 "unknown": sum(one.state is AssertionState.UNKNOWN for one in results),
@@ -106,12 +110,6 @@ def at_rest(cycle: Cycle) -> DecisionValue:
 
 def _identity(document: dict[str, Any]) -> str:
     return f"{document['predicate']} {document['value']}"
-
-
-def _others(items: Collection[Assertion]) -> str:
-    names = {str(one.value) for one in items if one.predicate in _NAMED}
-    names |= {REPORT for one in items if one.predicate == "survives"}
-    return f"|{'|'.join(sorted(names))}|" if names else ""
 
 
 def _known(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> Known:

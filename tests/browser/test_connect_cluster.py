@@ -58,6 +58,8 @@ def test_fields_of_what_is_not_chosen_are_hidden(enter: Enter) -> None:
     page = enter("/clusters/new/", "operator", "cluster-administrator")
     area, token = page.get_by_label("Kubeconfig (required)"), page.get_by_label("Token", exact=True)
 
+    expect(area).to_be_hidden()  # a simulated cluster is the default
+    page.locator("#kind-kubernetes").check()
     expect(area).to_be_visible()
     expect(token).to_be_hidden()
     page.get_by_label("Separate fields").check()

@@ -53,7 +53,7 @@ def test_a_changed_spec_is_an_event_by_its_last_manager(live: ProjectedHub, admi
         None,
     )
     assert [one["spec"]["policy"]["numberOfClusters"] for one in (event.before, event.after)] == [2, 3]
-    page = admin_client.get("/hubs/prod-eu/placements/web/").content.decode()
+    page = admin_client.get("/hubs/prod-eu/placements/web/rollouts/").content.decode()
     assert "changed on the hub" in page
     assert "argocd-controller" in page
 

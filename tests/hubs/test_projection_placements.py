@@ -339,7 +339,7 @@ def test_the_page_of_a_placement_states_the_conditions_of_the_hub(live: Projecte
     client = Client()
     client.force_login(person("boss", "operator"))
 
-    content = client.get("/hubs/prod-eu/placements/web/").content.decode()
+    content = client.get("/hubs/prod-eu/placements/web/decision/").content.decode()
 
     assert "ClusterResourcePlacementScheduled is True" in content
     assert "Available" in content
@@ -406,5 +406,5 @@ def test_a_namespaced_placement_of_cluster_scoped_kinds_shows_what_the_hub_repor
     live.project()
 
     assert live.mark("ResourcePlacement", "shop/roles") == (False, [], "")
-    page = admin_client.get("/hubs/prod-eu/placements/shop:roles/").content.decode()
+    page = admin_client.get("/hubs/prod-eu/placements/shop:roles/decision/").content.decode()
     assert "InvalidResourceSelectors" in page

@@ -97,7 +97,7 @@ def test_pages_follow_a_hub_until_it_goes_away(console_folder: Path, tmp_path: P
             put_binding(fake, "rome", steps=3)
             console.wait_for("/hubs/prod-eu/placements/web/", "Applying")
             fake.put("clusterresourceplacements", changed(placement("web", clusters=3), status=scheduled()))
-            console.wait_for("/hubs/prod-eu/placements/web/", "changed on the hub")
+            console.wait_for("/hubs/prod-eu/placements/web/rollouts/", "changed on the hub")
             fake.delete("memberclusters", "paris")
             eventually(lambda: "paris" not in console.read("/hubs/prod-eu/clusters/"))
             assert len(fake.seen) - requests <= 60  # pages cause none: streams and checks only

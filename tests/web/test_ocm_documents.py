@@ -51,7 +51,8 @@ def test_the_examples_of_the_proposal_pasted_as_they_stand(
     assert saved["Location"] == "/placements/demo-placement/"
     assert Placement.objects.get(name="demo-placement").document == proposed_document(number)
     assert "Imported from an OCM Placement" in page
-    assert "so no resources are placed" in page
+    assert "so no resources are placed" in plain(text_of(operator, "/placements/demo-placement/resources/"))
+    page = plain(text_of(operator, "/placements/demo-placement/decision/"))
     assert "PlacementSatisfied: False (NotAllDecisionsScheduled) 7 cluster decisions unscheduled" in page
 
 
@@ -62,6 +63,7 @@ def test_the_page_of_one_with_resources_names_its_selectors(operator: Client, te
     page = plain(text_of(operator, "/placements/shop/"))
 
     assert "namespace apps). The original manifest is kept." in page
+    page = plain(text_of(operator, "/placements/shop/resources/"))
     assert "so no resources are placed" not in page
     assert "Namespace shop core/v1" in page
 

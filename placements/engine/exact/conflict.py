@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from clusters.columns import ABSENT, Bools, Codes, Ints
+from clusters.columns import ABSENT, Codes, Ints
 from placements.engine.advice.changes import with_policy
 from placements.engine.exact.model import ExactModel, ModelProgram, build_model
 from placements.engine.exact.solver import SearchLimits
@@ -90,14 +90,10 @@ class ConflictAnalysis:
             if constraint.is_hard:
                 yield Element("constraint", constraint.key, constraint.index)
 
-    def _passes(self, without: Iterable[Element]) -> Bools:
-        ignored = sum(1 << one.index for one in without if not one.is_constraint)
-        passes: Bools = (self.candidates.failed & ~np.uint8(ignored)) == 0
-        return passes
-
     def _model(self, without: Iterable[Element]) -> ExactModel:
         soft = frozenset(one.index for one in without if one.is_constraint)
-        passes = self._passes(without)
+        ignored = sum(1 << one.index for one in without if not one.is_constraint)
+        passes = (self.candidates.failed & ~np.uint8(ignored)) == 0
         model = build_model(self.candidates, self.needed, NO_CLUSTERS, passes=passes, soft=soft)
         return model.cells[0]
 

@@ -32,7 +32,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding
 from placements.services.dashboard import queries
 from placements.services.dashboard.queries import MANY_CLUSTERS, MOST, Counts
-from placements.services.fleet.queries import Stale, stale_placements
+from placements.services.fleet.queries import stale_placements
 from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
 from placements.services.rollouts.attention import AttentionItem, needs_attention
@@ -263,14 +263,11 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
         hidden = entry.count - len(entry.names)
         if names or hidden:
             more = " and more" if hidden else ""
-            causes.append(_of_placement(entry.placement, "outdated", _outdated_sentence(entry, names, more)))
+            count = counted(entry.count - len(entry.names) + len(names), "outdated placement")
+            not_selected = f"{', '.join(names)}{more} would not be selected if rescheduled".strip()
+            message = f"{count}: {not_selected} (as of {entry.checked_at:%H:%M:%S} UTC)."
+            causes.append(_of_placement(entry.placement, "outdated", message))
     return causes, stale_count
-
-
-def _outdated_sentence(entry: Stale, names: Collection[str], more: str) -> str:
-    count = counted(entry.count - len(entry.names) + len(names), "outdated placement")
-    not_selected = f"{', '.join(names)}{more} would not be selected if rescheduled".strip()
-    return f"{count}: {not_selected} (as of {entry.checked_at:%H:%M:%S} UTC)."
 
 
 def _of_placement(name: str, level: str, message: str, path: str = "", verb: str = "Open") -> Cause:

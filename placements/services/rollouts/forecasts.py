@@ -68,19 +68,25 @@ def update_forecast(
     if at is not None and now - at < EVERY and obstacle == before["obstacle"]:
         return False
     waiting = dict(before.get("waiting") or {"approval": 0, _PERIOD: 0, _BUDGET: 0, _CLUSTER: 0})
-    if at is not None and (cause := before.get("cause")):
-        waiting[cause] = round(waiting[cause] + (now - at).total_seconds(), 1)
+    if at is not None and (former := before.get("cause")):
+        waiting[former] = round(waiting[former] + (now - at).total_seconds(), 1)
     remaining, reason, progress = _remaining(run, placement, result, obstacle, now=now)
     kept = list(before.get("kept", ()))
     due = [percent for percent in KEPT_AT if percent <= progress]
     if remaining and due and due[-1] not in [one["progress"] for one in kept]:
         kept.append({"progress": due[-1], "at": now.isoformat(), **remaining})
+    # Why nothing more can start until the next sync; None if nothing is left to start.
+    cause = None
+    if result.in_progress and all(one.available_at for one in result.in_progress):
+        cause = _PERIOD if result.blocked else None
+    elif result.blocked:
+        cause = _BUDGET if any(one.reason in _BUDGETS for one in result.blocked) else _CLUSTER
     run.eta = {
         "at": now.isoformat(),
         "remaining": remaining,
         "reason": reason,
         "waiting": waiting,
-        "cause": _cause(result),
+        "cause": cause,
         "obstacle": obstacle,
         "kept": kept,
         "calibration": before.get("calibration") or calibration_of(placement),
@@ -98,15 +104,6 @@ def _obstacle(result: RollingUpdateResult) -> str:
         return "stopped"
     has_stalled = result.phase is RunPhase.HALTED or not blocks.isdisjoint(_NEVER_END)
     return "stalled" if has_stalled else ""
-
-
-def _cause(result: RollingUpdateResult) -> str | None:
-    """Return why nothing more can start until the next sync, None if nothing is left to start."""
-    if not result.blocked:
-        return None
-    if result.in_progress and all(one.available_at for one in result.in_progress):
-        return _PERIOD
-    return _BUDGET if any(one.reason in _BUDGETS for one in result.blocked) else _CLUSTER
 
 
 def _remaining(
