@@ -68,6 +68,7 @@ THROUGH = {
     *("DELETE budget", "DELETE override", "DELETE placement", "DELETE resource", "DELETE staged-strategy"),
     *("PUT budget", "PUT override", "PUT placement", "PUT resource", "PUT staged-run", "PUT staged-strategy"),
     *("POST abandon", "POST abandon-cluster", "POST apply", "POST approve", "POST diffs", "POST evict"),
+    *("PATCH override", "PATCH placement", "PATCH staged-strategy"),
     *("POST pause", "POST read-binding-objects", "POST reapply", "POST reschedule", "POST resume"),
     *("POST retry", "POST rollback", "POST skip-wait", "POST start", "POST state", "POST stop", "POST unpin"),
     *("POST placement-pause", "POST placement-resume", "POST placement-stop", "POST placement-start"),
