@@ -3,6 +3,7 @@
 import re
 import urllib.request
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.error import HTTPError
@@ -54,8 +55,9 @@ class Browser:
 def fleet() -> FakeHub:
     """Return a hub with a placement on two clusters, and a staged update run of another."""
     fake = FakeHub()
+    now = datetime.now(UTC).isoformat()
     for name in ("paris", "rome"):
-        fake.put("memberclusters", member(name))
+        fake.put("memberclusters", member(name, heartbeat=now))
     fake.put("clusterresourceplacements", changed(placement("web"), status=scheduled()))
     fake.put("clusterschedulingpolicysnapshots", snapshot("web"))
     fake.put("clusterresourcesnapshots", resource_snapshot("web"))
