@@ -47,7 +47,6 @@ from placements.services.fleet.queries import (
 from placements.services.health import healths_named
 from placements.templatetags.fleet import offered
 from placements.web import badges
-from placements.web.badges import Badge
 from placements.web.bulk_changes import WORDS, cluster_filter
 from placements.web.events import event_rows
 from placements.web.fault_injection import fault_rows
@@ -308,17 +307,6 @@ def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[s
 TABS = ("placements", "labels", "properties", "events", "yaml")
 
 
-STATE_BADGES = {
-    ClusterListState.READY: Badge("healthy", "Ready"),
-    ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
-    ClusterListState.JOINING: Badge("progress", "Joining"),
-    ClusterListState.CORDONED: Badge("attention", "Cordoned"),
-    ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
-    ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
-    ClusterListState.LEAVING: Badge("progress", "Leaving"),
-}
-
-
 _ROWS = 100
 _KEYS_SHOWN = 40
 
@@ -329,7 +317,7 @@ class TopologyRow:
 
     values: list[str]
     total: int
-    states: list[tuple[Badge, int]]
+    states: list[tuple[badges.Badge, int]]
     query: str
 
 
@@ -366,7 +354,11 @@ def topology(request: HttpRequest) -> HttpResponse:
             TopologyRow(
                 list(map(value_words, one.values)),
                 one.total,
-                [(STATE_BADGES[state], one.counts[state]) for state in STATE_BADGES if state in one.counts],
+                [
+                    (badges.STATE_BADGES[state], one.counts[state])
+                    for state in badges.STATE_BADGES
+                    if state in one.counts
+                ],
                 urlencode(
                     [
                         ("label", f"!{key}" if value is None else f"{key}:{value}")

@@ -253,16 +253,6 @@ _PILLS, _WAVES_SHOWN = 60, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A part of a bar: its level, its words, and where it starts and how wide it is, in percent."""
-
-    level: str
-    words: str
-    at: str
-    width: str
-
-
-@dataclass(frozen=True, slots=True)
 class WaveRow:
     """A planned wave: pills of a small rollout, otherwise a bar and the clusters that are not done."""
 
@@ -270,18 +260,12 @@ class WaveRow:
     count: int
     done: int
     pills: list[tuple[str, badges.Badge]]
-    segments: list[Segment]
+    segments: list[badges.Segment]
 
 
-def _segments(parts: Iterable[Part]) -> list[Segment]:
+def _segments(parts: Iterable[Part]) -> list[badges.Segment]:
     counts = Counter(parts)
-    total, before, found = counts.total(), 0, []
-    for part in Part:
-        if counts[part]:
-            at, width = (f"{100 * one / total:.2f}" for one in (before, counts[part]))
-            found.append(Segment(_PART_LEVELS[part], f"{counts[part]:,} {part}", at, width))
-            before += counts[part]
-    return found
+    return badges.segments((_PART_LEVELS[part], f"{counts[part]:,} {part}", counts[part]) for part in Part)
 
 
 def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
