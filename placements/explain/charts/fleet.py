@@ -159,7 +159,8 @@ class Measure(NamedTuple):
         found = [self.values[name] for name, _ in members if name in self.values]
         if not found:
             return (None, None, None)
-        return (round(sum(found) / len(found), 2), round(min(found), 2), round(max(found), 2))
+        rounded = (round(one, 2) for one in (sum(found) / len(found), min(found), max(found)))
+        return tuple(int(one) if one.is_integer() else one for one in rounded)
 
 
 _Block = tuple[str, str | None, Members]
@@ -198,7 +199,7 @@ def waffle_chart(
         return Chart(
             name="waffle",
             title=f"Fleet by {key}: {measure.name}" if key else f"Fleet: {measure.name}",
-            caption=f"{total.total():,} clusters{by}. {measure.name}: {spread}; darker is higher.",
+            caption=f"{total.total():,} clusters{by}. {measure.name}: {spread}; stronger colors are higher.",
             figure=_waffle_figure(blocks, measure),
             columns=(key or "Domain", "Clusters", "Mean", "Lowest", "Highest"),
             rows=tuple(
