@@ -36,7 +36,7 @@ from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy, WatchedKind
 from placements.models.rollouts import INITIALISING
 from placements.services.rollouts.actions import RolloutKind
-from placements.services.rollouts.staged_operations import UnknownRunError, set_state
+from placements.services.rollouts.staged_operations import LONGEST_COMMENT, UnknownRunError, set_state
 from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import (
@@ -141,6 +141,7 @@ class ApprovalSerializer(CamelCaseSerializer):
     asked_at = serializers.DateTimeField()
     approved_at = serializers.DateTimeField(allow_null=True)
     approved_by = serializers.CharField(allow_blank=True)
+    comment = serializers.CharField(allow_blank=True)
 
 
 class ProgressSerializer(CamelCaseSerializer):
@@ -170,6 +171,12 @@ class StageRefSerializer(CamelCaseSerializer):
     """The name of a stage."""
 
     stage = Text()
+
+
+class ApproveSerializer(StageRefSerializer):
+    """The name of a stage, and a comment that is kept with the approval."""
+
+    comment = Text(required=False, allow_blank=True, max_length=LONGEST_COMMENT)
 
 
 class FailedClusterSerializer(CamelCaseSerializer):
@@ -227,8 +234,8 @@ class StagedRunViewSet(FullNameViewSet):
     approve = _staged(
         "approve",
         "approve_stage",
-        "Approve a stage; the user and the time are recorded.",
-        body=StageRefSerializer,
+        "Approve a stage; the user, the time and the comment are recorded.",
+        body=ApproveSerializer,
     )
     skip_wait = _staged(
         "skip-wait",

@@ -612,6 +612,7 @@ class Migration(migrations.Migration):
                 ('requested_at', models.DateTimeField()),
                 ('approved_at', models.DateTimeField(null=True)),
                 ('approved_by', models.CharField(blank=True, max_length=150)),
+                ('comment', models.CharField(blank=True, max_length=500)),
                 ('accepted_at', models.DateTimeField(null=True)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='approvals', to='placements.stagedrun')),

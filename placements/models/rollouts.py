@@ -228,6 +228,7 @@ class ApprovalRequest(HubRow):
     requested_at = models.DateTimeField()
     approved_at = models.DateTimeField(null=True)
     approved_by = models.CharField(max_length=150, blank=True)
+    comment = models.CharField(max_length=500, blank=True)
     accepted_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -255,7 +256,7 @@ class ApprovalRequest(HubRow):
             "type": "Approved",
             "status": "True",
             "reason": "ApprovedByUser",
-            "message": f"by {self.approved_by}",
+            "message": f"by {self.approved_by}{self.comment and f': {self.comment}'}",
             "lastTransitionTime": self.approved_at.isoformat() if self.approved_at else None,
         }
         return {

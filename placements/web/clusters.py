@@ -189,17 +189,15 @@ def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], d
         ("Placements", "placements", True),
         ("Outdated", "stale", True),
     ]
-    headers = [_header(*head, order=order) for head in heads]
+    headers = []
+    for title, by, is_number in heads:
+        directions = {by: "ascending", f"-{by}": "descending"} if by else {}
+        following = f"-{by}" if by and order == by else by
+        headers.append(Header(title, following, directions.get(order, ""), is_number))
     by_heading = {head.order.removeprefix("-"): head.title for head in headers if head.order}
     orders = {**by_heading, **_OTHER_ORDERS}
     present = orders.get(order, f"{by_heading.get(order[1:], order)}, descending")
     return headers, {**orders, order: present}
-
-
-def _header(title: str, by: str, is_number: bool, *, order: str) -> Header:
-    directions = {by: "ascending", f"-{by}": "descending"} if by else {}
-    following = f"-{by}" if by and order == by else by
-    return Header(title, following, directions.get(order, ""), is_number)
 
 
 def _facets(

@@ -43,7 +43,7 @@ from placements.services.health import healths_named
 from placements.web import badges
 from placements.web.request import unknown_words
 
-_KEYS_SHOWN, _MEASURES_SHOWN, _ROWS, _SAMPLE = 50, 20, 30, 50
+_KEYS_SHOWN, _MEASURES_SHOWN, _ROWS = 50, 20, 30
 HEALTH, PLACEMENTS = "health", "placements"
 VIEWS = ("bars", "cells")
 _WORKING = (ClusterListState.READY, ClusterListState.NOT_MONITORED, ClusterListState.JOINING)
@@ -63,13 +63,6 @@ class DomainRow:
     measured: str
 
 
-def measure_names() -> list[str]:
-    """Return what the map can show: health, placements, numeric properties of a sample of clusters."""
-    sample = MemberCluster.objects.order_by("pk").values_list("properties", flat=True)[:_SAMPLE]
-    found = {name for one in sample for name, value in one.items() if _number(value) is not None}
-    return [HEALTH, PLACEMENTS, *sorted(found)[:_MEASURES_SHOWN]]
-
-
 def _number(value: object) -> float | None:
     try:
         return parse_quantity(value).approximate if isinstance(value, str) else None
@@ -81,9 +74,11 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
     """Return the map as the overview shows it: bars of a large fleet, cells of a small one."""
     keys, given = [key for key, _ in label_keys()], request.GET
     by = given.get("by", "").strip() or favourite_key(keys)
-    measures = measure_names()
+    unsorted, sample = members_by(by)
+    members = dict(sorted(unsorted.items(), key=lambda one: (one[0] is None, -_problems(one[1]))))
+    numeric = {name for one in sample for name, value in one.items() if _number(value) is not None}
+    measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
     measure = next((one for one in measures if one == given.get("measure")), HEALTH)
-    members = dict(sorted(members_by(by).items(), key=lambda one: (one[0] is None, -_problems(one[1]))))
     total = sum(map(len, members.values()))
     values = _measured(measure) if measure != HEALTH else {}
     is_large = total > OPENED_UP_TO
@@ -178,7 +173,18 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         found = list(clusters_matching(ClusterFilter(labels=(label,))))
         if not found:
             return HttpResponseClientRedirect(page)
-        return render_page(request, "dashboard/_map_domain.html", _domain_context(label, found))
+        cordoned, placed = cordoned_among(found), placements_on([one.name for one in found])
+        domain = {
+            "label": label,
+            "query": urlencode({"label": label}),
+            "total": len(found),
+            "states": Counter(
+                badges.cluster_badge(one, is_cordoned=one.pk in cordoned) for one in found
+            ).most_common(),
+            "bindings": sum(placed.values()),
+            "empty": len(found) - len(placed),
+        }
+        return render_page(request, "dashboard/_map_domain.html", domain)
 
     cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
     is_cordoned, now = bool(cordoned_among([cluster])), datetime.now(UTC)
@@ -197,18 +203,3 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         "placements": here.count(),
     }
     return render_page(request, "dashboard/_map_cluster.html", context)
-
-
-def _domain_context(label: str, found: list[MemberCluster]) -> dict[str, Any]:
-    """Return the counts of a domain: its clusters by state, and the placements on them."""
-    cordoned = cordoned_among(found)
-    counts = Counter(badges.cluster_badge(one, is_cordoned=one.pk in cordoned) for one in found)
-    placed = placements_on([one.name for one in found])
-    return {
-        "label": label,
-        "query": urlencode({"label": label}),
-        "total": len(found),
-        "states": counts.most_common(),
-        "bindings": sum(placed.values()),
-        "empty": len(found) - len(placed),
-    }

@@ -55,6 +55,7 @@ from placements.services.rollouts.queries import (
     report_of,
     run_named,
 )
+from placements.services.rollouts.staged_operations import LONGEST_COMMENT
 from placements.services.run_history import run_charts
 from placements.services.teams import of_placement, of_run
 from placements.web import badges
@@ -389,6 +390,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         back = reverse("web:staged-run", args=[name])
         crumbs = {"parent": "Rollouts", "parent_url": reverse("web:rollouts")}
         if action.name == "approve":
+            context["longest_comment"] = LONGEST_COMMENT
             context["refusal"] = capfirst(why_not_approve(run, current_user(request)))
             if not run.approvals.filter(stage=value, approved_at=None).exists():
                 context["confirmation"] = f"Stage {value} does not wait for an approval."
@@ -404,7 +406,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
     if request.method != "POST":
         return render(request, "rollouts/action.html", context)
     try:
-        message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC))
+        more = {"comment": request.POST.get("comment", "").strip()} if action.name == "approve" else {}
+        message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC), **more)
     except (ActionNotAllowed, PermissionDenied, InvalidManifest) as error:
         refusal = str(error)
         if isinstance(error, InvalidManifest):

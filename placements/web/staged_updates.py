@@ -111,6 +111,13 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
                 stage,
                 badges.stage_state(stage.state, is_asking=stage.waits_for_approval),
                 [(step, badges.step_state(step.state, step.phase)) for step in stage.rows],
+                badges.segments(
+                    [
+                        ("healthy", "done", stage.done),
+                        ("progress", "updating", stage.running),
+                        ("pending", "not started", stage.total - stage.done - stage.running),
+                    ]
+                ),
             )
             for stage in stages
         ],

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -252,42 +252,19 @@ def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> 
         # Plotly takes an array as it is; it would check lists one by one.
         return np.array([[none if cell is None else of(cell) for cell in row] for row in rows], dtype=object)
 
-    places = {state: place for place, state in enumerate(STATES)}
-    signs = {state: one.sign for state, one in STATES.items()}
-    # Where the states differ, Plotly chooses the color of the text for each cell.
-    is_ready = {state for *_, members in blocks for _, state in members} <= {"ready"}
     if measure:
-        values = measure.values
-        cells_drawn = {
-            "z": each(lambda cell: values.get(cell[0]), none=None),
-            "text": each(lambda cell: cell[0] if is_named else ""),
-            "hovertext": each(lambda cell: f"{cell[0]}: {measure.name} {values.get(cell[0], 'none')}"),
-            "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
-        }
+        drawn = _measure_cells(each, measure, is_named=is_named)
     else:
-        cells_drawn = {
-            "z": each(lambda cell: places[cell[1]], none=None),
-            "text": each(lambda cell: f"{signs[cell[1]]} {cell[0]}".strip() if is_named else signs[cell[1]]),
-            "hovertext": each(lambda cell: f"{cell[0]}: {STATES[cell[1]].words}"),
-            # A scale of steps, so that each state has exactly its color.
-            "colorscale": [
-                [edge / len(STATES), one.color]
-                for place, one in enumerate(STATES.values())
-                for edge in (place, place + 1)
-            ],
-            "zmin": -0.5,
-            "zmax": len(STATES) - 0.5,
-            "textfont": {"color": Color.ON_HEALTHY} if is_ready else {},
-        }
+        drawn = _state_cells(each, blocks, is_named=is_named)
     return figure(
         heatmap(
-            cells_drawn.pop("z"),
+            drawn.pop("z"),
             gap=3 if is_named else 1,
             customdata=each(itemgetter(0)) if total <= OPENED_UP_TO else None,
             meta={"y": labels, "z": [state_filter(state) for state in STATES]},
             texttemplate="%{text}",
             hovertemplate="%{hovertext}<extra></extra>",
-            **cells_drawn,
+            **drawn,
         ),
         height=height * len(rows) + 24,
         xaxis={"visible": False},
@@ -302,3 +279,37 @@ def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> 
             "ticklabelstandoff": 4,
         },
     )
+
+
+_Each = Callable[..., npt.NDArray[np.object_]]
+
+
+def _measure_cells(each: _Each, measure: Measure, *, is_named: bool) -> dict[str, Any]:
+    values = measure.values
+    return {
+        "z": each(lambda cell: values.get(cell[0]), none=None),
+        "text": each(lambda cell: cell[0] if is_named else ""),
+        "hovertext": each(lambda cell: f"{cell[0]}: {measure.name} {values.get(cell[0], 'none')}"),
+        "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
+    }
+
+
+def _state_cells(each: _Each, blocks: Sequence[_Block], *, is_named: bool) -> dict[str, Any]:
+    places = {state: place for place, state in enumerate(STATES)}
+    signs = {state: one.sign for state, one in STATES.items()}
+    # Where the states differ, Plotly chooses the color of the text for each cell.
+    is_ready = {state for *_, members in blocks for _, state in members} <= {"ready"}
+    return {
+        "z": each(lambda cell: places[cell[1]], none=None),
+        "text": each(lambda cell: f"{signs[cell[1]]} {cell[0]}".strip() if is_named else signs[cell[1]]),
+        "hovertext": each(lambda cell: f"{cell[0]}: {STATES[cell[1]].words}"),
+        # A scale of steps, so that each state has exactly its color.
+        "colorscale": [
+            [edge / len(STATES), one.color]
+            for place, one in enumerate(STATES.values())
+            for edge in (place, place + 1)
+        ],
+        "zmin": -0.5,
+        "zmax": len(STATES) - 0.5,
+        "textfont": {"color": Color.ON_HEALTHY} if is_ready else {},
+    }

@@ -96,6 +96,7 @@ def progress_of(run: StagedRun) -> dict[str, Any]:
                 "askedAt": moment(request.requested_at),
                 "approvedAt": moment(request.approved_at),
                 "approvedBy": request.approved_by,
+                "comment": request.comment,
             }
             for request in run.approvals.order_by("pk")
         ],
