@@ -253,7 +253,13 @@ def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> 
         return np.array([[none if cell is None else of(cell) for cell in row] for row in rows], dtype=object)
 
     if measure:
-        drawn = _measure_cells(each, measure, is_named=is_named)
+        values, name = measure.values, measure.name
+        drawn: dict[str, Any] = {
+            "z": each(lambda cell: values.get(cell[0]), none=None),
+            "text": each(lambda cell: cell[0] if is_named else ""),
+            "hovertext": each(lambda cell: f"{cell[0]}: {name} {values.get(cell[0], 'none')}"),
+            "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
+        }
     else:
         drawn = _state_cells(each, blocks, is_named=is_named)
     return figure(
@@ -282,16 +288,6 @@ def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> 
 
 
 _Each = Callable[..., npt.NDArray[np.object_]]
-
-
-def _measure_cells(each: _Each, measure: Measure, *, is_named: bool) -> dict[str, Any]:
-    values = measure.values
-    return {
-        "z": each(lambda cell: values.get(cell[0]), none=None),
-        "text": each(lambda cell: cell[0] if is_named else ""),
-        "hovertext": each(lambda cell: f"{cell[0]}: {measure.name} {values.get(cell[0], 'none')}"),
-        "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
-    }
 
 
 def _state_cells(each: _Each, blocks: Sequence[_Block], *, is_named: bool) -> dict[str, Any]:
