@@ -524,7 +524,8 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     of_fleet = " of other placements" if basis["source"] == "fleet" else ""
     of_work = f" of work, without {counted(eta['approvals'], 'approval')}" if eta.get("approvals") else ""
     slower = f"; {counted(found['slower'], 'cluster')} slower than in any past run" if found["slower"] else ""
-    return f"about {ends} {unit}{of_work or ' left'} (based on {counted(basis['runs'], 'run')}{of_fleet}{slower})"
+    runs = counted(basis["runs"], "run")
+    return f"about {ends} {unit}{of_work or ' left'} (based on {runs}{of_fleet}{slower})"
 
 
 def _text(moment: datetime | None) -> str | None:
