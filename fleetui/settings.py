@@ -237,6 +237,8 @@ KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedel
 # A process reads the clusters that changed, and the whole fleet if more than so many percent did, or if it
 # holds one from before the tombstones that are kept.
 FLEET_PATCH_PERCENT = read_integer(os.environ, "FLEETUI_FLEET_PATCH_PERCENT", default=5, low=0, high=100)
+# Rules of the doctor that are never reported, separated by commas.
+DOCTOR_MUTED = [one for one in read_text(os.environ, "FLEETUI_DOCTOR_MUTED", default="").split(",") if one]
 KEEP_TOMBSTONES = read_period(os.environ, "FLEETUI_KEEP_TOMBSTONES", default=timedelta(hours=1))
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go

@@ -16,6 +16,7 @@ from placements.web import (
     dashboard,
     decisions,
     disruptions,
+    doctor,
     drains,
     dry_runs,
     editor,
@@ -233,6 +234,7 @@ urlpatterns = [
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
+    path("doctor/", doctor.doctor, name="doctor"),
     path("resilience/", resilience.resilience, name="resilience"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),

@@ -113,6 +113,7 @@ SAMPLES = {
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
     "scenario": "/what-if/{scenario}/",
+    "doctor": "/doctor/",
     "resilience": "/resilience/",
     "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",

@@ -10,6 +10,7 @@ from clusters.models import HubWriteState
 from clusters.operations.connection import FAILED_CHECK
 from fleetui.apimachinery.model import Semantics
 from placements.engine.assertions import AssertionState
+from placements.engine.doctor.examination import RULES
 from placements.engine.resilience import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
@@ -89,6 +90,10 @@ ApplyQuery = query_of(
     DryRunQuery,
     ConfirmQuery,
     strict=choice(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
+)
+DoctorQuery = query_of(
+    placement=_text(help_text="Findings of this placement only."),
+    rule=choice(list(RULES), help_text="Findings of this rule, or with one of it as a consequence."),
 )
 LimitQuery = query_of(limit=_number(100, 1, 500))
 PageQuery = query_of(

@@ -12,6 +12,7 @@ from placements.api import (
     connections,
     decisions,
     disruption,
+    doctor,
     editor,
     events,
     history,
@@ -96,6 +97,7 @@ first_version: list[URLPattern | URLResolver] = [
         assertions.PlacementAssertionViewSet.as_view({"get": "retrieve"}),
         name="placement-assertions",
     ),
+    path("doctor", doctor.DoctorViewSet.as_view({"get": "retrieve"}), name="doctor"),
     path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),
     path(
         "resilience/latest",

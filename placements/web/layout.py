@@ -87,7 +87,7 @@ _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Inbox", "inbox", ("/inbox/",)),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/decisions/", "/disruptions/")),
+    ("Placements", "placements", ("/placements/", "/doctor/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
     ("What-if", "what-if", ("/what-if/", "/resilience/")),
     ("Resources", "resources", ("/resources/", "/overrides/")),
@@ -368,6 +368,9 @@ _API_URLS: dict[str, Twin] = {
     "what-if": _list("scenarios"),
     "scenario": _object("scenario", "number"),
     "resilience": lambda _arguments, _query: _at("resilience-latest"),
+    "doctor": lambda _, query: _at(
+        "doctor", query={name: query[name] for name in ("placement", "rule") if query.get(name)}
+    ),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,
     "resource-delete": _resource,

@@ -380,7 +380,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 153
+    assert len(operations) == 154
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 
@@ -411,7 +411,7 @@ def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterat
 def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
     """A cluster has at most 100 taints, a hub one stream and one row of permissions for each kind.
 
-    The inbox has the first items of each kind, and their number.
+    The inbox has the first items of each kind, and their number; the doctor has a few findings by placement.
     """
     schemas = generated_schema()["components"]["schemas"]
     without = set()
@@ -425,7 +425,7 @@ def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
 
     assert without == {
         *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults")),
-        *("hubs/{name}/permissions", "hubs/{name}/streams", "inbox"),
+        *("hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "doctor"),
     }
 
 

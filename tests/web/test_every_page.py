@@ -33,6 +33,7 @@ from tests.web.reading import Outline
 pytestmark = pytest.mark.django_db
 
 READ = [
+    "/doctor/",
     "/",
     "/help/keyboard/",
     "/help/semantics/",
@@ -155,7 +156,11 @@ ADD = ["/clusters/new/"]
 OWN = ["/drafts/{draft}/review/"]
 READ_AND_WRITE = ["/clusters/bravelion/drain/"]
 """Everyone reads them; what is posted there is for operators."""
-ASK = ["/what-if/", "/what-if/?label=region:west&variant=cordon", "/resilience/?variant=down&level=region"]
+ASK = [
+    "/what-if/",
+    "/what-if/?label=region:west&variant=cordon",
+    "/resilience/?variant=down&level=region",
+]
 """Everyone may post there: it changes nothing on the fleet."""
 POST_ONLY = [
     "/demo/load/",

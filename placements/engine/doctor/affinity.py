@@ -33,7 +33,7 @@ def _path(*keys: str | int) -> str:
     return "spec.policy" + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in keys)
 
 
-def _unknown_names(case: Case) -> Iterator[Finding]:
+def unknown_names(case: Case) -> Iterator[Finding]:
     for index, term in enumerate(case.policy.required_terms):
         for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
             if not case.fleet.label(key).values:
@@ -62,7 +62,7 @@ def _renamed(term: ClusterSelectorTerm, index: int, key: str, meant: str) -> tup
     return tuple(edits)
 
 
-def _term_without_effect(case: Case) -> Iterator[Finding]:
+def term_without_effect(case: Case) -> Iterator[Finding]:
     terms = case.policy.required_terms
     for index in range(len(terms) if len(terms) > 1 else 0):
         if case.has_no_effect(set_at(*_REQUIRED, index, value=None)):
@@ -71,7 +71,7 @@ def _term_without_effect(case: Case) -> Iterator[Finding]:
             yield A02.finding(_path(*_REQUIRED, index), message, ("required", str(index)), fix=fix)
 
 
-def _preference_without_effect(case: Case) -> Iterator[Finding]:
+def preference_without_effect(case: Case) -> Iterator[Finding]:
     for index in range(len(case.policy.preferred_terms) if case.is_pick_n else 0):
         if case.has_no_effect(set_at(*_PREFERRED, index, value=None)):
             message = "The preference changes nothing today."
@@ -89,7 +89,7 @@ def _removal(index: int) -> Fix:
     return Fix("Remove the toleration.", edits=((("policy", "tolerations", index), None),))
 
 
-def _without_taint(case: Case) -> Iterator[Finding]:
+def without_taint(case: Case) -> Iterator[Finding]:
     taints = _taints(case)
     for index, one in enumerate(case.policy.tolerations):
         if len(untolerated(tuple(taints), (one,))) == len(taints):
@@ -98,7 +98,7 @@ def _without_taint(case: Case) -> Iterator[Finding]:
             yield T01.finding(_path("tolerations", index), message, evidence, fix=_removal(index))
 
 
-def _tolerates_everything(case: Case) -> Iterator[Finding]:
+def tolerates_everything(case: Case) -> Iterator[Finding]:
     keys = sorted({one.key for one in _taints(case)})
     for index, one in enumerate(case.policy.tolerations):
         if one.operator is TolerationOperator.EXISTS and not one.key:
@@ -115,7 +115,7 @@ def _tolerates_everything(case: Case) -> Iterator[Finding]:
             yield T02.finding(_path("tolerations", index), message, ("toleration", str(index)), fix=fix)
 
 
-def _toleration_without_effect(case: Case) -> Iterator[Finding]:
+def toleration_without_effect(case: Case) -> Iterator[Finding]:
     taints = _taints(case)
     for index, one in enumerate(case.policy.tolerations):
         if len(untolerated(tuple(taints), (one,))) == len(taints):
@@ -126,14 +126,10 @@ def _toleration_without_effect(case: Case) -> Iterator[Finding]:
             yield T03.finding(_path("tolerations", index), message, evidence, fix=_removal(index))
 
 
-A01 = Rule("A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", _unknown_names)
-A02 = Rule("A02", Severity.INFO, Needs.DECISION, "Required term without effect today", _term_without_effect)
-A04 = Rule(
-    "A04", Severity.INFO, Needs.DECISION, "Preference without effect today", _preference_without_effect
-)
-T01 = Rule("T01", Severity.INFO, Needs.FLEET, "Toleration without a taint", _without_taint)
-T02 = Rule("T02", Severity.WARNING, Needs.POLICY, "Toleration of every taint", _tolerates_everything)
-T03 = Rule(
-    "T03", Severity.INFO, Needs.DECISION, "Toleration without effect today", _toleration_without_effect
-)
+A01 = Rule("A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", unknown_names)
+A02 = Rule("A02", Severity.INFO, Needs.DECISION, "Required term without effect today", term_without_effect)
+A04 = Rule("A04", Severity.INFO, Needs.DECISION, "Preference without effect today", preference_without_effect)
+T01 = Rule("T01", Severity.INFO, Needs.FLEET, "Toleration without a taint", without_taint)
+T02 = Rule("T02", Severity.WARNING, Needs.POLICY, "Toleration of every taint", tolerates_everything)
+T03 = Rule("T03", Severity.INFO, Needs.DECISION, "Toleration without effect today", toleration_without_effect)
 AFFINITY = (A01, A02, A04, T01, T02, T03)

@@ -1,6 +1,5 @@
 """The registry of the rules, and the examination of a fleet and of a placement by them."""
 
-import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,16 +21,20 @@ from placements.engine.doctor.spread import SPREAD
 
 RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *SPREAD, *AFFINITY, *PLACEMENT)}
 _FAMILIES = "HASTNRF"
-_LOG = logging.getLogger(__name__)
+_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The findings by cause, the number that was muted, and the rules that were not checked."""
+    """The findings by cause, the number that was muted, and the rules that were not checked.
+
+    `errors` are those of rules that failed: they never break a page, and the caller logs them.
+    """
 
     findings: tuple[Finding, ...]
     muted: int = 0
     not_checked: tuple[str, ...] = ()
+    errors: tuple[Exception, ...] = ()
 
 
 def rank(rule: str) -> tuple[int, str]:
@@ -60,7 +63,9 @@ def examine_placement(
     own = {one.rule for one in found.findings}
     roots = joined([*hygiene, *_without_repetition(found.findings)], rank)
     kept = (one for one in roots if one.rule in own or one.caused)
-    return replace(found, findings=tuple(sorted(kept, key=_by_severity)))
+    order = list(Severity)
+    worst_first = sorted(kept, key=lambda one: (order.index(one.severity), rank(one.rule), one.path))
+    return replace(found, findings=tuple(worst_first))
 
 
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
@@ -70,25 +75,22 @@ def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
     return [one for one in several if one.rule not in ("S07", "T03") or explained.isdisjoint(one.evidence)]
 
 
-def _by_severity(one: Finding) -> tuple[int, tuple[int, str], str]:
-    return list(Severity).index(one.severity), rank(one.rule), one.path
-
-
 def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Examination:
     findings: list[Finding] = []
-    not_checked, hidden = [], 0
+    not_checked, errors, hidden = [], list[Exception](), 0
     for rule in rules:
         try:
             found = list(rule.check(subject))
         except NotCheckedError:
             not_checked.append(rule.id)
             continue
-        except Exception:  # noqa: BLE001 -- a rule that fails must not break the page; it is logged
-            _LOG.exception("Rule %s of the doctor failed", rule.id)
+        except _FAILURES as error:  # a rule that fails must not break the page
+            error.add_note(f"in rule {rule.id} of the doctor")
+            errors.append(error)
             not_checked.append(rule.id)
             continue
         if rule.id in muted:
             hidden += len(found)
         else:
             findings += found
-    return Examination(tuple(findings), hidden, tuple(not_checked))
+    return Examination(tuple(findings), hidden, tuple(not_checked), tuple(errors))

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from time import monotonic
 from typing import Any
 
 from rapidfuzz.distance import OSA
@@ -80,12 +79,19 @@ class NotCheckedError(Exception):
 
 @dataclass
 class Case:
-    """A placement on a fleet, decided without its bindings; `strategy` is that of rolling updates."""
+    """A placement on a fleet, decided without its bindings; `strategy` is that of rolling updates.
+
+    `clock` returns seconds; without one the number of runs is the only limit.
+    """
 
     cycle: Cycle
     strategy: RollingUpdate | None = None
+    clock: Callable[[], float] = float
     runs: int = 0
-    until: float = field(default_factory=lambda: monotonic() + MOST_SECONDS)
+    until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.until = self.clock() + MOST_SECONDS
 
     @property
     def fleet(self) -> Fleet:
@@ -118,7 +124,7 @@ class Case:
 
     def has_no_effect(self, edit: Edit) -> bool:
         """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget."""
-        if self.runs >= MOST_RUNS or monotonic() > self.until:
+        if self.runs >= MOST_RUNS or self.clock() > self.until:
             raise NotCheckedError
         self.runs += 1
         try:
@@ -216,7 +222,7 @@ def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) 
         else:
             root, known = roots[place]
             known.update(one.evidence)
-            roots[place] = (replace(root, caused=(*root.caused, one)), known)
+            roots[place] = (replace(root, caused=(*root.caused, one), fix=root.fix or one.fix), known)
     return [root for root, _ in roots]
 
 

@@ -26,7 +26,7 @@ def _named(fleet: Fleet, which: Bools) -> list[str]:
     return [fleet.names[at] for at in np.nonzero(which)[0].tolist()]
 
 
-def _misspelt_keys(fleet: Fleet) -> Iterator[Finding]:
+def misspelt_keys(fleet: Fleet) -> Iterator[Finding]:
     counts = key_counts(fleet)
     for key, count in counts.items():
         if count > max(3, 0.05 * len(fleet)):
@@ -69,7 +69,7 @@ def _relabel(rule: Rule, fleet: Fleet, key: str, value: str, other: str, message
     return rule.finding(f"labels.{key}", message, (key, value), fix=fix)
 
 
-def _case_of_values(fleet: Fleet) -> Iterator[Finding]:
+def case_of_values(fleet: Fleet) -> Iterator[Finding]:
     for key, counts in _values(fleet):
         for value, count in counts.items():
             alike = [
@@ -83,7 +83,7 @@ def _case_of_values(fleet: Fleet) -> Iterator[Finding]:
                 yield _relabel(H02, fleet, key, value, other, message)
 
 
-def _misspelt_values(fleet: Fleet) -> Iterator[Finding]:
+def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
     for key, counts in _values(fleet):
         frequent = {value: count for value, count in counts.items() if count >= 20}
         for value, count in counts.items():
@@ -102,7 +102,7 @@ def _misspelt_values(fleet: Fleet) -> Iterator[Finding]:
                 yield _relabel(H03, fleet, key, value, other, message)
 
 
-def _missing_labels(fleet: Fleet) -> Iterator[Finding]:
+def missing_labels(fleet: Fleet) -> Iterator[Finding]:
     for key, count in key_counts(fleet).items():
         if 0.9 * len(fleet) <= count < len(fleet):
             lacking = _named(fleet, ~fleet.label(key).is_present)
@@ -110,7 +110,7 @@ def _missing_labels(fleet: Fleet) -> Iterator[Finding]:
             yield H04.finding(f"labels.{key}", message, (key, "(absent)"))
 
 
-def _exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
+def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
     counts = key_counts(fleet)
     columns = {
         key: fleet.label(key)
@@ -142,9 +142,9 @@ def _exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
             yield H06.finding(f"labels.{outer}", message, (f"{inner}={value}", outer), fix=fix)
 
 
-H01 = Rule("H01", Severity.WARNING, Needs.LABELS, "Misspelt label key", _misspelt_keys)
-H02 = Rule("H02", Severity.WARNING, Needs.LABELS, "Value in another spelling", _case_of_values)
-H03 = Rule("H03", Severity.INFO, Needs.LABELS, "Misspelt label value", _misspelt_values)
-H04 = Rule("H04", Severity.INFO, Needs.LABELS, "Label missing on a few clusters", _missing_labels)
-H06 = Rule("H06", Severity.WARNING, Needs.LABELS, "Exception to a pair of labels", _exceptional_pairs)
+H01 = Rule("H01", Severity.WARNING, Needs.LABELS, "Misspelt label key", misspelt_keys)
+H02 = Rule("H02", Severity.WARNING, Needs.LABELS, "Value in another spelling", case_of_values)
+H03 = Rule("H03", Severity.INFO, Needs.LABELS, "Misspelt label value", misspelt_values)
+H04 = Rule("H04", Severity.INFO, Needs.LABELS, "Label missing on a few clusters", missing_labels)
+H06 = Rule("H06", Severity.WARNING, Needs.LABELS, "Exception to a pair of labels", exceptional_pairs)
 HYGIENE = (H01, H02, H03, H04, H06)

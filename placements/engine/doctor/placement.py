@@ -23,7 +23,7 @@ _LONG = 6 * 3600
 _QUARTER = "25%"
 
 
-def _too_many(case: Case) -> Iterator[Finding]:
+def too_many(case: Case) -> Iterator[Finding]:
     number, candidates = case.policy.number_of_clusters or 0, int(case.passes.sum())
     if not case.is_pick_n or number <= candidates:
         return
@@ -38,7 +38,7 @@ def _too_many(case: Case) -> Iterator[Finding]:
     yield N01.finding("spec.policy.numberOfClusters", message, ("numberOfClusters", ""), fix=fix)
 
 
-def _no_spare(case: Case) -> Iterator[Finding]:
+def no_spare(case: Case) -> Iterator[Finding]:
     number = case.policy.number_of_clusters or 0
     if case.is_pick_n and number and number == int(case.passes.sum()):
         message = "No spare cluster: any loss leaves the placement unfulfilled."
@@ -57,7 +57,7 @@ def _one_domain(case: Case, names: tuple[str, ...]) -> tuple[str, str] | None:
     return None
 
 
-def _picks_together(case: Case) -> Iterator[Finding]:
+def picks_together(case: Case) -> Iterator[Finding]:
     if (
         not case.is_pick_n
         or case.policy.topology_spread_constraints
@@ -79,13 +79,13 @@ def _strategy_fix(field: str) -> Fix:
     return Fix(f"Set {field} to {_QUARTER}.", edits=((place, _QUARTER),))
 
 
-def _no_unavailability(case: Case) -> Iterator[Finding]:
+def no_unavailability(case: Case) -> Iterator[Finding]:
     if case.strategy and case.strategy.max_unavailable.number == 0:
         path, message = "spec.strategy.rollingUpdate.maxUnavailable", "Updates in place never start."
         yield R01.finding(path, message, ("maxUnavailable", ""), fix=_strategy_fix("maxUnavailable"))
 
 
-def _all_at_once(case: Case) -> Iterator[Finding]:
+def all_at_once(case: Case) -> Iterator[Finding]:
     most = case.strategy.max_unavailable if case.strategy else None
     if most and most.is_percent and most.number == 100:
         path, message = (
@@ -95,7 +95,7 @@ def _all_at_once(case: Case) -> Iterator[Finding]:
         yield R02.finding(path, message, ("maxUnavailable", ""), fix=_strategy_fix("maxUnavailable"))
 
 
-def _slow_rollout(case: Case) -> Iterator[Finding]:
+def slow_rollout(case: Case) -> Iterator[Finding]:
     if not case.strategy:
         return
     placed, most = len(case.decision.picked_names), case.strategy.max_unavailable
@@ -110,7 +110,7 @@ def _slow_rollout(case: Case) -> Iterator[Finding]:
         yield R03.finding("spec.strategy.rollingUpdate", message, ("rollout", ""), fix=fix)
 
 
-def _unknown_clusters(case: Case) -> Iterator[Finding]:
+def unknown_clusters(case: Case) -> Iterator[Finding]:
     known = dict.fromkeys(case.fleet.names, 1)
     for index, name in enumerate(case.policy.cluster_names):
         if name not in known:
@@ -122,7 +122,7 @@ def _unknown_clusters(case: Case) -> Iterator[Finding]:
             yield F01.finding(f"spec.policy.clusterNames[{index}]", message, ("cluster", name), fix=fix)
 
 
-def _names_together(case: Case) -> Iterator[Finding]:
+def names_together(case: Case) -> Iterator[Finding]:
     if case.policy.placement_type is not PlacementType.PICK_FIXED:
         return
     names = tuple(one for one in case.policy.cluster_names if one in case.fleet.positions)
@@ -132,12 +132,12 @@ def _names_together(case: Case) -> Iterator[Finding]:
         yield F02.finding("spec.policy.clusterNames", message)
 
 
-N01 = Rule("N01", Severity.ERROR, Needs.FLEET, "More clusters than candidates", _too_many)
-N02 = Rule("N02", Severity.WARNING, Needs.FLEET, "No spare cluster", _no_spare)
-N04 = Rule("N04", Severity.INFO, Needs.DECISION, "All selected clusters in one domain", _picks_together)
-R01 = Rule("R01", Severity.ERROR, Needs.POLICY, "maxUnavailable 0", _no_unavailability)
-R02 = Rule("R02", Severity.WARNING, Needs.POLICY, "maxUnavailable 100 %", _all_at_once)
-R03 = Rule("R03", Severity.WARNING, Needs.DECISION, "Long rollout", _slow_rollout)
-F01 = Rule("F01", Severity.ERROR, Needs.FLEET, "Unknown cluster name", _unknown_clusters)
-F02 = Rule("F02", Severity.INFO, Needs.FLEET, "All named clusters in one domain", _names_together)
+N01 = Rule("N01", Severity.ERROR, Needs.FLEET, "More clusters than candidates", too_many)
+N02 = Rule("N02", Severity.WARNING, Needs.FLEET, "No spare cluster", no_spare)
+N04 = Rule("N04", Severity.INFO, Needs.DECISION, "All selected clusters in one domain", picks_together)
+R01 = Rule("R01", Severity.ERROR, Needs.POLICY, "maxUnavailable 0", no_unavailability)
+R02 = Rule("R02", Severity.WARNING, Needs.POLICY, "maxUnavailable 100 %", all_at_once)
+R03 = Rule("R03", Severity.WARNING, Needs.DECISION, "Long rollout", slow_rollout)
+F01 = Rule("F01", Severity.ERROR, Needs.FLEET, "Unknown cluster name", unknown_clusters)
+F02 = Rule("F02", Severity.INFO, Needs.FLEET, "All named clusters in one domain", names_together)
 PLACEMENT = (N01, N02, N04, R01, R02, R03, F01, F02)

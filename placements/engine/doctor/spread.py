@@ -39,7 +39,7 @@ def _removal(index: int) -> Fix:
     return Fix("Remove the constraint.", edits=((("policy", _FIELD, index), None),))
 
 
-def _unknown_key(case: Case) -> Iterator[Finding]:
+def unknown_key(case: Case) -> Iterator[Finding]:
     for index, one, path, same in _constraints(case):
         if not case.fleet.label(one.topology_key).values:
             meant, fix = nearest(one.topology_key, key_counts(case.fleet)), None
@@ -51,14 +51,14 @@ def _unknown_key(case: Case) -> Iterator[Finding]:
             yield S01.finding(f"{path}.topologyKey", message, (one.topology_key, ""), same, fix=fix)
 
 
-def _one_value(case: Case) -> Iterator[Finding]:
+def one_value(case: Case) -> Iterator[Finding]:
     for index, one, path, same in _constraints(case):
         if len(values := case.fleet.label(one.topology_key).values) == 1:
             message = f"{one.topology_key} has the value {values[0]} only: the constraint has no effect."
             yield S02.finding(f"{path}.topologyKey", message, same, fix=_removal(index))
 
 
-def _nearly_unique(case: Case) -> Iterator[Finding]:
+def nearly_unique(case: Case) -> Iterator[Finding]:
     for index, one, path, same in _constraints(case):
         values = case.fleet.label(one.topology_key).values
         if len(case.fleet) > 5 and len(values) >= len(case.fleet) / 2:
@@ -66,7 +66,7 @@ def _nearly_unique(case: Case) -> Iterator[Finding]:
             yield S03.finding(f"{path}.topologyKey", message, same, fix=_removal(index))
 
 
-def _blocking_domain(case: Case) -> Iterator[Finding]:
+def blocking_domain(case: Case) -> Iterator[Finding]:
     decision = case.decision
     for domain in pinned_groups(decision):
         cause = "all its candidates are used" if domain.has_candidates else "it has no candidate"
@@ -93,7 +93,7 @@ def _counts(case: Case, positions: Ints | Codes, one: TopologySpreadConstraint) 
     return np.bincount(codes[codes != ABSENT], minlength=len(column.values))
 
 
-def _limit_without_effect(case: Case) -> Iterator[Finding]:
+def limit_without_effect(case: Case) -> Iterator[Finding]:
     number = case.policy.number_of_clusters or 0
     for index, one, path, same in _constraints(case):
         counts = _counts(case, case.passes.nonzero()[0], one)
@@ -109,7 +109,7 @@ def _limit_without_effect(case: Case) -> Iterator[Finding]:
             yield S05.finding(f"{path}.maxSkew", message, same, fix=fix)
 
 
-def _candidates_without_key(case: Case) -> Iterator[Finding]:
+def candidates_without_key(case: Case) -> Iterator[Finding]:
     for _, one, path, _ in _constraints(case):
         column = case.fleet.label(one.topology_key)
         lacking = np.nonzero(case.passes & ~column.is_present)[0].tolist()
@@ -152,7 +152,7 @@ def _require_key(case: Case, key: str) -> Fix:
     return Fix(f"Require the label {key}.", edits=tuple(edits))
 
 
-def _no_effect_today(case: Case) -> Iterator[Finding]:
+def no_effect_today(case: Case) -> Iterator[Finding]:
     for index, one, path, same in _constraints(case):
         if not case.fleet.label(one.topology_key).values:
             continue
@@ -161,7 +161,7 @@ def _no_effect_today(case: Case) -> Iterator[Finding]:
             yield S07.finding(path, message, same, fix=_removal(index))
 
 
-def _more_are_possible(case: Case) -> Iterator[Finding]:
+def more_are_possible(case: Case) -> Iterator[Finding]:
     if not case.is_pick_n or case.decision.is_fulfilled or not case.policy.topology_spread_constraints:
         return
     if case.exact is None:
@@ -172,7 +172,7 @@ def _more_are_possible(case: Case) -> Iterator[Finding]:
         yield S08.finding(f"spec.policy.{_FIELD}", message, ("numberOfClusters", ""))
 
 
-def _impossible(case: Case) -> Iterator[Finding]:
+def impossible(case: Case) -> Iterator[Finding]:
     if not case.is_pick_n or case.decision.is_fulfilled or not case.policy.topology_spread_constraints:
         return
     if case.exact is None:
@@ -188,13 +188,13 @@ def _impossible(case: Case) -> Iterator[Finding]:
     yield S09.finding("spec.policy.numberOfClusters", message, *evidence, fix=fix)
 
 
-S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", _unknown_key)
-S02 = Rule("S02", Severity.WARNING, Needs.FLEET, "Topology key with one value", _one_value)
-S03 = Rule("S03", Severity.WARNING, Needs.FLEET, "Topology key that is nearly unique", _nearly_unique)
-S04 = Rule("S04", Severity.ERROR, Needs.DECISION, "Blocking domain", _blocking_domain)
-S05 = Rule("S05", Severity.WARNING, Needs.FLEET, "maxSkew without effect", _limit_without_effect)
-S06 = Rule("S06", Severity.WARNING, Needs.FLEET, "Candidates without the key", _candidates_without_key)
-S07 = Rule("S07", Severity.INFO, Needs.DECISION, "Constraint without effect today", _no_effect_today)
-S08 = Rule("S08", Severity.ERROR, Needs.EXACT, "More are possible", _more_are_possible)
-S09 = Rule("S09", Severity.ERROR, Needs.EXACT, "Number that is not possible", _impossible)
+S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", unknown_key)
+S02 = Rule("S02", Severity.WARNING, Needs.FLEET, "Topology key with one value", one_value)
+S03 = Rule("S03", Severity.WARNING, Needs.FLEET, "Topology key that is nearly unique", nearly_unique)
+S04 = Rule("S04", Severity.ERROR, Needs.DECISION, "Blocking domain", blocking_domain)
+S05 = Rule("S05", Severity.WARNING, Needs.FLEET, "maxSkew without effect", limit_without_effect)
+S06 = Rule("S06", Severity.WARNING, Needs.FLEET, "Candidates without the key", candidates_without_key)
+S07 = Rule("S07", Severity.INFO, Needs.DECISION, "Constraint without effect today", no_effect_today)
+S08 = Rule("S08", Severity.ERROR, Needs.EXACT, "More are possible", more_are_possible)
+S09 = Rule("S09", Severity.ERROR, Needs.EXACT, "Number that is not possible", impossible)
 SPREAD = (S01, S02, S03, S04, S05, S06, S07, S08, S09)

@@ -93,7 +93,6 @@ def test_planted_faults_are_found(
         planted = plant(several, random.Random(seed))
         found += planted in {(one.rule, one.path) for one in examine_fleet(_fleet(several)).findings}
 
-    print(f"{found} of {FLEETS} found, goal {goal}")
     assert found >= goal
 
 

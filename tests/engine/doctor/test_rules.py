@@ -30,7 +30,7 @@ from tests.builders import (
 
 
 def _many(count: int, prefix: str = "c", **labels: str) -> list[Cluster]:
-    return [cluster(f"{prefix}{number:03}", **labels) for number in range(count)]
+    return [cluster(f"{prefix}{number:03}", labels) for number in range(count)]
 
 
 def _regions(*counts: int, **labels: str) -> list[Cluster]:
