@@ -285,11 +285,9 @@ def _for_superusers_or(
     return decorated
 
 
-def _is_superuser(user: AbstractBaseUser | AnonymousUser) -> bool:
-    return isinstance(user, User) and user.is_active and user.is_superuser
-
-
 for_notification_managers = _for_superusers_or(may_manage_notifications, action="manage notifications")
 """Require the permission to manage notifications, which superusers have."""
-for_superusers = _for_superusers_or(_is_superuser, action="manage users")
+for_superusers = _for_superusers_or(
+    lambda user: isinstance(user, User) and user.is_active and user.is_superuser, action="manage users"
+)
 """Require a superuser, for what no role may do."""

@@ -30,7 +30,7 @@ ROLES = {
 def users(request: HttpRequest) -> HttpResponse:
     """List the users with their roles, or add one."""
     given, status = request.POST, 200
-    context: dict[str, Any] = {}
+    context: dict[str, Any] = {"username": ""}
     if request.method == "POST":
         name = given.get("username", "").strip()
         try:
