@@ -78,7 +78,7 @@ def read_documents(text: str | bytes) -> list[Document]:
     documents = [item for one in load_documents(text) for item in items_of(one)]
     if not documents:
         raise InvalidManifest(
-            [FieldError("", "required", "there is no document in it", "one or more YAML documents")]
+            [FieldError("", "required", "Empty manifest", "one or more YAML documents")]
         )
     return documents
 
