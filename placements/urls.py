@@ -41,6 +41,7 @@ from placements.web import (
     semantics,
     staged_updates,
     tokens,
+    users,
     what_if,
 )
 
@@ -82,7 +83,10 @@ urlpatterns = [
     path("tokens/<int:number>/revoke/", tokens.revoke, name="token-revoke"),
     path("access-log/", access_log.access_log, name="access-log"),
     path("access-log/export/", access_log.export, name="access-log-export"),
+    path("users/", users.users, name="users"),
+    path("users/<int:number>/", users.user, name="user"),
     # /demo/
+    path("demo/", help.demo, name="demo"),
     path("demo/load/", help.load, name="demo-load"),
     path("demo/remove/", help.remove, name="demo-remove"),
     # /clusters/

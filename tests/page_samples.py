@@ -48,6 +48,7 @@ SAMPLES = {
     "tokens-revoke": "/tokens/revoke/",
     "token-revoke": "/tokens/{token}/revoke/",
     "access-log": "/access-log/",
+    "demo": "/demo/",
     "demo-remove": "/demo/remove/",
     "clusters": "/clusters/",
     "cluster-new": "/clusters/new/",
@@ -131,6 +132,8 @@ HUB_PAGES = {
     "hub-remove": "/hubs/{hub}/about/remove/",
 }
 """Pages about live hubs, which need one; `tests/browser/test_hub_pages.py` opens them."""
+USER_PAGES = {"users": "/users/", "user": "/users/{user}/"}
+"""Pages for superusers; `tests/web/test_users.py` opens them."""
 NOTIFICATION_PAGES = {
     "notifications": "/notifications/",
     "notification-channel-new": "/notifications/channels/new/",

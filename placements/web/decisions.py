@@ -342,7 +342,7 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id, or the one whose id begins so."""
     rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
     if not rows:
-        raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
+        raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
     if len(rows) > 1:
         return render(request, "decisions/several.html", {"prefix": prefix, "decisions": rows})
     [row] = rows

@@ -81,8 +81,6 @@ def _cookie(name: str) -> str:
     return f"fleetui_{name}"
 
 
-API_DOCS = "api:docs"
-"""URL name of the API documentation; without such a URL there is no link."""
 _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Inbox", "inbox", ("/inbox/",)),
@@ -266,11 +264,19 @@ class PageLayout:
         ]
 
     @property
-    def api_docs(self) -> str:
-        try:
-            return reverse(API_DOCS)
-        except NoReverseMatch:
-            return ""
+    def more(self) -> list[Section]:
+        """Return the links below the sections: administration, documentation, help."""
+        may_administer = bool(getattr(self._user, "is_superuser", False))
+        links = (
+            *((("Users", reverse("web:users")),) if may_administer else ()),
+            ("Admin", reverse("admin:index")),
+            ("API", reverse("api:docs")),
+            ("Help", reverse("web:help", kwargs={"page": "glossary"})),
+        )
+        path = self._request.path
+        return [
+            Section(title, url, path.startswith(url.removesuffix("glossary/")), 0) for title, url in links
+        ]
 
 
 def base_context(request: HttpRequest) -> dict[str, PageLayout]:

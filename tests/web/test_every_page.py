@@ -25,7 +25,7 @@ from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from tests.database import rolled_back
 from tests.live_hubs import live_hub
-from tests.page_samples import NOTIFICATION_PAGES, disruptions_of
+from tests.page_samples import NOTIFICATION_PAGES, USER_PAGES, disruptions_of
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
@@ -35,6 +35,7 @@ pytestmark = pytest.mark.django_db
 READ = [
     "/doctor/",
     "/",
+    "/demo/",
     "/help/keyboard/",
     "/help/semantics/",
     "/help/glossary/",
@@ -455,8 +456,13 @@ def test_no_address_is_missing_in_these_tests() -> None:
 
     # Downloads and redirects; what only the pages of live hubs have.
     elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
-    # What only superusers open: `test_notifications.py`.
-    elsewhere |= {"notification-channel-test", "notification-channel-switch", *NOTIFICATION_PAGES}
+    # What only superusers open: `test_notifications.py`, `test_users.py`.
+    elsewhere |= {
+        "notification-channel-test",
+        "notification-channel-switch",
+        *NOTIFICATION_PAGES,
+        *USER_PAGES,
+    }
     # Tokens are those of the user, and the access log has a permission: `tests/access`.
     elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
     elsewhere |= {"map-panel"}  # a fragment of the overview: `test_fleet_map.py`
