@@ -1,24 +1,26 @@
 """The editor of placements: a form and the YAML of a manifest, with a preview of every change."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
 
+from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
-from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import Role, by_operation, for_operators, for_readers, may_change_at
 from placements.models import Draft, Placement
+from placements.services.editor.completion import completions, cursor_at
 from placements.services.editor.merge import Side
 from placements.services.editor.operations import (
     DraftExists,
@@ -32,6 +34,7 @@ from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import drafts_of, manifest_at, starting_text
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft
+from placements.services.resources.queries import hub_objects
 from placements.services.teams import of_draft, of_placement
 from placements.web.editor_context import (
     EditorMode,
@@ -142,6 +145,16 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
 def change_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Change one's own draft."""
     return _edit(request, EditTarget.of_draft(own_draft(request, number)))
+
+
+@for_readers
+@require_POST
+def complete(request: HttpRequest) -> JsonResponse:
+    """Return what may stand at the cursor in a manifest; nothing is saved."""
+    row, column = (number_of(request.POST.get(name, "")) or 0 for name in ("row", "column"))
+    cursor = cursor_at(request.POST.get("manifest", "")[:MEBIBYTE], row, column)
+    found = completions(cursor, fleet=current_fleet().fleet, objects=hub_objects())
+    return JsonResponse({"items": [asdict(one) for one in found]})
 
 
 @for_operators("discard drafts", of=by_operation)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from fleetui.apimachinery.errors import Keys, format_path, split_path
+from fleetui.apimachinery.errors import FieldError, Keys, format_path, split_path
 from fleetui.apimachinery.yaml import MEBIBYTE
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from placements.explain.vocabulary import counted
@@ -127,6 +127,9 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
     """Return the context of the editor's templates."""
     draft, errors, waves = preview.draft, preview.errors, preview.waves_while_typing
     lines_with_errors = {error.line for error in errors}
+    # Where something is left out, the places in warnings are not those in the text.
+    warnings = preview.schedule.warnings if preview.schedule and not draft.left_out else ()
+    at_lines = draft.with_lines(FieldError(one.path, one.code, one.message) for one in warnings if one.path)
     count = draft.text.count("\n") + (not draft.text.endswith("\n"))
     return {
         "form": draft.form,
@@ -143,6 +146,7 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
             or (error.code == "conflict" and error.path.endswith(".rollingUpdate"))
         ],
         "gutter": [(number, number in lines_with_errors) for number in range(1, count + 1)],
+        "warnings_at_lines": [one for one in at_lines if one.line],
         **preview_context(preview),
         "rollout": rollout_sentence(preview.schedule, waves) if preview.schedule else "",
     }
