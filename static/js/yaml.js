@@ -67,11 +67,9 @@ async function edit() {
   place.append(host);
   editor = ace.edit(host, {
     value: area.value,
-    mode: "ace/mode/yaml",
-    useWorker: false,
     theme: { cssClass: "ace-fleet", cssText: "", isDark: false },
     minLines: 12,
-    maxLines: 36,
+    maxLines: 28,
     tabSize: 2,
     fontSize: 13,
     showPrintMargin: false,
@@ -81,6 +79,8 @@ async function edit() {
     enableLiveAutocompletion: true,
     liveAutocompletionDelay: 200,
   });
+  editor.session.setUseWorker(false);
+  editor.session.setMode("ace/mode/yaml");
   place.classList.add("is-edited");
   const { row, column } = editor.session.doc.indexToPosition(area.selectionStart);
   editor.moveCursorTo(row, column);
