@@ -154,7 +154,13 @@ NO_PAGE = {
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
     *("hub-check", "hub-pause", "hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"),
-    *("draft-completions", "draft-discard", "draft-rebase", "cluster-connection-check", "cluster-connection-renew"),
+    *(
+        "draft-completions",
+        "draft-discard",
+        "draft-rebase",
+        "cluster-connection-check",
+        "cluster-connection-renew",
+    ),
 }
 """Addresses that show nothing of their own: they redirect, hand out a file, or need a hub that decides."""
 

@@ -31,7 +31,7 @@ from placements.services.editor.operations import (
     write_draft,
 )
 from placements.services.editor.preview import preview_draft
-from placements.services.editor.queries import drafts_of, manifest_at, starting_text
+from placements.services.editor.queries import drafts_of, manifest_at, starting_text, summaries_of
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft
 from placements.services.resources.queries import hub_objects
@@ -94,7 +94,7 @@ def new_placement(request: HttpRequest) -> HttpResponse:
     template = request.GET.get("template", TEMPLATES[0].name)
     is_namespaced = request.GET.get("scope") == NAMESPACED
     text = starting_text(template, copied=copied, is_namespaced=is_namespaced)
-    target = EditTarget(text, request.get_full_path())
+    target = EditTarget(text, request.get_full_path(), base=PlacementDraft.parse(text).data)
     if request.method == "POST":
         return _edit(request, target)
     context = {
@@ -102,7 +102,7 @@ def new_placement(request: HttpRequest) -> HttpResponse:
         "template_name": template,
         "scopes": () if copied else _SCOPES,
         "scope": NAMESPACED if is_namespaced else CLUSTER,
-        "own_drafts": drafts_of(request.user, None)[:_LATEST_DRAFTS],
+        "own_drafts": summaries_of(drafts_of(request.user, None)[:_LATEST_DRAFTS]),
     }
     return _show(request, target, context)
 

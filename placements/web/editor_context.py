@@ -15,6 +15,7 @@ from placements.services.editor.edits import (
     OutdatedFormError,
     add_row,
     apply_form,
+    pick_cluster,
     pick_resource,
     remove_places,
     remove_row,
@@ -109,6 +110,8 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
             )
             fields = draft.form.fields if draft.form and rows else ()
             return draft, next((one.name for one in fields if one.name.startswith(rows[-1].name)), "")
+        if button == "pick" and post["pick"] == "cluster":
+            return _changed(draft, pick_cluster(draft, str(post.get("picked-cluster", "")).strip())), ""
         if button == "pick":
             version, kind, name = str(post.get("picked") or "  ").split(" ")
             group, _, version = version.rpartition("/")

@@ -37,6 +37,14 @@ document.addEventListener("input", (event) => {
     sayUnsaved();
   }
 });
+/* What is chosen from the list of a picker is taken at once; typed letters wait for the button. */
+document.addEventListener("input", (event) => {
+  const { list, value, form, dataset } = event.target;
+  const isChosen = !event.inputType || event.inputType === "insertReplacementText";
+  if (dataset?.pick && isChosen && [...list.options].some((one) => one.value === value)) {
+    form.querySelector(`button[name=pick][value=${dataset.pick}]`).click();
+  }
+});
 /* The draft has what was typed before the request that was answered last. */
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.elt.id === "editing") event.detail.xhr.typed = typed;

@@ -117,7 +117,7 @@ def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(operator: C
     line = text.splitlines().index("    foo: 1") + 1
 
     assert _text() == text
-    assert re.search(rf"line {line}</strong> <code>spec.policy.foo</code> Unknown field", page)
+    assert re.search(rf"line {line}</a> <code>spec.policy.foo</code> Unknown field", page)
     assert f"<b>✗ {line}</b>" in page
     assert "2 of 2 clusters selected" in page
 
@@ -383,8 +383,8 @@ def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(operato
 
     assert _fields(page)[f"{SELECTOR}.kind"] == ""
     assert "Required value" in page
-    picker = page.partition('name="picked"')[2].partition("</select>")[0]
-    assert re.findall('value="([^"]*)"', picker) == ["", "v1 Namespace shop"]
+    picker = page.partition('<datalist id="resources-of-hub">')[2].partition("</datalist>")[0]
+    assert re.findall('value="([^"]*)"', picker) == ["v1 Namespace shop"]
 
     _post(operator, NEW, {"pick": "resource", "picked": "v1 Namespace shop"})
 

@@ -14,7 +14,7 @@ from fleetui.apimachinery.secrets import HubObject
 from placements.explain.vocabulary import counted
 from placements.manifests.placement import ClusterResourcePlacement, ResourcePlacement, is_reserved_namespace
 from placements.services.editor.form import NAMESPACE, POLICY, SELECTORS
-from placements.services.editor.hints import Suggestions, label_keys, label_values, property_names
+from placements.services.editor.hints import Suggestions, label_keys, label_values, property_names, taint_keys
 
 MOST_COMPLETIONS = 200
 
@@ -160,9 +160,9 @@ def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions
         case (*_, "propertySelector", "matchExpressions", "name") | (*_, "propertySorter", "name"):
             return property_names(fleet)
         case ("tolerations", "key" | "value" as part):
-            key = cursor.sibling("key")
-            taints = [one for cluster in fleet for one in cluster.taints if part == "key" or one.key == key]
-            return tuple(Counter(getattr(one, part) for one in taints).most_common())
+            taints = [one for cluster in fleet for one in cluster.taints if one.key == cursor.sibling("key")]
+            values = Counter(one.value for one in taints)
+            return taint_keys(fleet) if part == "key" else tuple(values.most_common())
     return ()
 
 

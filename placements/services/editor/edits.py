@@ -5,7 +5,7 @@ from typing import Any
 
 from fleetui.apimachinery.errors import Keys, split_path
 from fleetui.apimachinery.yaml_edit import Change, RemoveValue, SetValue, UneditableYaml, changed, edit
-from placements.services.editor.form import ABSENT, POLICY, FieldGroup, PlacementForm, at
+from placements.services.editor.form import ABSENT, CLUSTER_NAMES, POLICY, FieldGroup, PlacementForm, at
 from placements.services.editor.validation import PlacementDraft
 
 _ROOTS = 2
@@ -71,6 +71,14 @@ def pick_resource(draft: PlacementDraft, selector: Mapping[str, str]) -> str:
     if empty is None:
         return _added(draft, form.resources, dict(selector))
     return edit(draft.text, [SetValue((*empty.keys, key), value) for key, value in selector.items()])
+
+
+def pick_cluster(draft: PlacementDraft, name: str) -> str:
+    """Return the text with one more cluster name; one that is there already changes nothing."""
+    names = at(_form_of(draft).data, CLUSTER_NAMES)
+    if not name or (isinstance(names, list) and name in names):
+        return draft.text
+    return _added(draft, FieldGroup(CLUSTER_NAMES, "cluster", name), name)
 
 
 def remove_row(draft: PlacementDraft, name: str) -> str:

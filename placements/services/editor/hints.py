@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -10,19 +11,32 @@ import numpy as np
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
+from fleetui.apimachinery.secrets import HubObject
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import match_labels, meets_property, property_requirements
 from placements.engine.scheduling.spread.base import MissingKeyPolicy, prefers_missing_key
+from placements.engine.selection import select
 from placements.explain.vocabulary import counted
 from placements.manifests.affinity import ClusterSelectorTerm
-from placements.manifests.placement import ClusterResourcePlacement
+from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
-from placements.services.editor.form import PREFERRED, STRATEGY, FormRow, PlacementForm, Suggest, at, slug
+from placements.services.editor.form import (
+    NAMESPACE,
+    PREFERRED,
+    STRATEGY,
+    FormRow,
+    PlacementForm,
+    Suggest,
+    at,
+    is_namespaced,
+    slug,
+)
 from placements.services.editor.validation import PlacementDraft
 
 MOST_SUGGESTIONS = 50
 _NAMES_SHOWN = 5
+_ROWS_COUNTED = 10
 _EFFECT_WITHOUT_LABEL = {
     MissingKeyPolicy.UNLIMITED: "preferred",
     MissingKeyPolicy.EXCLUDED: "never selected",
@@ -67,6 +81,7 @@ def notes_of(
     warnings: Sequence[ManifestWarning],
     *,
     fleet: Fleet,
+    objects: Sequence[HubObject],
     cycle: Cycle | None,
     bound: int | None,
 ) -> FormNotes:
@@ -104,7 +119,8 @@ def notes_of(
         else:
             (note.warnings if note else warnings_without_place).append(one)
 
-    for name, hint in _hints(draft.form, draft, fleet, cycle, bound):
+    hints = (*_hints(draft.form, draft, fleet, cycle, bound), *_matching_resources(draft.form, objects))
+    for name, hint in hints:
         if name in notes:
             notes[name].hint = hint
     for path in left_out:
@@ -142,6 +158,17 @@ def _hints(
         if missing:
             hint += f"; not found: {', '.join(missing[:_NAMES_SHOWN])}"
         yield "spec.policy.clusterNames", hint
+
+
+def _matching_resources(form: PlacementForm, objects: Sequence[HubObject]) -> Iterator[tuple[str, str]]:
+    namespace = at(form.data, NAMESPACE) if is_namespaced(form.data) else ""
+    for row in form.resources.rows[:_ROWS_COUNTED]:
+        with suppress(InvalidManifest):
+            selector = parse_manifest(
+                ResourceSelector, at(form.data, row.keys), semantics=DEFAULT_SEMANTICS, path=""
+            )
+            selection = select((selector,), objects, namespace=str(namespace), path="")
+            yield row.name, f"Selects {counted(len(selection.objects), 'resource')}"
 
 
 def _matching_clusters(row: FormRow, data: object, fleet: Fleet, semantics: Semantics) -> str:
@@ -209,6 +236,8 @@ def suggestions(
                 lists[one.list_id] = label_keys(fleet)
             elif one.suggest is Suggest.PROPERTIES:
                 lists[one.list_id] = property_names(fleet)
+            elif one.suggest is Suggest.TAINTS:
+                lists[one.list_id] = taint_keys(fleet)
             else:
                 lists[one.list_id] = label_values(fleet, one.label_key) if one.label_key else ()
     return lists
@@ -224,6 +253,12 @@ def label_keys(fleet: Fleet) -> Suggestions:
 def property_names(fleet: Fleet) -> Suggestions:
     """Return the properties that clusters report, the most frequent first."""
     return _most_frequent(Counter(name for cluster in fleet for name in cluster.properties))
+
+
+@lru_cache(maxsize=2)
+def taint_keys(fleet: Fleet) -> Suggestions:
+    """Return the keys of the taints of a fleet, the most frequent first."""
+    return _most_frequent(Counter(key for cluster in fleet for key in {one.key for one in cluster.taints}))
 
 
 def label_values(fleet: Fleet, key: str) -> Suggestions:

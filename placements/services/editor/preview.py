@@ -249,6 +249,7 @@ class DraftPreview:
             self.errors,
             self.schedule.warnings if self.schedule else (),
             fleet=self.fleet,
+            objects=self.objects,
             cycle=self.schedule.decision.cycle if self.schedule else None,
             bound=self.schedule.bound if self.schedule else None,
         )
@@ -272,12 +273,19 @@ class DraftPreview:
             for one in found[:_MOST_CHOICES]
         )
 
+    @property
+    def cluster_choices(self) -> tuple[str, ...]:
+        """What the picker of clusters offers of a fleet, which may be too large for a list."""
+        return tuple(self.fleet.names[:_MOST_CHOICES])
+
     @cached_property
     def suggestions(self) -> dict[str, Suggestions]:
         """What every list of suggestions holds, by its id."""
         if self.form is None:
             return {}
         names: dict[Keys, tuple[str, ...]] = {}
+        if self.saved is None:
+            names[NAMESPACE[:-1]] = names_among(self.objects, "", "Namespace", "")
         for row in self.form.resources.rows[:_MOST_SELECTORS]:
             values = (at(self.draft.data, (*row.keys, key)) for key in ("group", "kind", "name"))
             group, kind, typed = (one if isinstance(one, str) else "" for one in values)
