@@ -49,6 +49,8 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     if request.method != "POST":
         return _show_review(request, row)
     reviewed = ReviewedDraft(request.POST.get("digest", ""), request.POST.get("decision", ""))
+    if "doubts" in request.POST and "accept" not in request.POST:
+        return _show_review(request, row, status=422, unaccepted=True)
     now, confirmed = datetime.now(UTC), is_confirmed(request)
     try:
         saved = confirm_draft(
@@ -105,6 +107,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "outdated": outdated,
         "empties": results.get("empties"),
         "refused": results.get("refused", ()),
+        "unaccepted": results.get("unaccepted", False),
         "moved": names_changed_since(request, schedule) if outdated == "fleet" and schedule else [],
         "after": names_after(schedule) if schedule else "",
         "sentence_before": "",

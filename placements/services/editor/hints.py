@@ -137,7 +137,8 @@ def _hints(
         yield row.name, _matching_clusters(row, draft.data, fleet, semantics)
     for row in form.spread.rows:
         yield row.name, _domains(row, draft.data, fleet, semantics, cycle)
-    if bound is not None:
+    wanted = wanted_clusters(draft.valid_part) if draft.valid_part else None
+    if bound is not None and (wanted or 0) <= bound:  # above it there is a warning
         yield "spec.policy.numberOfClusters", f"Maximum with the current fleet: {bound:,}"
     manifest = draft.valid_part
     if manifest is None:

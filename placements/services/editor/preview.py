@@ -31,7 +31,7 @@ from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
 from placements.services.assertions import assertion_warnings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
-from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions
+from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
 from placements.services.resources.queries import hub_objects, names_among, selection_of
@@ -71,11 +71,25 @@ class SchedulePreview:
 
     @cached_property
     def warnings(self) -> tuple[ManifestWarning, ...]:
-        """The same with the paths of the manifest only."""
+        """The same with the paths of the manifest only, and a number above what can be reached."""
+        found = self.caveats
+        if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
+            above = ManifestWarning("above-maximum", "policy.numberOfClusters", self.bound_text)
+            found = (*found, self.manifest.in_document(above))
         return tuple(
-            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one
-            for one in self.caveats
+            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one for one in found
         )
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What is accepted only with a confirmation, as it is nearly always a mistake."""
+        cycle = self.decision.cycle
+        doubts = [
+            f"No cluster has label {one.topology_key}: the clusters are not spread over its domains."
+            for one in cycle.policy.topology_spread_constraints
+            if not cycle.fleet.topology(one.topology_key, one.topology_key_type).values
+        ]
+        return (*doubts, *(() if self.selection.objects else ("No resources are selected.",)))
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
