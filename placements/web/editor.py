@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
 
 from clusters.queries import current_fleet
@@ -31,7 +31,13 @@ from placements.services.editor.operations import (
     write_draft,
 )
 from placements.services.editor.preview import preview_draft
-from placements.services.editor.queries import drafts_of, manifest_at, starting_text, summaries_of
+from placements.services.editor.queries import (
+    drafts_of,
+    latest_drafts,
+    manifest_at,
+    starting_text,
+    summaries_of,
+)
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft
 from placements.services.resources.queries import hub_objects
@@ -48,6 +54,7 @@ from placements.web.review import conflict_context, own_draft, preview_row
 
 _METHODS = ["GET", "HEAD", "POST"]
 _LATEST_DRAFTS = 5
+_DRAFTS_SHOWN = 30
 _DRAFT_EXISTS = "You have a draft from another window. It is shown here, without your last input."
 _DRAFT_EXISTS_AND_WAITS = (
     "This is the draft that you started before. What you wanted to open is not in it: "
@@ -123,6 +130,15 @@ def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
     if draft := drafts_of(request.user, placement).first():
         return render(request, "editor/draft_exists.html", {"placement": placement, "draft": draft})
     return _show(request, EditTarget(dump_yaml(base), request.get_full_path(), placement))
+
+
+@for_readers
+@require_safe
+def drafts(request: HttpRequest) -> HttpResponse:
+    """List the latest drafts of all persons."""
+    found = list(latest_drafts()[: _DRAFTS_SHOWN + 1])
+    context = {"drafts": summaries_of(found[:_DRAFTS_SHOWN]), "more": len(found) > _DRAFTS_SHOWN}
+    return render(request, "editor/drafts.html", context)
 
 
 @for_readers

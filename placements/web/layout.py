@@ -87,7 +87,7 @@ _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Inbox", "inbox", ("/inbox/",)),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/decisions/", "/disruptions/")),
+    ("Placements", "placements", ("/placements/", "/drafts/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
     ("What-if", "what-if", ("/what-if/", "/resilience/")),
     ("Resources", "resources", ("/resources/", "/overrides/")),

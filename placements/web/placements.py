@@ -45,7 +45,7 @@ from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
 from placements.services.decisions.records import decision_of, fixes_of, problems_of
 from placements.services.disruption.impact import has_begun_run
-from placements.services.editor.queries import drafts_of, latest_drafts, preview_reschedule, summaries_of
+from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
     PLACEMENT_ORDERS,
     PlacementFilter,
@@ -91,7 +91,6 @@ _RESOURCES_SHOWN = 100
 _CLUSTERS_SHOWN = 20
 _FAILED_SHOWN = 8
 _NAMES_OFFERED = 200
-_DRAFTS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,6 @@ def placements(request: HttpRequest) -> HttpResponse:
         "semantics": list(Semantics),
         "levels": levels_in(page.rows),
         "order": order,
-        "drafts": summaries_of(latest_drafts()[:_DRAFTS_SHOWN]),
     }
     return render_page(request, "placements/list.html", context, fragment="placements/_list.html")
 

@@ -50,7 +50,7 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.elt.id === "editing") event.detail.xhr.typed = typed;
 });
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.elt.id !== "editing") return;
+  if (event.detail.xhr.typed === undefined) return; // the form may be replaced already
   failed = !event.detail.successful;
   if (!failed) saved = Math.max(saved, event.detail.xhr.typed);
   sayUnsaved();
