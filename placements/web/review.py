@@ -96,7 +96,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
     old = dump_yaml(placement.document).splitlines() if placement else []
-    new = dump_yaml(draft.data).splitlines() if draft.document else []
+    new = (dump_yaml(draft.data) if draft.document else draft.text).splitlines()
     kinds = {"+": "added", "-": "removed", "@": "place"}
     lines = list(unified_diff(old, new, "live", "draft", lineterm="", n=3))
     context = {
