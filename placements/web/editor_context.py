@@ -149,7 +149,7 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
             or (error.code == "conflict" and error.path.endswith(".rollingUpdate"))
         ],
         "gutter": [(number, number in lines_with_errors) for number in range(1, count + 1)],
-        "warnings_at_lines": [one for one in at_lines if one.line],
+        "warnings_at_lines": at_lines,
         **preview_context(preview),
         "rollout": rollout_sentence(preview.schedule, waves) if preview.schedule else "",
     }

@@ -158,13 +158,14 @@ def preview_context(preview: DraftPreview) -> dict[str, Any]:
 
 def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
     """Return the context of what a preview says of the decision."""
-    policy, placed = schedule.decision.cycle.policy, len(schedule.placed_after)
+    policy, placed, names_none = schedule.decision.cycle.policy, len(schedule.placed_after), False
     if policy.placement_type is PlacementType.PICK_ALL:
         result = f"{counted(placed, 'cluster')} selected"
     else:
         is_pick_n = policy.placement_type is PlacementType.PICK_N
         wanted = (policy.number_of_clusters or 0) if is_pick_n else len(policy.cluster_names)
         result = f"{placed:,} of {counted(wanted, 'cluster')} selected"
+        names_none = not is_pick_n and not wanted
     changes = (
         ("selected", "joins", schedule.joins),
         ("deselected", "leaves", schedule.leaves),
@@ -172,7 +173,8 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
     )
     return {
         "schedule": schedule,
-        "result": result,
+        "result": "No clusters named" if names_none else result,
+        "is_fulfilled": schedule.decision.is_fulfilled and not names_none,
         "beginning": beginning(schedule.decision.cycle, is_incremental=schedule.is_incremental),
         "changes": [
             (words, sign, names[:NAMES_SHOWN], max(0, len(names) - NAMES_SHOWN), len(names))
