@@ -54,11 +54,10 @@ class Cursor:
 
     def sibling(self, key: str) -> str:
         """Return the value beside this one, or beside the list that it is in."""
-        around = next((self.keys[:end] for end in range(len(self.keys), 0, -1) if self._is_item(end)), ())
+        # The value itself may be an item of a list.
+        ends = range(len(self.keys) - self.is_value, 0, -1)
+        around = next((self.keys[:end] for end in ends if isinstance(self.keys[end - 1], int)), ())
         return self.scalars.get((*around, key), "")
-
-    def _is_item(self, end: int) -> bool:
-        return isinstance(self.keys[end - 1], int) and end < len(self.keys) + (not self.is_value)
 
 
 def cursor_at(text: str, row: int, column: int) -> Cursor:
@@ -134,20 +133,22 @@ def _existing(cursor: Cursor, fleet: Fleet, objects: Iterable[HubObject]) -> Sug
     names = tuple(str(key) for key in cursor.keys if isinstance(key, str))
     last = names[-1] if names else ""
     if names[:2] == SELECTORS and len(names) > 2 and last in ("group", "version", "kind", "name"):
-        return _of_resources(cursor, last, objects)
+        kind = "" if last == "kind" else cursor.sibling("kind")
+        found = (one for one in objects if one.namespace == cursor.scalars.get(NAMESPACE, ""))
+        return _distinct(found, last, kind)
     if names == NAMESPACE:
-        return _distinct(
-            one.name for one in objects if one.kind == "Namespace" and not is_reserved_namespace(one.name)
-        )
+        return _distinct(objects, "name", "Namespace")
     if names[: len(POLICY)] != POLICY:
         return ()
-    if last == "matchLabels" and not cursor.is_value:
-        return label_keys(fleet)
-    return _of_fleet(cursor, names[len(POLICY) :], fleet) if cursor.is_value else ()
+    return _of_fleet(cursor, names[len(POLICY) :], fleet)
 
 
 def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions:
-    """Return the values of the fleet that may stand at a place of the policy."""
+    """Return what the fleet has that may stand at a place of the policy."""
+    if names[-1:] == ("matchLabels",) and not cursor.is_value:
+        return label_keys(fleet)
+    if not cursor.is_value:
+        return ()
     match names:
         case ("clusterNames",):
             return tuple((name, None) for name in fleet.names)
@@ -166,21 +167,15 @@ def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions
     return ()
 
 
-def _of_resources(cursor: Cursor, wanted: str, objects: Iterable[HubObject]) -> Suggestions:
-    """Return one part of the identities of what is on the hub, of the kind that the selector names."""
-    namespace, kind = cursor.scalars.get(NAMESPACE, ""), cursor.sibling("kind")
-    found = (one for one in objects if one.namespace == namespace)
-    if kind and wanted != "kind":
-        found = (one for one in found if one.kind == kind)
-    return _distinct(
-        str(getattr(one, wanted))
-        for one in found
-        if wanted != "name" or one.kind != "Namespace" or not is_reserved_namespace(one.name)
-    )
-
-
-def _distinct(values: Iterable[str]) -> Suggestions:
-    return tuple((value, None) for value in sorted(set(values)) if value)
+def _distinct(objects: Iterable[HubObject], part: str, kind: str) -> Suggestions:
+    """Return one part of the identities of these objects, of a kind if one is given."""
+    found = {
+        str(getattr(one, part))
+        for one in objects
+        if kind in ("", one.kind)
+        and not (part == "name" and one.kind == "Namespace" and is_reserved_namespace(one.name))
+    }
+    return tuple((value, None) for value in sorted(found) if value)
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -11,32 +10,27 @@ import numpy as np
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
-from fleetui.apimachinery.secrets import HubObject
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import match_labels, meets_property, property_requirements
 from placements.engine.scheduling.spread.base import MissingKeyPolicy, prefers_missing_key
-from placements.engine.selection import select
 from placements.explain.vocabulary import counted
 from placements.manifests.affinity import ClusterSelectorTerm
-from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector
+from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 from placements.services.editor.form import (
-    NAMESPACE,
     PREFERRED,
     STRATEGY,
     FormRow,
     PlacementForm,
     Suggest,
     at,
-    is_namespaced,
     slug,
 )
 from placements.services.editor.validation import PlacementDraft
 
 MOST_SUGGESTIONS = 50
 _NAMES_SHOWN = 5
-_ROWS_COUNTED = 10
 _EFFECT_WITHOUT_LABEL = {
     MissingKeyPolicy.UNLIMITED: "preferred",
     MissingKeyPolicy.EXCLUDED: "never selected",
@@ -81,7 +75,7 @@ def notes_of(
     warnings: Sequence[ManifestWarning],
     *,
     fleet: Fleet,
-    objects: Sequence[HubObject],
+    resource_hints: Mapping[str, str],
     cycle: Cycle | None,
     bound: int | None,
 ) -> FormNotes:
@@ -119,8 +113,7 @@ def notes_of(
         else:
             (note.warnings if note else warnings_without_place).append(one)
 
-    hints = (*_hints(draft.form, draft, fleet, cycle, bound), *_matching_resources(draft.form, objects))
-    for name, hint in hints:
+    for name, hint in (*resource_hints.items(), *_hints(draft.form, draft, fleet, cycle, bound)):
         if name in notes:
             notes[name].hint = hint
     for path in left_out:
@@ -159,17 +152,6 @@ def _hints(
         if missing:
             hint += f"; not found: {', '.join(missing[:_NAMES_SHOWN])}"
         yield "spec.policy.clusterNames", hint
-
-
-def _matching_resources(form: PlacementForm, objects: Sequence[HubObject]) -> Iterator[tuple[str, str]]:
-    namespace = at(form.data, NAMESPACE) if is_namespaced(form.data) else ""
-    for row in form.resources.rows[:_ROWS_COUNTED]:
-        with suppress(InvalidManifest):
-            selector = parse_manifest(
-                ResourceSelector, at(form.data, row.keys), semantics=DEFAULT_SEMANTICS, path=""
-            )
-            selection = select((selector,), objects, namespace=str(namespace), path="")
-            yield row.name, f"Selects {counted(len(selection.objects), 'resource')}"
 
 
 def _matching_clusters(row: FormRow, data: object, fleet: Fleet, semantics: Semantics) -> str:

@@ -1,6 +1,7 @@
 """A manifest or a draft scheduled on the fleet as it is, without saving anything."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -9,6 +10,7 @@ from time import perf_counter
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject, sanitised
 from placements.engine.advice.diagnosis import feasibility_bound
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
@@ -20,13 +22,13 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
-from placements.engine.selection import Selection, is_ever_placed
+from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
-from placements.explain.vocabulary import policy_sentence
+from placements.explain.vocabulary import counted, policy_sentence
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import ClusterResourcePlacement, is_reserved_namespace
+from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
 from placements.services.assertions import assertion_warnings
@@ -263,10 +265,22 @@ class DraftPreview:
             self.errors,
             self.schedule.warnings if self.schedule else (),
             fleet=self.fleet,
-            objects=self.objects,
+            resource_hints=self.resource_hints,
             cycle=self.schedule.decision.cycle if self.schedule else None,
             bound=self.schedule.bound if self.schedule else None,
         )
+
+    @property
+    def resource_hints(self) -> dict[str, str]:
+        """How many resources each selector selects, by the name of its row."""
+        hints = {}
+        for row in self.form.resources.rows[:_MOST_SELECTORS] if self.form else ():
+            with suppress(InvalidManifest):
+                raw = at(self.draft.data, row.keys)
+                selector = parse_manifest(ResourceSelector, raw, semantics=DEFAULT_SEMANTICS, path="")
+                selected = select((selector,), self.objects, namespace=self.namespace, path="").objects
+                hints[row.name] = f"Selects {counted(len(selected), 'resource')}"
+        return hints
 
     @property
     def namespace(self) -> str:

@@ -113,8 +113,13 @@ class PlacementDraft:
         line = next((error.line for error in self.syntax_errors if error.line), None) or 0
         for _ in range(_MOST_UNREADABLE):
             attempts, readable = [], []
+            # An empty line is part of the block before it.
+            indents = [len(one) - len(one.lstrip()) if one.strip() else len(self.text) for one in lines]
             for number in range(max(1, line - 2), min(line, len(lines)) + 1):
-                rest = _without_block(lines, number)
+                indent = indents[number - 1]
+                later = (place for place in range(number, len(lines)) if indents[place] <= indent)
+                end = next(later, len(lines))
+                rest = [*lines[: number - 1], *[""] * (end - number + 1), *lines[end:]]
                 try:
                     documents = load_documents("\n".join(rest))
                 except InvalidManifest as found:
@@ -182,18 +187,6 @@ class PlacementDraft:
         if len(form.fields) > MOST_FIELDS:
             return None, f"The form would have {len(form.fields)} fields. Edit it as YAML."
         return form, ""
-
-
-def _without_block(lines: list[str], number: int) -> list[str]:
-    """Return the lines with a line and what is indented below it blank."""
-    rest = list(lines)
-    indent = len(rest[number - 1]) - len(rest[number - 1].lstrip())
-    rest[number - 1] = ""
-    for place in range(number, len(rest)):
-        if rest[place].strip() and len(rest[place]) - len(rest[place].lstrip()) <= indent:
-            break
-        rest[place] = ""
-    return rest
 
 
 def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
