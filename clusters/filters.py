@@ -217,18 +217,26 @@ def groups_by(*keys: str) -> list[Domain]:
     return [Domain(values, found[values]) for values in sorted(found, key=last_without)]
 
 
-def members_by(key: str) -> dict[str | None, list[tuple[str, ClusterListState]]]:
+Members = dict[str | None, list[tuple[str, ClusterListState]]]
+_SAMPLE = 50
+
+
+def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
     """Return every cluster with its state, by its value of one label, both by name; one query.
 
-    Sorted here: the database would fetch thousands of rows by name in random order.
+    Beside them the properties of some clusters, as a sample of what all have. Sorted here: the database would
+    fetch thousands of rows by name in random order.
     """
-    rows = MemberCluster.objects.annotate(label=label_of(key), standing=standing())
+    first = MemberCluster.objects.order_by("pk").values("pk")[:1]
+    sample = Case(When(pk__lt=Subquery(first) + _SAMPLE, then=F("properties")))
+    rows = MemberCluster.objects.annotate(label=label_of(key), standing=standing(), sample=sample)
     standings = {state.value: state for state in ClusterListState}
-    found: dict[str | None, list[tuple[str, ClusterListState]]] = {}
-    facts = rows.order_by().values_list("name", "label", "standing")
-    for name, value, state in sorted(facts, key=itemgetter(0)):
+    found: Members = {}
+    facts = list(rows.order_by().values_list("name", "label", "standing", "sample"))
+    for name, value, state, _ in sorted(facts, key=itemgetter(0)):
         found.setdefault(value, []).append((name, standings[state]))
-    return {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
+    members = {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
+    return members, [one for *_, one in facts if one]
 
 
 def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from placements.web import (
     dry_runs,
     editor,
     fault_injection,
+    fleet_map,
     fleet_versions,
     help,
     history,
@@ -123,6 +124,7 @@ urlpatterns = [
         name="cluster-connection-remove",
     ),
     path("fleet-versions/<int:number>/", fleet_versions.fleet_version, name="fleet-version"),
+    path("topology/panel/", fleet_map.map_panel, name="map-panel"),
     path("topology/", clusters.topology, name="topology"),
     # /hubs/
     path("hubs/", hubs.hubs, name="hubs"),

@@ -152,6 +152,7 @@ NO_PAGE = {
         "rows-set",
         "keys-set",
         "snooze",
+        "map-panel",
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
     *("hub-check", "hub-pause", "hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"),

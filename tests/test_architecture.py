@@ -474,6 +474,13 @@ def test_lock_is_up_to_date_with_the_project() -> None:
     assert [one for one in required if pinned.get(one.name.lower(), "0") not in one.specifier] == []
 
 
+def test_tests_of_one_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    """A version of pytest that pytest-xdist does not know ignores the groups without a message."""
+    has_groups = getattr(request.config.option, "loadgroup", False)
+
+    assert request.node.nodeid.endswith("@sources") or not has_groups
+
+
 def _lock_entries() -> list[str]:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
     return [line for line in lock.splitlines() if line.strip() and not line.lstrip().startswith("#")]

@@ -273,7 +273,9 @@ def rollout_action(
     def method(self: Any, request: Request, name: str) -> Response:
         expected: dict[str, Any] = {"expected": expected_revision(request)} if is_edit else {}
         values = parse_body(request, body) if body else {}
-        chosen.run(name, next(iter(values.values()), ""), **actor(request), **expected)
+        # The first field is the argument of the action; others are keywords of its operation.
+        argument = values.pop(next(iter(values))) if values else ""
+        chosen.run(name, argument, **values, **actor(request), **expected)
         result: Response = self.action_response(name)
         return result
 

@@ -19,7 +19,7 @@ from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.rollouts import rollout_action
+from placements.api.rollouts import EtaSerializer, rollout_action
 from placements.api.schema import documented, documented_patch, documented_put, operation
 from placements.api.serializers import (
     AnyObject,
@@ -36,7 +36,7 @@ from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy, WatchedKind
 from placements.models.rollouts import INITIALISING
 from placements.services.rollouts.actions import RolloutKind
-from placements.services.rollouts.staged_operations import UnknownRunError, set_state
+from placements.services.rollouts.staged_operations import LONGEST_COMMENT, UnknownRunError, set_state
 from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import (
@@ -141,6 +141,7 @@ class ApprovalSerializer(CamelCaseSerializer):
     asked_at = serializers.DateTimeField()
     approved_at = serializers.DateTimeField(allow_null=True)
     approved_by = serializers.CharField(allow_blank=True)
+    comment = serializers.CharField(allow_blank=True)
 
 
 class ProgressSerializer(CamelCaseSerializer):
@@ -157,6 +158,7 @@ class ProgressSerializer(CamelCaseSerializer):
     stuck = names()
     may_still_hold = names()
     approvals = ApprovalSerializer(many=True)
+    eta = EtaSerializer(help_text="The time left, in seconds, without waiting for approvals.")
     stages = StageSerializer(many=True)
 
 
@@ -170,6 +172,12 @@ class StageRefSerializer(CamelCaseSerializer):
     """The name of a stage."""
 
     stage = Text()
+
+
+class ApproveSerializer(StageRefSerializer):
+    """The name of a stage, and a comment that is kept with the approval."""
+
+    comment = Text(required=False, allow_blank=True, max_length=LONGEST_COMMENT)
 
 
 class FailedClusterSerializer(CamelCaseSerializer):
@@ -227,8 +235,8 @@ class StagedRunViewSet(FullNameViewSet):
     approve = _staged(
         "approve",
         "approve_stage",
-        "Approve a stage; the user and the time are recorded.",
-        body=StageRefSerializer,
+        "Approve a stage; the user, the time and the comment are recorded.",
+        body=ApproveSerializer,
     )
     skip_wait = _staged(
         "skip-wait",

@@ -49,8 +49,9 @@ class RolloutCommand(HubCommand):
                 parser.add_argument(
                     "--as", dest="user", required=True, metavar="USER", help="approver; recorded with the run"
                 )
+                parser.add_argument("--comment", default="", metavar="TEXT", help="kept with the approval")
 
-    def run_action(self, name: str, target: str, value: str = "", user: str = "") -> str:
+    def run_action(self, name: str, target: str, value: str = "", user: str = "", **more: str) -> str:
         """Run an action, and return its message."""
         action: RolloutAction = ACTIONS[self.kind, name]
         by = None
@@ -59,7 +60,7 @@ class RolloutCommand(HubCommand):
             if by is None:
                 raise CommandError(f"no user is named {user!r}", returncode=BAD_INPUT)
         argument = revision_number(value) if action.argument == "number" else value
-        return action.run(target, argument, by=by, now=datetime.now(UTC))
+        return action.run(target, argument, by=by, now=datetime.now(UTC), **more)
 
 
 def revision_number(text: str) -> int:

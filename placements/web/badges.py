@@ -1,7 +1,9 @@
 """Status badges: of clusters, placements, rollouts and outcomes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from placements.engine.rollout.actions import RunPhase
@@ -30,6 +32,27 @@ class Badge:
     words: str
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a bar: its level, its words, and where it starts and how wide it is, in percent."""
+
+    level: str
+    words: str
+    at: str
+    width: str
+
+
+def segments(parts: Iterable[tuple[str, str, int]]) -> list[Segment]:
+    """Return the segments of a bar from levels, words and counts, without those of count 0."""
+    present = [one for one in parts if one[2]]
+    total, before, found = sum(count for *_, count in present), 0, []
+    for level, words, count in present:
+        at, width = (f"{100 * one / total:.2f}" for one in (before, count))
+        found.append(Segment(level, words, at, width))
+        before += count
+    return found
+
+
 _NOT_READY = {
     EligibilityKind.LEAVING: "Leaving",
     EligibilityKind.NO_AGENT: "Never reported",
@@ -38,6 +61,17 @@ _NOT_READY = {
     EligibilityKind.NO_HEALTH: "Health unknown",
     EligibilityKind.UNHEALTHY: "Unhealthy",
     EligibilityKind.UNSPECIFIED: "Not ready",
+}
+
+
+STATE_BADGES = {
+    ClusterListState.READY: Badge("healthy", "Ready"),
+    ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
+    ClusterListState.JOINING: Badge("progress", "Joining"),
+    ClusterListState.CORDONED: Badge("attention", "Cordoned"),
+    ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
+    ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
+    ClusterListState.LEAVING: Badge("progress", "Leaving"),
 }
 
 

@@ -47,7 +47,6 @@ from placements.services.fleet.queries import (
 from placements.services.health import healths_named
 from placements.templatetags.fleet import offered
 from placements.web import badges
-from placements.web.badges import Badge
 from placements.web.bulk_changes import WORDS, cluster_filter
 from placements.web.events import event_rows
 from placements.web.fault_injection import fault_rows
@@ -190,17 +189,15 @@ def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], d
         ("Placements", "placements", True),
         ("Outdated", "stale", True),
     ]
-    headers = [_header(*head, order=order) for head in heads]
+    headers = []
+    for title, by, is_number in heads:
+        directions = {by: "ascending", f"-{by}": "descending"} if by else {}
+        following = f"-{by}" if by and order == by else by
+        headers.append(Header(title, following, directions.get(order, ""), is_number))
     by_heading = {head.order.removeprefix("-"): head.title for head in headers if head.order}
     orders = {**by_heading, **_OTHER_ORDERS}
     present = orders.get(order, f"{by_heading.get(order[1:], order)}, descending")
     return headers, {**orders, order: present}
-
-
-def _header(title: str, by: str, is_number: bool, *, order: str) -> Header:
-    directions = {by: "ascending", f"-{by}": "descending"} if by else {}
-    following = f"-{by}" if by and order == by else by
-    return Header(title, following, directions.get(order, ""), is_number)
 
 
 def _facets(
@@ -308,17 +305,6 @@ def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[s
 TABS = ("placements", "labels", "properties", "events", "yaml")
 
 
-STATE_BADGES = {
-    ClusterListState.READY: Badge("healthy", "Ready"),
-    ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
-    ClusterListState.JOINING: Badge("progress", "Joining"),
-    ClusterListState.CORDONED: Badge("attention", "Cordoned"),
-    ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
-    ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
-    ClusterListState.LEAVING: Badge("progress", "Leaving"),
-}
-
-
 _ROWS = 100
 _KEYS_SHOWN = 40
 
@@ -329,7 +315,7 @@ class TopologyRow:
 
     values: list[str]
     total: int
-    states: list[tuple[Badge, int]]
+    states: list[tuple[badges.Badge, int]]
     query: str
 
 
@@ -366,7 +352,11 @@ def topology(request: HttpRequest) -> HttpResponse:
             TopologyRow(
                 list(map(value_words, one.values)),
                 one.total,
-                [(STATE_BADGES[state], one.counts[state]) for state in STATE_BADGES if state in one.counts],
+                [
+                    (badges.STATE_BADGES[state], one.counts[state])
+                    for state in badges.STATE_BADGES
+                    if state in one.counts
+                ],
                 urlencode(
                     [
                         ("label", f"!{key}" if value is None else f"{key}:{value}")

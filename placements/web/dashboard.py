@@ -1,11 +1,9 @@
 """The overview: totals, what needs attention, the placements with the least headroom, recent decisions."""
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
@@ -13,30 +11,21 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from clusters.filters import label_keys, members_by
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import Role, for_readers, may_approve, may_operate, teams_of
 from fleetui.polling import TOKEN, not_modified, shared_fragment
-from placements.explain.charts.figure import Chart, Leads
-from placements.explain.charts.fleet import (
-    OPENED_UP_TO,
-    STATES,
-    Members,
-    label_filter,
-    state_filter,
-    waffle_chart,
-)
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import Snooze, attention, snoozes_from
 from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
 from placements.services.demo.fleets import DEMO_SIZES
-from placements.services.fleet.queries import Skew, favourite_key
+from placements.services.fleet.queries import Skew
 from placements.services.rollouts.attention import waiting_count
 from placements.web import badges
+from placements.web.fleet_map import map_context
 from placements.web.layout import counts_of
 from placements.web.request import asked_table, current_user
 from placements.web.resilience import overview_card
@@ -137,8 +126,9 @@ def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> l
     ]
 
 
-_KEYS_SHOWN = 50
 _VERSIONS_OF_FLEET = 2
+MAP_FIELDS = ("by", "measure", "map")
+"""The parameters of the overview that choose what its fleet map shows."""
 
 
 @for_readers
@@ -157,15 +147,23 @@ def overview(request: HttpRequest) -> HttpResponse:
         operates, snoozed = may_operate(request.user), str(_snoozes(request))
         return shared_fragment(
             request,
-            (request.path, version, _by(request), _has_fleet(request, version), operates, approver, snoozed),
+            (
+                request.path,
+                version,
+                *map(request.GET.get, MAP_FIELDS),
+                _has_fleet(request, version),
+                operates,
+                approver,
+                snoozed,
+            ),
             lambda: _overview(request, version),
         )
     return _overview(request, version)
 
 
 def _overview(request: HttpRequest, version: str) -> HttpResponse:
-    fleet = {} if _has_fleet(request, version) else _fleet(request)
-    if fleet and not fleet["charts"] and queries.is_untouched():
+    fleet = {} if _has_fleet(request, version) else map_context(request)
+    if fleet and not (fleet["charts"] or fleet.get("domains")) and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
     table = asked_table(request, fleet.get("charts", ()))
     if table:
@@ -218,36 +216,6 @@ def _snoozes(request: HttpRequest) -> dict[str, Snooze]:
     return snoozes_from(request.session.get(_SNOOZED, {}).get(str(current_hub_id())))
 
 
-def _by(request: HttpRequest) -> str:
-    return request.GET.get("by", "").strip()
-
-
 def _has_fleet(request: HttpRequest, version: str) -> bool:
     shown = request.GET.get("v", "").split("-")[:_VERSIONS_OF_FLEET]
     return wants_fragment(request) and shown == version.split("-")[:_VERSIONS_OF_FLEET]
-
-
-def _fleet(request: HttpRequest) -> dict[str, Any]:
-    """Return the fleet chart and the labels that it can be grouped by."""
-    keys = [key for key, _ in label_keys()]
-    by = _by(request) or favourite_key(keys)
-    members = members_by(by)
-    chart = waffle_chart(by, members)
-    charts = [replace(chart, leads=_leads(by, members, chart))] if chart else []
-    return {"charts": charts, "by": by, "keys": keys[:_KEYS_SHOWN], "has_fleet": True}
-
-
-def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Leads:
-    """Return the links of the cells: to one cluster, or in a large fleet to a filtered list."""
-    is_large = sum(map(len, members.values())) > OPENED_UP_TO
-    page = reverse("web:clusters")
-    labels = [quote(label_filter(by, value), safe=":") for value in members]
-    present = {state for clusters in members.values() for _, state in clusters}
-    states = ["", "", *(f"&state={state_filter(one)}" for one in STATES if one in present)]
-    cells = tuple(
-        tuple(
-            f"{page}?label={label}{state}" if count else "" for state, count in zip(states, row, strict=True)
-        )
-        for label, row in zip(labels, chart.rows, strict=True)
-    )
-    return Leads(f"{page}?label={{y}}&state={{z}}" if is_large else f"{page}{{customdata}}/", cells)

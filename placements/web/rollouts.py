@@ -55,6 +55,7 @@ from placements.services.rollouts.queries import (
     report_of,
     run_named,
 )
+from placements.services.rollouts.staged_operations import LONGEST_COMMENT
 from placements.services.run_history import run_charts
 from placements.services.teams import of_placement, of_run
 from placements.web import badges
@@ -253,16 +254,6 @@ _PILLS, _WAVES_SHOWN = 60, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A part of a bar: its level, its words, and where it starts and how wide it is, in percent."""
-
-    level: str
-    words: str
-    at: str
-    width: str
-
-
-@dataclass(frozen=True, slots=True)
 class WaveRow:
     """A planned wave: pills of a small rollout, otherwise a bar and the clusters that are not done."""
 
@@ -270,18 +261,12 @@ class WaveRow:
     count: int
     done: int
     pills: list[tuple[str, badges.Badge]]
-    segments: list[Segment]
+    segments: list[badges.Segment]
 
 
-def _segments(parts: Iterable[Part]) -> list[Segment]:
+def _segments(parts: Iterable[Part]) -> list[badges.Segment]:
     counts = Counter(parts)
-    total, before, found = counts.total(), 0, []
-    for part in Part:
-        if counts[part]:
-            at, width = (f"{100 * one / total:.2f}" for one in (before, counts[part]))
-            found.append(Segment(_PART_LEVELS[part], f"{counts[part]:,} {part}", at, width))
-            before += counts[part]
-    return found
+    return badges.segments((_PART_LEVELS[part], f"{counts[part]:,} {part}", counts[part]) for part in Part)
 
 
 def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
@@ -405,6 +390,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         back = reverse("web:staged-run", args=[name])
         crumbs = {"parent": "Rollouts", "parent_url": reverse("web:rollouts")}
         if action.name == "approve":
+            context["longest_comment"] = LONGEST_COMMENT
             context["refusal"] = capfirst(why_not_approve(run, current_user(request)))
             if not run.approvals.filter(stage=value, approved_at=None).exists():
                 context["confirmation"] = f"Stage {value} does not wait for an approval."
@@ -420,7 +406,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
     if request.method != "POST":
         return render(request, "rollouts/action.html", context)
     try:
-        message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC))
+        more = {"comment": request.POST.get("comment", "").strip()} if action.name == "approve" else {}
+        message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC), **more)
     except (ActionNotAllowed, PermissionDenied, InvalidManifest) as error:
         refusal = str(error)
         if isinstance(error, InvalidManifest):

@@ -173,3 +173,11 @@ function close(event) {
 document.addEventListener("click", close);
 document.addEventListener("focusin", close);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") close(event); });
+
+/* The panel beside the fleet map is not modal: Escape or a click elsewhere closes it, and the focus returns. */
+document.addEventListener("htmx:afterSwap", (event) => {
+  const panel = event.detail.target;
+  if (!panel.matches?.(".side-panel")) return;
+  panel.showPopover();
+  panel.querySelector("[autofocus]").focus();
+});

@@ -66,7 +66,9 @@ function follow(plot, point) {
   const address = plot.closest("[data-chart]").dataset.leads ?? "";
   const facts = [...address.matchAll(/\{(\w+)\}/g)].map(([, name]) => fact(point, name) ?? null);
   if (!address || facts.includes(null)) return;
-  location.assign(address.replace(/\{\w+\}/g, () => encodeURIComponent(facts.shift())));
+  const url = address.replace(/\{\w+\}/g, () => encodeURIComponent(facts.shift()));
+  if (plot.closest("[data-panel]")) htmx.ajax("GET", url, "#map-panel");
+  else location.assign(url);
 }
 
 function fact(point, name) {

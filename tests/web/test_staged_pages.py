@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from placements.models import StagedRun, StagedStrategy
+from fleetui.models import Event
+from placements.models import ApprovalRequest, StagedRun, StagedStrategy
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -212,6 +213,38 @@ def test_operators_and_approvers_are_offered_what_is_theirs(
     assert actions_on(text_of(approver, RUN)) == ["approve/canary/"]
     assert "only an approver may approve a stage" in text_of(operator, RUN)
     assert "required role: operator" in text_of(viewer, RUN)
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_comment_of_an_approval_is_kept_wherever_it_is_shown(
+    approver: Client, viewer: Client, text_of: Fetch
+) -> None:
+    long = approver.post(f"{RUN}approve/canary/", {"comment": "x" * 501})
+    assert (long.status_code, "at most 500 are allowed" in long.content.decode()) == (409, True)
+    assert not ApprovalRequest.objects.filter(approved_at__isnull=False).exists()
+
+    approver.post(f"{RUN}approve/canary/", {"comment": "Error rate is 0 <b>"})
+
+    [request] = ApprovalRequest.objects.all()
+    page = text_of(viewer, RUN)
+    progress = viewer.get("/api/v1/staged-runs/one/progress").json()
+    [condition] = request.to_manifest()["status"]["conditions"]
+    [event] = Event.objects.filter(verb="approved", kind="staged-run")
+    assert "<q>Error rate is 0 &lt;b&gt;</q>" in page
+    assert progress["approvals"][0]["comment"] == "Error rate is 0 <b>"
+    assert condition["message"] == "by ann: Error rate is 0 <b>"
+    assert event.after["comment"] == "Error rate is 0 <b>"
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_stepper_shows_each_stage_and_marks_the_present_one(viewer: Client, text_of: Fetch) -> None:
+    stepper = text_of(viewer, RUN).partition('class="stepper"')[2].partition("</ol>")[0]
+    steps = [text(one) for one in stepper.split("<li")[1:]]
+
+    assert ["1. canary" in steps[0], "2. prod" in steps[1], len(steps)] == [True, True, 2]
+    assert re.findall(r'aria-current="step"[^>]*>\s*<a href="(#stage-\d)"', stepper) == ["#stage-1"]
+    assert "1 of 1" in steps[0]
+    assert "0 of 3" in steps[1]
 
 
 def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:

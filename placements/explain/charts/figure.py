@@ -70,11 +70,12 @@ class Leads:
 
     `point` is the address for a press on a point of the figure; its braces are replaced by facts of the
     point, `{x}`, or by what the trace has for it in its `meta`. `cells` are those of the first cells of each
-    row.
+    row. `is_panel`: the address is a fragment that is shown beside the chart.
     """
 
     point: str
     cells: tuple[tuple[str, ...], ...]
+    is_panel: bool = False
 
 
 @dataclass(frozen=True, slots=True)

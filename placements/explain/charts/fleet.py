@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -146,14 +146,34 @@ OPENED_UP_TO = 200
 """So many clusters are opened each by its cell; of a larger fleet a cell leads to those that are like it."""
 
 Members = Sequence[tuple[str, str]]
+
+
+class Measure(NamedTuple):
+    """A number of each cluster that colors its cell; clusters without one are left out."""
+
+    name: str
+    values: Mapping[str, float]
+
+    def row(self, members: Members) -> tuple[Cell, ...]:
+        """Return mean, lowest and highest value of these clusters; None where none has a value."""
+        found = [self.values[name] for name, _ in members if name in self.values]
+        if not found:
+            return (None, None, None)
+        rounded = (round(one, 2) for one in (sum(found) / len(found), min(found), max(found)))
+        return tuple(int(one) if one.is_integer() else one for one in rounded)
+
+
 _Block = tuple[str, str | None, Members]
 """A name, the filter of the list of clusters that selects the members, if any, and the members."""
 
 
-def waffle_chart(key: str, groups: Mapping[str | None, Members]) -> Chart | None:
+def waffle_chart(
+    key: str, groups: Mapping[str | None, Members], measure: Measure | None = None
+) -> Chart | None:
     """Draw every cluster, given with its name and state; None without clusters.
 
-    The table counts the states of each domain; of more than 24 domains the smallest share a block.
+    The table counts the states of each domain, or has the values of a measure; of more than 24 domains the
+    smallest share a block.
     """
     kept = set(groups)
     if len(groups) > MOST_BLOCKS:
@@ -173,6 +193,19 @@ def waffle_chart(key: str, groups: Mapping[str | None, Members]) -> Chart | None
     states = {state: drawn for state, drawn in STATES.items() if total[state]}
     by = f" in {len(counts):,} domains by {key}" if key else ""
     parts = ", ".join(f"{total[state]:,} {one.words} {one.sign}".rstrip() for state, one in states.items())
+    if measure:
+        mean, low, high = measure.row([one for members in groups.values() for one in members])
+        spread = "no values" if mean is None else f"{low:,} to {high:,}, mean {mean:,}"
+        return Chart(
+            name="waffle",
+            title=f"Fleet by {key}: {measure.name}" if key else f"Fleet: {measure.name}",
+            caption=f"{total.total():,} clusters{by}. {measure.name}: {spread}; stronger colors are higher.",
+            figure=_waffle_figure(blocks, measure),
+            columns=(key or "Domain", "Clusters", "Mean", "Lowest", "Highest"),
+            rows=tuple(
+                (value_words(value), len(members), *measure.row(members)) for value, members in groups.items()
+            ),
+        )
     return Chart(
         name="waffle",
         title=f"Fleet by {key}" if key else "Fleet",
@@ -196,7 +229,7 @@ def state_filter(state: str) -> str:
     return state.replace(" ", "-")
 
 
-def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
+def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> go.Figure:
     total = sum(len(members) for *_, members in blocks)
     is_named = total <= NAMED_UP_TO
     # The height of a row in CSS pixels and the cells in it.
@@ -219,29 +252,25 @@ def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
         # Plotly takes an array as it is; it would check lists one by one.
         return np.array([[none if cell is None else of(cell) for cell in row] for row in rows], dtype=object)
 
-    places = {state: place for place, state in enumerate(STATES)}
-    signs = {state: one.sign for state, one in STATES.items()}
-    # Where the states differ, Plotly chooses the color of the text for each cell.
-    is_ready = {state for *_, members in blocks for _, state in members} <= {"ready"}
+    if measure:
+        values, name = measure.values, measure.name
+        drawn: dict[str, Any] = {
+            "z": each(lambda cell: values.get(cell[0]), none=None),
+            "text": each(lambda cell: cell[0] if is_named else ""),
+            "hovertext": each(lambda cell: f"{cell[0]}: {name} {values.get(cell[0], 'none')}"),
+            "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
+        }
+    else:
+        drawn = _state_cells(each, blocks, is_named=is_named)
     return figure(
         heatmap(
-            each(lambda cell: places[cell[1]], none=None),
+            drawn.pop("z"),
             gap=3 if is_named else 1,
-            text=each(lambda cell: f"{signs[cell[1]]} {cell[0]}".strip() if is_named else signs[cell[1]]),
-            hovertext=each(lambda cell: f"{cell[0]}: {STATES[cell[1]].words}"),
             customdata=each(itemgetter(0)) if total <= OPENED_UP_TO else None,
             meta={"y": labels, "z": [state_filter(state) for state in STATES]},
-            # A scale of steps, so that each state has exactly its color.
-            colorscale=[
-                [edge / len(STATES), one.color]
-                for place, one in enumerate(STATES.values())
-                for edge in (place, place + 1)
-            ],
-            zmin=-0.5,
-            zmax=len(STATES) - 0.5,
             texttemplate="%{text}",
-            textfont={"color": Color.ON_HEALTHY} if is_ready else {},
             hovertemplate="%{hovertext}<extra></extra>",
+            **drawn,
         ),
         height=height * len(rows) + 24,
         xaxis={"visible": False},
@@ -256,3 +285,27 @@ def _waffle_figure(blocks: Sequence[_Block]) -> go.Figure:
             "ticklabelstandoff": 4,
         },
     )
+
+
+_Each = Callable[..., npt.NDArray[np.object_]]
+
+
+def _state_cells(each: _Each, blocks: Sequence[_Block], *, is_named: bool) -> dict[str, Any]:
+    places = {state: place for place, state in enumerate(STATES)}
+    signs = {state: one.sign for state, one in STATES.items()}
+    # Where the states differ, Plotly chooses the color of the text for each cell.
+    is_ready = {state for *_, members in blocks for _, state in members} <= {"ready"}
+    return {
+        "z": each(lambda cell: places[cell[1]], none=None),
+        "text": each(lambda cell: f"{signs[cell[1]]} {cell[0]}".strip() if is_named else signs[cell[1]]),
+        "hovertext": each(lambda cell: f"{cell[0]}: {STATES[cell[1]].words}"),
+        # A scale of steps, so that each state has exactly its color.
+        "colorscale": [
+            [edge / len(STATES), one.color]
+            for place, one in enumerate(STATES.values())
+            for edge in (place, place + 1)
+        ],
+        "zmin": -0.5,
+        "zmax": len(STATES) - 0.5,
+        "textfont": {"color": Color.ON_HEALTHY} if is_ready else {},
+    }

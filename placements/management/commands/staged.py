@@ -71,7 +71,8 @@ class Command(RolloutCommand):
             self.stdout.write(json.dumps(progress_of(row), ensure_ascii=False, indent=2))
         else:
             value, user = options.get("value", ""), options.get("user", "")
-            self.stdout.write(self.run_action(options["name"], options["target"], value, user))
+            more = {"comment": options["comment"]} if "comment" in options else {}
+            self.stdout.write(self.run_action(options["name"], options["target"], value, user, **more))
 
     def _preview(self, placement: str, strategy: str, snapshot: str | None) -> None:
         found = get_placement(placement)

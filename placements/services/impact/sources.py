@@ -13,7 +13,7 @@ from clusters.fleet import Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
-from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, load_documents
+from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
 from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
 
 Value = TypeVar("Value")
@@ -132,7 +132,8 @@ def git(*arguments: str) -> bytes:
 
 def _parse(content: bytes) -> ParsedFile:
     """Parse a file; a document of another kind, or without one, is ignored."""
-    members, placements, faults = [], [], list[tuple[Document, FieldError]]()
+    members, placements = [], []
+    named, faults = list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
     try:
         documents = [item for one in load_documents(content) for item in items_of(one)]
     except InvalidManifest as found:
@@ -143,8 +144,9 @@ def _parse(content: bytes) -> ParsedFile:
             if kind == MEMBER_KIND:
                 members.append(parse_member(one.data))
             elif kind in (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND) or is_ocm_placement(one.data):
-                [where] = attach_lines([(one, FieldError("metadata.name", "", ""))])
-                placements.append((parse_placement(one.data), where.line or 1))
+                placements.append(parse_placement(one.data))
+                named.append((one, "metadata.name"))
         except InvalidManifest as found:
             faults += [(one, fault) for fault in found.faults]
-    return ParsedFile(tuple(members), tuple(placements), tuple(attach_lines(faults)))
+    placed = tuple((one, line or 1) for one, line in zip(placements, lines_of(named), strict=True))
+    return ParsedFile(tuple(members), placed, tuple(attach_lines(faults)))

@@ -26,6 +26,8 @@ from placements.services.teams import labels_of_run
 from placements.services.workqueue import enqueue_rollout
 
 APPROVAL = "approval-request"
+LONGEST_COMMENT = 500
+"""Characters of the comment of an approval; the column is as long."""
 
 
 class UnknownRunError(LookupError):
@@ -49,11 +51,17 @@ def set_state(
 
 @on_live_hub(refuse)
 @transaction.atomic
-def approve(name: str, stage: str, *, by: User | None, now: datetime) -> ApprovalRequest:
+def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: str = "") -> ApprovalRequest:
     """Approve a stage with a pending request; again does nothing.
 
-    Raise UnknownRunError, PermissionDenied, ActionNotAllowed when the stage has no pending request.
+    Raise UnknownRunError, PermissionDenied, ActionNotAllowed when the stage has no pending request,
+    InvalidManifest for a comment that is too long.
     """
+    if len(comment) > LONGEST_COMMENT:
+        message = f"The comment has {len(comment):,} characters; at most {LONGEST_COMMENT} are allowed"
+        raise InvalidManifest(
+            [FieldError("comment", "too-long", message, f"at most {LONGEST_COMMENT} characters")]
+        )
     run = _locked(name, by=None)  # whether the user may approve is checked below
     requests = run.approvals.filter(stage=stage)
     request = requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
@@ -63,9 +71,10 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime) -> Approva
     if request is None or by is None or (run.ended_at and request.approved_at is None):
         raise ActionNotAllowed(f"stage {stage} of {name} does not wait for an approval")
     if request.approved_at is None:
-        request.approved_at, request.approved_by = now, by.get_username()
-        request.save(update_fields=["approved_at", "approved_by"])
-        _save(run, "approved", {"request": str(request)}, by=by, now=now)
+        request.approved_at, request.approved_by, request.comment = now, by.get_username(), comment
+        request.save(update_fields=["approved_at", "approved_by", "comment"])
+        facts = {"request": str(request)} | ({"comment": comment} if comment else {})
+        _save(run, "approved", facts, by=by, now=now)
     return request
 
 

@@ -1,0 +1,205 @@
+"""The fleet map of the overview: cells or bars by a label, colored by a measure, and the panel of one."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+from django_htmx.http import HttpResponseClientRedirect
+
+from clusters.filters import (
+    ClusterFilter,
+    ClusterListState,
+    clusters_matching,
+    cordoned_among,
+    label_keys,
+    members_by,
+)
+from clusters.models import MemberCluster
+from fleetui.apimachinery.quantity import QuantityError, parse_quantity
+from fleetui.htmx import render_page, wants_fragment
+from fleetui.permissions import for_readers
+from placements.explain.charts.figure import Chart, Leads
+from placements.explain.charts.fleet import (
+    OPENED_UP_TO,
+    STATES,
+    Measure,
+    Members,
+    label_filter,
+    state_filter,
+    value_words,
+    waffle_chart,
+)
+from placements.explain.connections import unreachable_words
+from placements.services.filters import bindings_on, placements_on
+from placements.services.fleet.queries import favourite_key
+from placements.services.health import healths_named
+from placements.web import badges
+from placements.web.request import unknown_words
+
+_KEYS_SHOWN, _MEASURES_SHOWN, _ROWS = 50, 20, 30
+HEALTH, PLACEMENTS = "health", "placements"
+VIEWS = ("bars", "cells")
+_WORKING = (ClusterListState.READY, ClusterListState.NOT_MONITORED, ClusterListState.JOINING)
+"""States that are no problem; domains are sorted by their share of clusters in another state."""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainRow:
+    """A bar of the map: one domain, its clusters by state, the share with a problem in percent."""
+
+    words: str
+    query: str
+    total: int
+    problems: int
+    states: list[tuple[badges.Badge, int]]
+    segments: list[badges.Segment]
+    measured: str
+
+
+def _number(value: object) -> float | None:
+    try:
+        return parse_quantity(value).approximate if isinstance(value, str) else None
+    except QuantityError:
+        return None
+
+
+def map_context(request: HttpRequest) -> dict[str, Any]:
+    """Return the map as the overview shows it: bars of a large fleet, cells of a small one."""
+    keys, given = [key for key, _ in label_keys()], request.GET
+    by = given.get("by", "").strip() or favourite_key(keys)
+    unsorted, sample = members_by(by)
+    members = dict(sorted(unsorted.items(), key=lambda one: (one[0] is None, -_problems(one[1]))))
+    numeric = {name for one in sample for name, value in one.items() if _number(value) is not None}
+    measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
+    measure = next((one for one in measures if one == given.get("measure")), HEALTH)
+    total = sum(map(len, members.values()))
+    values = _measured(measure) if measure != HEALTH else {}
+    is_large = total > OPENED_UP_TO
+    view = next((one for one in VIEWS if one == given.get("map")), VIEWS[not is_large])
+    context = {
+        "by": by,
+        "keys": keys[:_KEYS_SHOWN],
+        "measure": measure,
+        "measures": measures,
+        "view": view,
+        "has_fleet": True,
+        "charts": [],
+        "map_unknown": unknown_words(request, measure=measures, map=VIEWS),
+    }
+    if view == "bars":
+        rows = [_domain_row(by, value, clusters, values) for value, clusters in members.items()]
+        rows.sort(key=lambda one: -one.problems)
+        return {**context, "domains": rows[:_ROWS], "more_domains": max(0, len(rows) - _ROWS)}
+    chart = waffle_chart(by, members, Measure(measure, values) if measure != HEALTH else None)
+    return {**context, "charts": [replace(chart, leads=_leads(by, members, chart))] if chart else []}
+
+
+def _problems(clusters: Members) -> float:
+    return sum(state not in _WORKING for _, state in clusters) / len(clusters)
+
+
+def _measured(measure: str) -> dict[str, float]:
+    """Return the value of each cluster that has one."""
+    if measure == PLACEMENTS:
+        names = list(MemberCluster.objects.order_by().values_list("name", flat=True))
+        return dict.fromkeys(names, 0.0) | {one: float(count) for one, count in placements_on(names).items()}
+    rows = MemberCluster.objects.order_by().values_list("name", "properties")
+    found = ((name, _number(properties.get(measure))) for name, properties in rows)
+    return {name: value for name, value in found if value is not None}
+
+
+def _domain_row(by: str, value: str | None, clusters: Members, values: Mapping[str, float]) -> DomainRow:
+    counts = Counter(ClusterListState(state) for _, state in clusters)
+    of_state = [(badges.STATE_BADGES[one], counts[one]) for one in badges.STATE_BADGES if counts[one]]
+    measured = [values[name] for name, _ in clusters if name in values]
+    mean = sum(measured) / len(measured) if measured else 0
+    return DomainRow(
+        value_words(value),
+        urlencode({"label": label_filter(by, value)}) if by else "",
+        len(clusters),
+        round(100 * _problems(clusters)),
+        of_state,
+        badges.segments((badge.kind, f"{count:,} {badge.words}", count) for badge, count in of_state),
+        f"{mean:,.4g} ({min(measured):,.4g} to {max(measured):,.4g})" if measured else "",
+    )
+
+
+def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Leads:
+    """Return the links of the cells: to one cluster, or in a large fleet to a filtered list."""
+    is_large = sum(map(len, members.values())) > OPENED_UP_TO
+    page = reverse("web:clusters")
+    labels = [quote(label_filter(by, value), safe=":") for value in members]
+    present = {state for clusters in members.values() for _, state in clusters}
+    states = ["", "", *(f"&state={state_filter(one)}" for one in STATES if one in present)]
+    cells = tuple(
+        tuple(
+            f"{page}?label={label}{state}" if count else "" for state, count in zip(states, row, strict=False)
+        )
+        for label, row in zip(labels, chart.rows, strict=True)
+    )
+    panel = reverse("web:map-panel")
+    return Leads(
+        f"{page}?label={{y}}&state={{z}}" if is_large else f"{panel}?cluster={{customdata}}",
+        cells,
+        is_panel=not is_large,
+    )
+
+
+_BINDINGS, _LABELS = 10, 20
+
+
+@for_readers
+@require_safe
+def map_panel(request: HttpRequest) -> HttpResponse:
+    """Show a cluster or a domain of the map beside it; without a script its page or its list."""
+    name, label = request.GET.get("cluster", ""), request.GET.get("label", "")
+    if not name and not label:
+        return HttpResponseBadRequest("Required: cluster=NAME or label=KEY:VALUE", "text/plain")
+    page = (
+        reverse("web:cluster", args=[name])
+        if name
+        else f"{reverse('web:clusters')}?{urlencode({'label': label})}"
+    )
+    if not wants_fragment(request):
+        return redirect(page)
+    if label and not name:
+        found = list(clusters_matching(ClusterFilter(labels=(label,))))
+        if not found:
+            return HttpResponseClientRedirect(page)
+        cordoned, placed = cordoned_among(found), placements_on([one.name for one in found])
+        domain = {
+            "label": label,
+            "query": urlencode({"label": label}),
+            "total": len(found),
+            "states": Counter(
+                badges.cluster_badge(one, is_cordoned=one.pk in cordoned) for one in found
+            ).most_common(),
+            "bindings": sum(placed.values()),
+            "empty": len(found) - len(placed),
+        }
+        return render_page(request, "dashboard/_map_domain.html", domain)
+
+    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
+    is_cordoned, now = bool(cordoned_among([cluster])), datetime.now(UTC)
+    here = bindings_on(name)
+    bindings = list(here[:_BINDINGS])
+    healths = healths_named([one.placement.full_name for one in bindings], now=now)
+    labels = sorted((cluster.document["metadata"].get("labels") or {}).items())
+    context = {
+        "cluster": cluster,
+        "state": badges.cluster_badge(cluster, is_cordoned=is_cordoned),
+        "is_cordoned": is_cordoned,
+        "reason": unreachable_words(cluster, now=now),
+        "labels": labels[:_LABELS],
+        "more_labels": max(0, len(labels) - _LABELS),
+        "bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings],
+        "placements": here.count(),
+    }
+    return render_page(request, "dashboard/_map_cluster.html", context)

@@ -1,0 +1,84 @@
+"""The fleet map: cells of a small fleet, domains of a large one, a measure, and the panel beside it."""
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from clusters.models import MemberCluster
+from clusters.operations.edit import cordon
+from placements.web import fleet_map
+from tests.rows import NOW
+
+Fetch = Callable[[Client, str], str]
+HTMX = {"HX-Request": "true"}
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("nine")]
+
+
+def _domains(page: str) -> list[tuple[str, str]]:
+    """Return the domains in their order, each with its words."""
+    table = page.partition('class="cards map-bars"')[2].partition("</tbody>")[0].partition("<tbody>")[2]
+    rows = [re.sub(r"<[^>]+>", " ", row) for row in table.split("</tr>")]
+    words = [" ".join(row.split()) for row in rows if row.strip()]
+    return [(one.split()[0], one.partition(" ")[2]) for one in words]
+
+
+def test_a_large_fleet_is_shown_by_domain_the_worst_first(
+    viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = text_of(viewer, "/?by=region")
+    monkeypatch.setattr(fleet_map, "OPENED_UP_TO", 5)
+    region = MemberCluster.objects.get(name="bravelion").document["metadata"]["labels"]["region"]
+    cordon(["bravelion"], by=None, now=NOW)
+
+    page = text_of(viewer, "/?by=region")
+
+    assert _domains(cells) == []
+    assert 'id="chart-waffle"' in cells
+    assert _domains(page)[0][0] == region
+    assert "Cordoned 1" in _domains(page)[0][1]
+    assert 'id="chart-waffle"' not in page
+    assert 'id="chart-waffle"' in text_of(viewer, "/?by=region&map=cells")
+
+
+def test_colors_by_a_measure(viewer: Client, text_of: Fetch) -> None:
+    MemberCluster.objects.filter(name="bravelion").update(properties={"cpu": "500m", "zone": "x"})
+
+    page = text_of(viewer, "/?by=region&measure=cpu&map=cells")
+    bars = text_of(viewer, "/?by=region&measure=placements&map=bars")
+
+    [figure] = re.findall(r'data-figure="plot-waffle">(.*?)</script>', page)
+    drawn = [one for row in json.loads(figure)["data"][0]["z"] for one in row if one is not None]
+    assert drawn == [0.5]
+    measures = page.partition('id="measure"')[2].partition("</select>")[0]
+    assert re.findall(r"<option[^>]*>([^<]*)", measures)[:3] == ["health", "placements", "cpu"]
+    assert "zone" not in measures
+    assert re.search(r"\d to \d", _domains(bars)[0][1])
+
+
+def test_a_measure_that_does_not_exist_is_named(viewer: Client, text_of: Fetch) -> None:
+    assert "weight" in text_of(viewer, "/?measure=weight").partition('role="alert"')[2][:300]
+
+
+def test_the_panel_shows_a_cluster_or_a_domain_and_leads_to_its_page_without_a_script(
+    viewer: Client, operator: Client
+) -> None:
+    cordon(["bravelion"], by=None, now=NOW)
+
+    panel = operator.get("/topology/panel/?cluster=bravelion", headers=HTMX).content.decode()
+    seen = viewer.get("/topology/panel/?cluster=bravelion", headers=HTMX).content.decode()
+    domain = viewer.get("/topology/panel/?label=region:east", headers=HTMX).content.decode()
+
+    assert "cordoned" in panel
+    assert 'href="/clusters/bravelion/uncordon/"' in panel
+    assert 'href="/clusters/bravelion/uncordon/"' not in seen
+    assert "3 clusters" in domain
+    assert "/what-if/?label=region%3Aeast" in domain
+    assert viewer.get("/topology/panel/?cluster=bravelion").headers["Location"] == "/clusters/bravelion/"
+    plain = viewer.get("/topology/panel/?label=region:east")
+    assert plain.headers["Location"] == "/clusters/?label=region%3Aeast"
+    assert viewer.get("/topology/panel/?cluster=none", headers=HTMX).status_code == 404
+    assert viewer.get("/topology/panel/").status_code == 400
