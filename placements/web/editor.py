@@ -166,7 +166,7 @@ def change_draft(request: HttpRequest, number: int) -> HttpResponse:
 @for_readers
 @require_POST
 def complete(request: HttpRequest) -> JsonResponse:
-    """Return what may stand at the cursor in a manifest; nothing is saved."""
+    """Return what is valid at the cursor in a manifest; nothing is saved."""
     row, column = (number_of(request.POST.get(name, "")) or 0 for name in ("row", "column"))
     cursor = cursor_at(request.POST.get("manifest", "")[:MEBIBYTE], row, column)
     found = completions(cursor, fleet=current_fleet().fleet, objects=hub_objects())

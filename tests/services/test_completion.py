@@ -65,7 +65,7 @@ def _proposals(text: str) -> list[str]:
         ("|", ["apiVersion: ", "kind: ", "metadata:", "spec:"]),
     ],
 )  # fmt: skip
-def test_proposes_what_may_stand_at_the_cursor(text: str, expected: list[str]) -> None:
+def test_proposes_what_is_valid_at_the_cursor(text: str, expected: list[str]) -> None:
     found = _proposals(text)
 
     assert found[: len(expected)] == expected

@@ -111,7 +111,7 @@ def test_drafts_are_listed_by_name_with_changes_and_author(operator: Client, vie
     assert "New placement shop" in operator.get(NEW).content.decode()
 
 
-def test_a_reader_is_offered_what_may_stand_at_a_cursor(viewer: Client) -> None:
+def test_a_reader_gets_what_is_valid_at_a_cursor(viewer: Client) -> None:
     text = "spec:\n  policy:\n    topologySpreadConstraints:\n    - topologyKey: "
     answer = viewer.post("/drafts/completions/", {"manifest": text, "row": "3", "column": "20"})
 

@@ -104,7 +104,7 @@ def _scan(lines: Sequence[str]) -> Iterator[tuple[int, tuple[Keys, str]]]:
 
 
 def completions(cursor: Cursor, *, fleet: Fleet, objects: Iterable[HubObject]) -> list[Completion]:
-    """Return what may stand at a cursor: what exists, counted in clusters, or what the schema names."""
+    """Return what is valid at a cursor: what exists, counted in clusters, or what the schema names."""
     found = [
         Completion(value, "" if count is None else counted(count, "cluster"))
         for value, count in _existing(cursor, fleet, objects)
@@ -144,7 +144,7 @@ def _existing(cursor: Cursor, fleet: Fleet, objects: Iterable[HubObject]) -> Sug
 
 
 def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions:
-    """Return what the fleet has that may stand at a place of the policy."""
+    """Return what the fleet has for a place of the policy."""
     if names[-1:] == ("matchLabels",) and not cursor.is_value:
         return label_keys(fleet)
     if not cursor.is_value:
