@@ -44,9 +44,10 @@ function setTabs(indents) {
 
 function markErrors() {
   if (!editor) return;
-  const marks = [...document.querySelectorAll("#errors [data-line]")].map(({ dataset }) => (
-    { row: Number(dataset.line) - 1, column: 0, text: dataset.message, type: dataset.type ?? "error" }
-  ));
+  const marks = [...document.querySelectorAll("#errors [data-line]")].map((link) => {
+    const text = link.parentElement.textContent.replace(link.textContent, "").trim();
+    return { row: Number(link.dataset.line) - 1, column: 0, text, type: link.dataset.type ?? "error" };
+  });
   editor.session.setAnnotations(marks);
 }
 
@@ -104,9 +105,10 @@ async function edit() {
 
 /* A line in the list of errors leads to that line. */
 document.addEventListener("click", (event) => {
-  const line = event.target.closest?.("#errors button[data-line]");
+  const line = event.target.closest?.("#errors [data-line]");
   const area = document.getElementById("manifest");
   if (!line || !area) return;
+  event.preventDefault();
   if (editor) {
     editor.gotoLine(Number(line.dataset.line), 0, false);
     editor.focus();

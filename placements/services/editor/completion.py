@@ -19,7 +19,7 @@ from placements.services.editor.hints import Suggestions, label_keys, label_valu
 MOST_COMPLETIONS = 200
 
 _LINE = re.compile(
-    r"""(?P<indent>\ *)(?P<dashes>(?:-(?:\ +|$))*)
+    r"""(?P<indent>\ *)(?P<dashes>(?:-(?:\ +|$)){0,16})
         (?:(?P<key>"[^"]*"|[^\s#:"'\[{-][^\s:]*):(?:\s+|$))?(?P<rest>.*)""",
     re.VERBOSE,
 )
