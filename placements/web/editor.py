@@ -164,6 +164,7 @@ def change_draft(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @for_readers
+@costly
 @require_POST
 def complete(request: HttpRequest) -> JsonResponse:
     """Return what is valid at the cursor in a manifest; nothing is saved."""
