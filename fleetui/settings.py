@@ -377,7 +377,7 @@ STATICFILES_DIRS = [assets_folder() / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "fleetui.staticfiles.PlotlyFinder",
+    "fleetui.staticfiles.PackageFinder",
 ]
 # Django makes them readable for everyone otherwise, whatever the umask is.
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700

@@ -178,6 +178,8 @@ urlpatterns = [
     path("placements/<full_name:name>/release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
     path("placements/<full_name:name>/staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
+    path("drafts/", editor.drafts, name="drafts"),
+    path("drafts/completions/", editor.complete, name="draft-completions"),
     path("drafts/<int:number>/", editor.draft, name="draft"),
     path("drafts/<int:number>/discard/", editor.discard, name="draft-discard"),
     path("drafts/<int:number>/review/", review.review, name="draft-review"),

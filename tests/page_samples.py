@@ -107,6 +107,7 @@ SAMPLES = {
     "staged-strategy": "/rollouts/staged/strategies/careful/",
     "staged-strategy-edit": "/rollouts/staged/strategies/careful/edit/",
     "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
+    "drafts": "/drafts/",
     "draft": "/drafts/{draft}/",
     "draft-review": "/drafts/{draft}/review/",
     "dry-run": "/dry-runs/{dry_run}/",
@@ -159,7 +160,13 @@ NO_PAGE = {
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
     *("hub-check", "hub-pause", "hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"),
-    *("draft-discard", "draft-rebase", "cluster-connection-check", "cluster-connection-renew"),
+    *(
+        "draft-completions",
+        "draft-discard",
+        "draft-rebase",
+        "cluster-connection-check",
+        "cluster-connection-renew",
+    ),
 }
 """Addresses that show nothing of their own: they redirect, hand out a file, or need a hub that decides."""
 

@@ -85,7 +85,7 @@ _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Inbox", "inbox", ("/inbox/",)),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/doctor/", "/decisions/", "/disruptions/")),
+    ("Placements", "placements", ("/placements/", "/drafts/", "/doctor/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
     ("What-if", "what-if", ("/what-if/", "/resilience/")),
     ("Resources", "resources", ("/resources/", "/overrides/")),
@@ -375,7 +375,7 @@ _API_URLS: dict[str, Twin] = {
     "scenario": _object("scenario", "number"),
     "resilience": lambda _arguments, _query: _at("resilience-latest"),
     "doctor": lambda _, query: _at(
-        "doctor", query={name: query[name] for name in ("placement", "rule") if query.get(name)}
+        "doctor", query={name: query.get(name, "") for name in ("placement", "rule") if query.get(name)}
     ),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,

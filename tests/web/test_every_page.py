@@ -60,6 +60,7 @@ READ = [
     "/what-if/{scenario}/",
     "/what-if/{scenario}/?variant=cordon",
     "/dry-runs/{dry_run}/",
+    "/drafts/",
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=selected",
@@ -465,6 +466,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
     }
     # Tokens are those of the user, and the access log has a permission: `tests/access`.
     elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
+    elsewhere |= {"draft-completions"}  # any reader may ask: `tests/services/test_completion.py`
     elsewhere |= {"map-panel"}  # a fragment of the overview: `test_fleet_map.py`
     elsewhere |= {"snooze"}  # kept in the session of any reader: `test_dashboard.py`
     elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}
