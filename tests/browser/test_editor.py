@@ -51,7 +51,7 @@ def test_a_placement_by_form_takes_four_clicks_and_three_fields(
 ) -> None:
     page = enter("/", "operator")
     click(page.get_by_role("navigation", name="Sections").get_by_role("link", name="Placements"))
-    click(page.get_by_role("link", name="New placement"))
+    click(page.get_by_role("link", name="Create placement"))
 
     page.get_by_label("Name", exact=True).first.fill("shop")
     page.get_by_label("Resource on the hub").evaluate(_CHOOSE, "v1 Namespace web")
@@ -73,7 +73,7 @@ def test_a_placement_by_yaml_is_completed_marked_and_saved_with_a_confirmation(
 ) -> None:
     page = enter("/", "operator")
     click(page.get_by_role("navigation", name="Sections").get_by_role("link", name="Placements"))
-    click(page.get_by_role("link", name="New from YAML"))
+    click(page.get_by_role("link", name="Create from YAML"))
     editor = page.locator(".ace_editor.ace-fleet")
     editor.locator(".ace_text-input").focus()
     page.keyboard.press("Control+a")
