@@ -19,7 +19,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
 from placements.engine.doctor.examination import RULES, Examination, examine_fleet, examine_placement
-from placements.engine.doctor.findings import Case, Finding, Fix, Severity, flat, put
+from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, put
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import Placement
@@ -111,16 +111,21 @@ def examine_one(
     return _logged(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
 
 
+WARNED = frozenset({"S01", "S02", "S06", "A01", "R01"})
+"""Rules whose findings are warnings of the editor already."""
+_QUICK = (Needs.POLICY, Needs.FLEET)
+
+
+def quick_findings(manifest: ClusterResourcePlacement, cycle: Cycle) -> tuple[Finding, ...]:
+    """Return what is found without a further run of the scheduler, apart from warnings of the editor."""
+    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update)
+    muted = muted_rules(manifest.metadata.annotations) | WARNED
+    return _logged(examine_placement(case, muted=muted, needs=_QUICK)).findings
+
+
 def fixed_document(document: Mapping[str, Any], fix: Fix) -> dict[str, Any]:
     """Return a manifest with the edits of a fix."""
     changed = deepcopy(dict(document))
     for path, value in fix.edits:
         put(changed["spec"], path, value)
     return changed
-
-
-def finding_by(report: DoctorReport, placement: str, rule: str, path: str) -> Finding | None:
-    """Return one finding of a placement by its rule and path."""
-    examination = report.placements.get(placement)
-    found = flat(examination.findings if examination else ())
-    return next((one for one in found if (one.rule, one.path) == (rule, path)), None)

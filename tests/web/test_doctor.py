@@ -130,3 +130,15 @@ def _run(*arguments: str) -> str:
     out = StringIO()
     call_command("doctor", *arguments, stdout=out)
     return out.getvalue()
+
+
+@pytest.mark.usefixtures("web")
+def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
+    document = {**placement_document("web", pick_n_spec(3)), "apiVersion": "placement.kubernetes-fleet.io/v1"}
+    shown = operator.post(
+        "/placements/web/edit/",
+        {"manifest": json.dumps(document), "mode": "yaml", "revision": "1"},
+        headers={"HX-Request": "true"},
+    ).content.decode()
+
+    assert "No spare cluster: any loss leaves the placement unfulfilled." in shown

@@ -48,13 +48,18 @@ def examine_fleet(fleet: Fleet, *, muted: Collection[str] = ()) -> Examination:
 
 
 def examine_placement(
-    case: Case, hygiene: Iterable[Finding] = (), *, muted: Collection[str] = ()
+    case: Case,
+    hygiene: Iterable[Finding] = (),
+    *,
+    muted: Collection[str] = (),
+    needs: Collection[Needs] = tuple(Needs),
 ) -> Examination:
     """Check a placement; findings about the fleet that are the cause of others come with them.
 
     Without clusters only the rules that read the policy alone are checked, and what they find is information.
+    `needs` limits the rules to those that read no more.
     """
-    rules = [one for one in RULES.values() if one.needs is not Needs.LABELS]
+    rules = [one for one in RULES.values() if one.needs is not Needs.LABELS and one.needs in needs]
     if not len(case.fleet):
         found = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
         findings = tuple(replace(one, severity=Severity.INFO) for one in found.findings)

@@ -13,6 +13,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, Manif
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject, sanitised
 from placements.engine.advice.diagnosis import feasibility_bound
+from placements.engine.doctor.findings import Finding
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
@@ -32,6 +33,7 @@ from placements.manifests.placement import ClusterResourcePlacement, ResourceSel
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
 from placements.services.assertions import assertion_warnings
+from placements.services.doctor import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
 from placements.services.editor.validation import PlacementDraft
@@ -247,6 +249,13 @@ class DraftPreview:
     @property
     def decision_id(self) -> str:
         return self.schedule.decision.id if self.schedule else ""
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the doctor finds quickly enough for who types."""
+        if self.schedule is None or self.draft.manifest is None:
+            return ()
+        return quick_findings(self.draft.manifest, self.schedule.decision.cycle)
 
     @cached_property
     def waves(self) -> tuple[int, ...] | None:
