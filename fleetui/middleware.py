@@ -340,6 +340,7 @@ def costly(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
         finally:
             settle(user, deposit=deposit, used=time.thread_time() - started)
 
+    measured.is_costly = True  # type: ignore[attr-defined]  # what walks all addresses reads it
     return measured
 
 

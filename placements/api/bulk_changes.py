@@ -83,7 +83,6 @@ class BulkChangeViewSet(BaseViewSet):
 
     lookup_path = "<named:request_id>"
     dry_run_action = "create"
-    costly = frozenset({"create"})
 
     @documented(
         "change_clusters",
@@ -92,7 +91,7 @@ class BulkChangeViewSet(BaseViewSet):
         also={200: BulkChangeSerializer},
         body=BulkChangeInputSerializer,
         query=DryRunQuery,
-        problems=(429,),
+        is_costly=True,
     )
     def create(self, request: Request) -> Response:
         """Change many clusters: labels, taints, cordon, uncordon, drain, or removal from the fleet."""

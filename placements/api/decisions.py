@@ -184,7 +184,13 @@ class DecisionViewSet(BaseViewSet):
         """List decisions, including those of deleted placements, the newest first."""
         return decisions_of(placement=params["placement"])
 
-    @documented("get_decision", DecisionSerializer, also={(200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    @documented(
+        "get_decision",
+        DecisionSerializer,
+        also={(200, "text/csv"): str},
+        problems=RECORD_PROBLEMS,
+        is_costly=True,
+    )
     def retrieve(self, request: Request, decision: str) -> Response:
         """Get the record of a decision, or the outcomes of all clusters as CSV."""
         query_params(request)
@@ -208,13 +214,18 @@ class DecisionViewSet(BaseViewSet):
             return [JSONRenderer(), YamlRenderer(), CsvRenderer()]
         return super().get_renderers()
 
-    @documented("get_decision_csv", str, status=(200, "text/csv"), problems=RECORD_PROBLEMS)
+    @documented("get_decision_csv", str, status=(200, "text/csv"), problems=RECORD_PROBLEMS, is_costly=True)
     def csv(self, request: Request, decision: str) -> Response:
         """Get the outcomes of all clusters as CSV."""
         query_params(request)
         return Response(outcome_csv(recorded(decision)[1]))
 
-    @_of_record("get_decision_semantics", ComparisonSerializer, route={"url_name": "decision-semantics"})
+    @_of_record(
+        "get_decision_semantics",
+        ComparisonSerializer,
+        route={"url_name": "decision-semantics"},
+        is_costly=True,
+    )
     def semantics(self, request: Request, decision: str) -> Response:
         """Repeat a decision under all scheduling rules, and compare the decisions."""
         query_params(request)
@@ -296,7 +307,7 @@ class DecisionViewSet(BaseViewSet):
             raise Http404
         return Response(HubDecisionSerializer(found).data)
 
-    @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice")
+    @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice", is_costly=True)
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         query_params(request)

@@ -228,6 +228,7 @@ class HistoryViewSet(FullNameViewSet):
         "compare",
         RevisionComparisonSerializer,
         problems=(422,),
+        is_costly=True,
         path="compare/<decision:before>..<decision:after>",
     )
     def compare(self, request: Request, name: str, before: str, after: str) -> Response:

@@ -112,13 +112,14 @@ class ResilienceViewSet(BaseViewSet):
     """Resilience reports; readers may compute them, as they change nothing on the fleet."""
 
     permission_classes = (MayRead,)
-    costly = frozenset({"create"})
 
     def get_renderers(self) -> Any:
         """Return CSV too where the losses are the response."""
         return [*super().get_renderers(), *([CsvRenderer()] if self.action == "latest" else [])]
 
-    @documented("start_resilience_report", ReportSerializer, status=202, body=ReportInputSerializer)
+    @documented(
+        "start_resilience_report", ReportSerializer, status=202, body=ReportInputSerializer, is_costly=True
+    )
     def create(self, request: Request) -> Response:
         """Compute a resilience report of every cluster and every domain."""
         given = parse_body(request, ReportInputSerializer, errors=ValidationError)
@@ -127,7 +128,11 @@ class ResilienceViewSet(BaseViewSet):
         return Response(ReportSerializer(row).data, status=202, headers={"Location": location})
 
     @documented(
-        "get_resilience_report", LatestReportSerializer, query=ResilienceQuery, also={(200, "text/csv"): str}
+        "get_resilience_report",
+        LatestReportSerializer,
+        query=ResilienceQuery,
+        also={(200, "text/csv"): str},
+        is_costly=True,
     )
     def latest(self, request: Request) -> Response:
         """Get the latest resilience report with its losses, the worst first."""
