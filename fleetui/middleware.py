@@ -121,6 +121,8 @@ class NoStoreMiddleware:
 
 
 STARTED, ACTIVE, SECOND_FACTOR_DUE = "session_started", "session_active", "second_factor_due"
+ADDRESS, BROWSER = "session_address", "session_browser"
+_LONGEST_BROWSER = 200
 POLL = "FleetUI-Poll"
 """The header of requests that a timer sent and no person."""
 _STEP = 60
@@ -129,10 +131,12 @@ _WITHOUT_FACTOR = ("/account/", "/login/", "/logout/", "/theme/", "/rows/", "/ke
 
 
 def start_session(sender: object, request: HttpRequest | None, **_signal: object) -> None:  # noqa: ARG001
-    """Write down when a session starts; a login by token has none."""
+    """Write down when and where a session starts; a login by token has none."""
     session = getattr(request, "session", None)
-    if session is not None and SESSION_KEY in session:
+    if request is not None and session is not None and SESSION_KEY in session:
         session[STARTED] = session[ACTIVE] = int(time.time())
+        session[ADDRESS] = request.META.get("REMOTE_ADDR", "")
+        session[BROWSER] = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_BROWSER]
 
 
 class SessionLimitsMiddleware:
@@ -151,7 +155,7 @@ class SessionLimitsMiddleware:
         if now - active >= settings.SESSION_IDLE.total_seconds():
             return self._end(request, "The session ended after inactivity. Log in again.")
         if now - active >= _STEP and POLL not in request.headers:
-            session[ACTIVE] = now
+            session[ACTIVE], session[ADDRESS] = now, request.META.get("REMOTE_ADDR", "")
         if SECOND_FACTOR_DUE in session and not request.path_info.startswith(_WITHOUT_FACTOR):
             return _demand_second_factor(request)
         return self._get_response(request)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -128,7 +128,7 @@ class Header:
 
 @for_readers
 @require_safe
-def clusters(request: HttpRequest) -> HttpResponse:
+def clusters(request: HttpRequest) -> HttpResponseBase:
     """List the clusters that match, a page at a time, or download them all."""
     wanted = cluster_filter(request.GET)
     rows = clusters_matching(wanted)
