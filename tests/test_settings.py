@@ -295,12 +295,8 @@ def test_servers_of_logins_have_tls() -> None:
         with pytest.raises(SettingRefused, match="write ldaps://"):
             read_ldap_server({"L": text}, "L")
     remote, local, tls = "ldap://ldap.example.com", "ldap://127.0.0.1:389", "ldaps://ldap.example.com"
-    assert [read_start_tls({}, "T", server=one) for one in (remote, local, tls, "")] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    found = [read_start_tls({}, "T", server=one) for one in (remote, local, tls, "")]
+    assert found == [True, False, False, False]
     assert read_start_tls({"T": "1"}, "T", server=local)
     for text, server in (("0", remote), ("1", tls)):
         with pytest.raises(SettingRefused, match="TLS"):
