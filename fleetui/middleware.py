@@ -6,8 +6,8 @@ long simulations do not. A limit of requests would stop the editor first.
 Buckets are kept by process, and not in the cache that processes share. What one user must not do is keep a
 process from others, and a process computes on one processor at a time: its bucket bounds that, however many
 processes there are. A shared bucket would be written twice by each preview, which is each keystroke in the
-editor, next to the workers that write the database; and two processes that read it at the same time would both
-pass. Together N processes spend N buckets on a user, each at most half of its time at the default.
+editor, next to the workers that write the database. Together N processes spend N buckets on a user, each at
+most half of its time at the default.
 """
 
 import logging

@@ -14,7 +14,7 @@ from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.filters import DryRunQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import AnyObject, CamelCaseSerializer
+from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, json_field
 from placements.models import BulkChange
 from placements.services.bulk_changes import (
     BulkAction,
@@ -48,7 +48,9 @@ class BulkChangeInputSerializer(CamelCaseSerializer):
         child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=_MOST_NAMES
     )
     filter = ClusterSelectorSerializer(required=False)
-    labels = AnyObject(required=False, default=dict, help_text="For `labels`: to set; null removes one.")
+    labels = json_field(LABEL_PATCH)(
+        required=False, default=dict, help_text="For `labels`: to set; null removes one."
+    )
     add = serializers.ListField(
         child=serializers.DictField(), required=False, default=list, help_text="For `taints`: to add."
     )
