@@ -19,7 +19,7 @@ from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.rollouts import rollout_action
+from placements.api.rollouts import EtaSerializer, rollout_action
 from placements.api.schema import documented, documented_patch, documented_put, operation
 from placements.api.serializers import (
     AnyObject,
@@ -158,6 +158,7 @@ class ProgressSerializer(CamelCaseSerializer):
     stuck = names()
     may_still_hold = names()
     approvals = ApprovalSerializer(many=True)
+    eta = EtaSerializer(help_text="The time left, in seconds, without waiting for approvals.")
     stages = StageSerializer(many=True)
 
 

@@ -522,8 +522,10 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     numbers = [max(1, math.ceil(value / step)) * (1 if step == 60 else step) for value in (low, high)]
     ends = " to ".join(dict.fromkeys(f"{number:,}" for number in numbers))
     of_fleet = " of other placements" if basis["source"] == "fleet" else ""
+    of_work = f" of work, without {counted(eta['approvals'], 'approval')}" if eta.get("approvals") else ""
     slower = f"; {counted(found['slower'], 'cluster')} slower than in any past run" if found["slower"] else ""
-    return f"about {ends} {unit} left (based on {counted(basis['runs'], 'run')}{of_fleet}{slower})"
+    runs = counted(basis["runs"], "run")
+    return f"about {ends} {unit}{of_work or ' left'} (based on {runs}{of_fleet}{slower})"
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -582,6 +582,7 @@ class Migration(migrations.Migration):
                 ('overrides', models.JSONField(default=dict)),
                 ('plan', models.JSONField(null=True)),
                 ('sync_result', models.JSONField(default=dict)),
+                ('eta', models.JSONField(default=dict)),
                 ('status', models.CharField(default='initialising', max_length=12)),
                 ('skipped_waits', models.JSONField(default=dict)),
                 ('retries', models.JSONField(default=dict)),

@@ -165,6 +165,7 @@ class StagedRun(HubRow):
     override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
     `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
     cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
+    `eta` is the forecast, as of a rollout.
     `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`.
     """
 
@@ -182,6 +183,7 @@ class StagedRun(HubRow):
     overrides = models.JSONField(default=dict)
     plan = models.JSONField(null=True)
     sync_result = models.JSONField(default=dict)
+    eta = models.JSONField(default=dict)
     status = models.CharField(max_length=12, default=INITIALISING)
     skipped_waits = models.JSONField(default=dict)
     retries = models.JSONField(default=dict)

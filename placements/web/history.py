@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -30,6 +30,7 @@ from placements.services.history.queries import (
     PolicyRestore,
     cursor_above,
     history_of,
+    number_restores,
     numbers_under,
     policy_restores,
 )
@@ -56,6 +57,7 @@ class HistoryRow:
     is_latest: bool = False
     changes: list[FieldDifference] = field(default_factory=list)
     restored: str = ""
+    restored_words: str = ""
     is_current: bool = False
     rolls_back: bool = False
 
@@ -82,10 +84,11 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             page if cursor is None else history_of(found, is_folded=is_folded, size=PAGE_SIZE, after=cursor)
         )
 
-    rows = (entry.row for entry in page.entries)
+    rows = [entry.row for entry in page.entries]
     restores = policy_restores(
         found, [row for row in rows if isinstance(row, PolicySnapshot) and not row.is_latest]
     )
+    numbers = number_restores(found, [row for row in rows if isinstance(row, Decision)])
     chosen = ("", "")  # what is compared most often: the last two decisions, or the last two policies
     for kind in (EntryKind.POLICY, EntryKind.DECISION):
         keys = list(dict.fromkeys(one.key for one in page.entries if one.kind is kind))
@@ -98,7 +101,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         "at": f"p{policy}",
         "missing": policy if all(entry.key != f"p{policy}" for entry in page.entries) else "",
         "is_folded": is_folded,
-        "rows": [_row(found, entry, restores) for entry in page.entries],
+        "rows": [_row(found, entry, restores, numbers) for entry in page.entries],
         "after": page.after,
         "chosen_before": chosen[0],
         "chosen_after": chosen[1],
@@ -106,7 +109,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "placements/history.html", context)
 
 
-def _row(placement: Placement, entry: HistoryEntry, restores: Mapping[int, PolicyRestore]) -> HistoryRow:
+def _row(
+    placement: Placement,
+    entry: HistoryEntry,
+    restores: Mapping[int, PolicyRestore],
+    numbers: Mapping[int, dict[str, Any]],
+) -> HistoryRow:
     if isinstance(entry.row, PolicySnapshot):
         restore = restores.get(entry.row.number, PolicyRestore(None, is_current=False))
         row = entry.row
@@ -123,11 +131,17 @@ def _row(placement: Placement, entry: HistoryEntry, restores: Mapping[int, Polic
             is_latest=row.is_latest,
             changes=changes[:_CHANGES_SHOWN],
             restored=_restored_text(restore),
+            restored_words=f"policy #{row.number}",
             is_current=restore.is_current,
         )
     if isinstance(entry.row, ResourceSnapshot):
         return _resource_row(placement, entry, entry.row)
-    return _decision_row(entry, entry.row)
+    restored = numbers.get(entry.row.number)
+    return replace(
+        _decision_row(entry, entry.row),
+        restored=dump_yaml(restored) if restored else "",
+        restored_words=f"{entry.row.wanted:,} clusters" if restored else "",
+    )
 
 
 def _content(row: PolicySnapshot) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from fleetui.htmx import render_page
 from fleetui.permissions import by_operation, for_operators, for_readers, may_change
 from fleetui.polling import not_modified
 from placements.engine.rollout.staged_run import WaitReason
+from placements.explain.rollouts import NO_FORECAST, eta_sentence
 from placements.explain.staged_updates import stage_words
 from placements.manifests.staged_update import RunState, parse_staged_strategy
 from placements.models import Placement, StagedRun, StagedStrategy
@@ -93,6 +94,9 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     failed = [step.name for step in result.run.steps if step.failed_at] if result else []
     is_active, spec_state = run.ended_at is None, spec_state_of(run)
     hub: Hub | None = getattr(request, "hub", None)
+    is_paused = run.placement is not None and run.placement.paused_since is not None
+    no_forecast = NO_FORECAST.get("paused" if is_paused else run.eta.get("reason", ""), "")
+    eta = no_forecast if is_paused else eta_sentence(run.eta, now=datetime.now(UTC)) or no_forecast
     context = {
         "version": version,
         "run": run,
@@ -100,6 +104,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "now": datetime.now(UTC),
         "state": badges.staged_state(run),
         "sentences": sentences_of(run, result),
+        "eta": eta if is_active else "",
         "is_active": is_active,
         "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
         "is_prepared": spec_state is RunState.INITIALIZE,

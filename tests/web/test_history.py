@@ -211,7 +211,7 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
     operator: Client, past: Placement, text_of: Fetch
 ) -> None:
     page = text_of(operator, "/placements/web/history/")
-    forms = re.findall(r'name="manifest" value="([^"]*)"><button[^>]*>Restore policy #(\d)<', page)
+    forms = re.findall(r'name="manifest" value="([^"]*)"><button[^>]*>Roll back to policy #(\d)<', page)
     manifests = {number: html.unescape(text) for text, number in forms}
 
     answer = operator.post(
@@ -229,6 +229,20 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
     assert load_documents(draft.text)[0].data == document
     assert answer.redirect_chain == [(f"/drafts/{draft.pk}/", 302)]
     assert Placement.objects.get(pk=past.pk).revision == past.revision
+
+
+def test_a_former_number_of_clusters_is_offered_too(
+    operator: Client, past: Placement, text_of: Fetch
+) -> None:
+    """Another number makes no policy snapshot, so no policy brings it back."""
+    policy = pick_n_spec(2, topologySpreadConstraints=[spread("region", max_skew=2)])
+    _save(policy, at=LAST + timedelta(minutes=1))
+
+    page = text_of(operator, "/placements/web/history/")
+
+    [text] = re.findall(r'name="manifest" value="([^"]*)"><button[^>]*>Roll back to 3 clusters?<', page)
+    restored = load_documents(html.unescape(text))[0].data
+    assert restored["spec"]["policy"] == past.document["spec"]["policy"]
 
 
 def test_what_was_restored_is_the_old_policy_to_the_letter(past: Placement) -> None:
@@ -254,9 +268,9 @@ def test_a_policy_that_wants_what_holds_today_says_so(operator: Client, text_of:
     listed = text_of(operator, "/placements/web/history/")
     compared = text_of(operator, "/placements/web/compare/p0..p1/")
 
-    assert re.findall(r">Restore policy #(\d)<", listed) == ["2", "0"]
+    assert re.findall(r">Roll back to policy #(\d)<", listed) == ["2", "0"]
     assert listed.count(">Current<") == 1
-    assert re.findall(r">Restore policy #(\d)<", compared) == ["0"]
+    assert re.findall(r">Roll back to policy #(\d)<", compared) == ["0"]
     assert "Policy #1 equals the current policy." in compared
 
 

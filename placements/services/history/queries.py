@@ -141,6 +141,30 @@ def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -
     }
 
 
+def number_restores(placement: Placement, decisions: Iterable[Decision]) -> dict[int, Document]:
+    """Return manifests with the policy and number of clusters of decisions, by the number of the decision.
+
+    Another number of clusters makes no policy snapshot, so these are the decisions that restoring their
+    policy would not bring back.
+    """
+    several = [one for one in decisions if one.wanted is not None]
+    policies = {one.policy_number for one in several}
+    snapshots = {one.number: one for one in placement.policy_snapshots.filter(number__in=policies)}
+    last = numbers_under(placement, list(snapshots))
+    found = {}
+    for one in several:
+        snapshot = snapshots.get(one.policy_number)
+        number = last.get(one.policy_number)
+        restored = placement.number_of_clusters if snapshot and snapshot.is_latest else number
+        if (
+            snapshot
+            and one.wanted != restored
+            and (manifest := manifest_with(placement, snapshot, one.wanted))
+        ):
+            found[one.number] = manifest
+    return found
+
+
 def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | None) -> Document | None:
     """Return today's manifest with the policy of a snapshot, for a number of clusters.
 

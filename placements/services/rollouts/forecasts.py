@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db.models import Max
+
 from placements.engine.rollout.actions import (
     BlockReason,
     Remove,
@@ -19,7 +21,14 @@ from placements.engine.rollout.actions import (
     UpdateReason,
 )
 from placements.engine.rollout.forecast import FEWEST_CLUSTERS, Step, StepKind, WorkStage, forecast
-from placements.models import ClusterUpdate, Placement, Rollout
+from placements.engine.rollout.staged_run import (
+    RunStatus,
+    Stage,
+    StagedUpdateResult,
+    WaitReason,
+    run_from_plain,
+)
+from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 
 MOST_RUNS = 10
 MOST_DURATIONS = 2000
@@ -37,7 +46,7 @@ _KINDS: Mapping[str, StepKind] = {
     "remove": StepKind.REMOVAL,
     "release": StepKind.REMOVAL,
 }
-_PERIOD, _BUDGET, _CLUSTER = "period", "budget", "cluster"
+_APPROVAL, _PERIOD, _BUDGET, _CLUSTER = "approval", "period", "budget", "cluster"
 _BUDGETS = {
     BlockReason.UPDATE_FLOOR,
     BlockReason.REMOVAL_FLOOR,
@@ -64,12 +73,8 @@ def update_forecast(
 ) -> bool:
     """Compute and store the forecast of a rollout in progress if it is due; return whether it changed."""
     before, obstacle = run.eta, _obstacle(result)
-    at = datetime.fromisoformat(before["at"]) if before else None
-    if at is not None and now - at < EVERY and obstacle == before["obstacle"]:
+    if not _is_due(before, obstacle, now=now):
         return False
-    waiting = dict(before.get("waiting") or {"approval": 0, _PERIOD: 0, _BUDGET: 0, _CLUSTER: 0})
-    if at is not None and (former := before.get("cause")):
-        waiting[former] = round(waiting[former] + (now - at).total_seconds(), 1)
     remaining, reason, progress = _remaining(run, placement, result, obstacle, now=now)
     kept = list(before.get("kept", ()))
     due = [percent for percent in KEPT_AT if percent <= progress]
@@ -81,18 +86,120 @@ def update_forecast(
         cause = _PERIOD if result.blocked else None
     elif result.blocked:
         cause = _BUDGET if any(one.reason in _BUDGETS for one in result.blocked) else _CLUSTER
-    run.eta = {
-        "at": now.isoformat(),
-        "remaining": remaining,
-        "reason": reason,
-        "waiting": waiting,
-        "cause": cause,
-        "obstacle": obstacle,
-        "kept": kept,
-        "calibration": before.get("calibration") or calibration_of(placement),
-    }
+    calibration = before.get("calibration") or calibration_of(placement)
+    more = {"cause": cause, "obstacle": obstacle, "kept": kept, "calibration": calibration}
+    run.eta = {**_eta_after(before, remaining, reason, now=now), **more}
     Rollout.objects.filter(pk=run.pk).update(eta=run.eta)
     return (before.get("remaining"), before.get("reason")) != (remaining, reason)
+
+
+def _is_due(before: Mapping[str, Any], obstacle: str, *, now: datetime) -> bool:
+    if not before or obstacle != before["obstacle"]:
+        return True
+    return now - datetime.fromisoformat(before["at"]) >= EVERY
+
+
+def _eta_after(
+    before: Mapping[str, Any], remaining: dict[str, Any] | None, reason: str, *, now: datetime
+) -> dict[str, Any]:
+    """Return a forecast as it is stored, with the seconds in which nothing could start by their cause."""
+    waiting = dict(before.get("waiting") or {_APPROVAL: 0, _PERIOD: 0, _BUDGET: 0, _CLUSTER: 0})
+    if before and (former := before.get("cause")):
+        passed = (now - datetime.fromisoformat(before["at"])).total_seconds()
+        waiting[former] = round(waiting[former] + passed, 1)
+    return {"at": now.isoformat(), "remaining": remaining, "reason": reason, "waiting": waiting}
+
+
+_CAUSES = {
+    WaitReason.APPROVAL_BEFORE: _APPROVAL,
+    WaitReason.APPROVAL_AFTER: _APPROVAL,
+    WaitReason.TIME: _PERIOD,
+}
+"""What a staged run waits for; for clusters otherwise."""
+_OBSTACLES = {
+    RunStatus.INITIALISED: "stopped",
+    RunStatus.STOPPED: "stopped",
+    RunStatus.STOPPING: "stopped",
+    RunStatus.STUCK: "stalled",
+}
+
+
+def staged_eta(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> dict[str, Any]:
+    """Return the forecast of a staged run to store: the former one until it is due.
+
+    Stages follow each other, each with its concurrency and its timed wait. Nothing is added for approvals;
+    `approvals` is how many are still needed.
+    """
+    before: dict[str, Any] = run.eta
+    obstacle = _OBSTACLES.get(result.status, "")
+    if not _is_due(before, obstacle, now=now):
+        return before
+    plan = result.run
+    left = [stage for stage in (*plan.stages, plan.deletions) if not stage.ended_at]
+    remaining, reason = None, obstacle or ("small" if len(plan.steps) < FEWEST_CLUSTERS else "")
+    if not reason and any(not step.done_at for stage in left for step in stage.steps):
+        kinds = [
+            kind
+            for kind, stages in ((StepKind.UPDATE, plan.stages), (StepKind.REMOVAL, (plan.deletions,)))
+            if any(not step.done_at for stage in stages for step in stage.steps)
+        ]
+        history = staged_history_of(run, frozenset(kinds))
+        reason = "" if history else "no-history"
+        if history:
+            timed = {one.stage: one.until for one in result.waits if one.reason is WaitReason.TIME}
+            stages = [
+                _work_stage(one, timed.get(one.name), is_last=one is plan.deletions, now=now) for one in left
+            ]
+            found = forecast(stages, history.durations, runs=history.runs, seed=run.pk)
+            clusters = sum(map(len, history.durations.values()))
+            remaining = {
+                **{name: round(getattr(found, name), 1) for name in ("p10", "p50", "p90")},
+                "slower": found.slower,
+                "basis": {"runs": history.runs, "clusters": clusters, "source": history.source},
+            }
+    approvals = sum(bool(stage.steps) * ((not stage.may_start) + (not stage.may_end)) for stage in left)
+    cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
+    more = {"cause": cause, "obstacle": obstacle, "approvals": approvals}
+    return {**_eta_after(before, remaining, reason, now=now), **more}
+
+
+def _work_stage(stage: Stage, until: datetime | None, *, is_last: bool, now: datetime) -> WorkStage:
+    """Return the work that is left of a stage; `until` is when its timed wait ends, if that has begun."""
+    kind = StepKind.REMOVAL if is_last else StepKind.UPDATE
+    steps = [
+        Step(kind, (now - one.started_at).total_seconds() if one.started_at else None)
+        for one in stage.steps
+        if not one.done_at
+    ]
+    rest = max(0.0, (until - now).total_seconds()) if until else stage.wait.total_seconds()
+    limit = max(1, len(steps)) if is_last else stage.limit
+    return WorkStage(steps, additions=0, others=limit, wait=rest if stage.steps else 0.0)
+
+
+def staged_history_of(run: StagedRun, kinds: frozenset[StepKind]) -> History | None:
+    """Return durations of the last ten staged runs of the placement, else of rolling updates of the fleet."""
+    past = StagedRun.objects.filter(placement=run.placement_id, ended_at__isnull=False, plan__isnull=False)
+    found: dict[StepKind, list[float]] = {}
+    runs = 0
+    for plan in past.exclude(pk=run.pk).order_by("-pk").values_list("plan", flat=True)[:MOST_RUNS]:
+        done = run_from_plain(plan)
+        for kind, stages in ((StepKind.UPDATE, done.stages), (StepKind.REMOVAL, (done.deletions,))):
+            seconds = [
+                (one.done_at - one.started_at).total_seconds()
+                for stage in stages
+                for one in stage.steps
+                if one.started_at and one.done_at
+            ]
+            found[kind] = (found.get(kind, []) + seconds)[:MOST_DURATIONS]
+        runs += any(step.done_at for step in done.steps)
+    if kinds <= {kind for kind, values in found.items() if values}:
+        return History({kind: found[kind] for kind in kinds}, runs, "placement", has_wait=False)
+    steps = _past_steps(None, before=Rollout.objects.aggregate(last=Max("pk"))["last"] or 0)
+    if kinds <= steps.keys():
+        of_fleet = {kind: [one.seconds for one in steps[kind]] for kind in kinds}
+        several_runs = {one.rollout for kind in kinds for one in steps[kind]}
+        return History(of_fleet, len(several_runs), "fleet", has_wait=False)
+    return None
 
 
 def _obstacle(result: RollingUpdateResult) -> str:

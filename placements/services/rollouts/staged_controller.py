@@ -33,6 +33,7 @@ from placements.services.rollout_state import (
     plan_staged_run,
     staged_run_state,
 )
+from placements.services.rollouts.forecasts import staged_eta
 from placements.services.rollouts.staged_runs import NO_PLAN, STAGED_RUN
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
 
@@ -42,6 +43,7 @@ IDLE_RESYNC = timedelta(minutes=1)
 _STORED = (
     "plan",
     "sync_result",
+    "eta",
     "status",
     "ended_at",
     "resource_snapshot_id",
@@ -148,11 +150,13 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
 
 def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None:
     """Write the progress of a run. Raise RunChanged if it has changed meanwhile."""
-    before = (run.plan, run.sync_result, run.status)
+    before, eta = (run.plan, run.sync_result, run.status), run.eta
     expected = run.progress_version
     run.plan, run.sync_result, run.status = result.run.to_plain(), staged_document(result), result.status
     run.ended_at = result.run.ended_at
-    run.progress_version += before != (run.plan, run.sync_result, run.status)
+    run.eta = eta if result.run.outcome else staged_eta(run, result, now=now)
+    has_moved = before != (run.plan, run.sync_result, run.status)
+    run.progress_version += has_moved or run.eta.get("remaining") != eta.get("remaining")
     rows = StagedRun.objects.filter(pk=run.pk, progress_version=expected)
     columns = {name: getattr(run, name) for name in _STORED} if run.progress_version != expected else {}
     if not rows.update(progress_version=run.progress_version, **columns):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Max, QuerySet, Sum
@@ -21,6 +21,7 @@ from placements.engine.rollout.staged_run import (
     names_waiting_for,
 )
 from placements.engine.rollout.state import Phase
+from placements.explain.rollouts import eta_document
 from placements.explain.staged_updates import (
     NOT_INITIALIZED,
     StageWords,
@@ -81,6 +82,12 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
     return sentences
 
 
+def eta_of(run: StagedRun) -> dict[str, Any]:
+    """Return the time left as plain data (`spec/foresight.md` 7.3)."""
+    now = datetime.now(UTC)
+    return eta_document(run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now)
+
+
 def progress_of(run: StagedRun) -> dict[str, Any]:
     result = result_in(run)
     return {
@@ -101,6 +108,7 @@ def progress_of(run: StagedRun) -> dict[str, Any]:
             for request in run.approvals.order_by("pk")
         ],
         **(progress_facts(result) if result else _NOT_STARTED),
+        "eta": eta_of(run),
         "sentences": sentences_of(run, result),
     }
 
