@@ -1,6 +1,6 @@
 """Notices to users about the security of their account: by e-mail, or in the log of the process.
 
-Whoever takes an account over changes its password, factors or tokens; its owner learns of it here.
+An intruder changes the password, the factors or the tokens of an account; its owner learns of it here.
 """
 
 import logging
@@ -37,13 +37,13 @@ Account: {user}
 Time: {at} UTC
 Address: {address}
 
-If this was not you, change the password and end the other sessions on the page of your account, and tell an
+If this was not you, change the password and end the other sessions on the page of your account, and ask an
 administrator of FleetUI.
 """
 
 
 def record_change(user: User, template: str) -> None:
-    """Write a change of an account that allauth made into the access log, and tell its owner."""
+    """Write a change of an account that allauth made into the access log, and send a notice to its owner."""
     change = CHANGES[template]
     verb = "password changed" if "password" in template else "account changed"
     record_access(verb, user.get_username(), details={"change": change})
@@ -51,7 +51,7 @@ def record_change(user: User, template: str) -> None:
 
 
 def send_notice(user: User, change: str) -> None:
-    """Tell the owner of an account about a change once it is saved; a server that fails is in the log."""
+    """Send a change to the owner of an account once it is saved; a server that fails is in the log."""
     transaction.on_commit(partial(_deliver, user, change, current_request.get()))
 
 

@@ -62,7 +62,7 @@ class AccountAdapter(DefaultAccountAdapter):
         context: dict[str, Any] | None = None,  # noqa: ARG002  # the base class has it
         email: str | None = None,  # noqa: ARG002  # as above
     ) -> None:
-        """Record a change of an account, and tell its owner at the address that administrators entered."""
+        """Record a change of an account, and send it to the address that administrators entered."""
         if template_prefix in CHANGES:
             record_change(user, template_prefix)
 

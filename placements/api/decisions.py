@@ -143,7 +143,7 @@ class DecisionSerializer(CamelCaseSerializer):
     kept = names()
     unscheduled = names()
     not_found = names()
-    scores = json_field(map_of(_SCORES))(help_text="Of every cluster picked in this cycle.")
+    scores = json_field(map_of(_SCORES))(help_text="Of the clusters selected in this cycle.")
     condition = ConditionField(allow_null=True)
     warnings = WarningSerializer(many=True)
     traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")

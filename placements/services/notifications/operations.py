@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import QuerySet
 
 from clusters.hubs.dispatch import on_live_hub
 from clusters.models import NotificationChannel
@@ -199,29 +199,6 @@ def preview(rule: NotificationRule, *, now: datetime) -> tuple[list[Notification
     )
     found = [one for one in rows[:5000] if matches(earlier, one)]
     return found[:MOST_PREVIEWED], len(found)
-
-
-FAILING_AFTER = timedelta(minutes=5)
-"""A channel that did not get a message for so long needs attention: a service that restarts does not."""
-
-
-def channels_with_failures() -> QuerySet[Any]:
-    """Return the channels that are on; `failing_since`: of the first message that failed after the last sent.
-
-    It is null for a channel that works, and `last_error` says why its latest message failed.
-    """
-    of_channel = NotificationDelivery.objects.filter(channel=OuterRef("pk"))
-    sent = of_channel.filter(state=NotificationDelivery.State.SENT).order_by("-sent_at")
-    failed = of_channel.exclude(error="").order_by("-created_at", "-pk")
-    states = (NotificationDelivery.State.PENDING, NotificationDelivery.State.FAILED)
-    is_failing = Q(deliveries__state__in=states) & ~Q(deliveries__error="")
-    is_later = Q(last_sent=None) | Q(deliveries__created_at__gt=F("last_sent"))
-    rows = NotificationChannel.objects.filter(is_enabled=True)
-    rows = rows.annotate(last_sent=Subquery(sent.values("sent_at")[:1]))
-    since = Min("deliveries__created_at", filter=is_failing & is_later)
-    return rows.annotate(failing_since=since, last_error=Subquery(failed.values("error")[:1])).order_by(
-        "name"
-    )
 
 
 def deliveries() -> QuerySet[NotificationDelivery]:
