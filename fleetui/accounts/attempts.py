@@ -4,9 +4,10 @@ The counters are in the default cache, which is a table of the database. The key
 that the table has no names of users, and nothing that was typed into the wrong field.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from ipaddress import ip_network
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from django.contrib.auth.signals import user_login_failed
 from django.core.cache import cache
@@ -48,8 +49,10 @@ def count_attempt(request: HttpRequest, username: str, *, is_second_factor: bool
     adds an entry once, whatever else adds it at the same time, so that no lock is needed.
     """
     account, address = username.casefold(), str(request.META.get("REMOTE_ADDR", ""))
-    if ":" in address:
-        address = str(ip_network(f"{address}/{_IPV6_PREFIX}", strict=False))
+    with suppress(ValueError):  # the name of a socket counts as it is
+        found = ip_address(address)
+        if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+            address = str(IPv6Network((int(found), _IPV6_PREFIX), strict=False))
     keys = {"address": address, "account-at-address": f"{address} {account}", "account": account}
     if is_second_factor:
         keys = {"address": address, "second-factor": account}

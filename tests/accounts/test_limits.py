@@ -57,6 +57,9 @@ def test_addresses_of_one_ipv6_network_count_as_one() -> None:
 
     assert set(statuses) == {422}
     assert (attempt("ana", address="2001:db8::ff"), attempt("ana", address="2001:db8:1::1")) == (429, 422)
+    statuses = [attempt("bob", address=f"::ffff:192.0.2.{number}") for number in range(12)]
+    assert set(statuses) == {422}
+    assert (attempt("ana", address="fe80::1%eth0"), attempt("ana", address="unix:")) == (422, 422)
 
 
 def test_an_account_is_closed_to_everyone_after_thirty_failures() -> None:
