@@ -24,6 +24,7 @@ from fleetui.env import (
     read_hosts,
     read_integer,
     read_ldap_server,
+    read_mail_server,
     read_minutes,
     read_networks,
     read_pairs,
@@ -31,6 +32,7 @@ from fleetui.env import (
     read_period,
     read_proxies,
     read_secret,
+    read_start_tls,
     read_text,
     read_url,
     read_word,
@@ -315,6 +317,7 @@ _OIDC_CLIENT = {
 
 # A directory (`fleetui/accounts/directory.py`, with the extra `ldap`).
 LDAP_SERVER = read_ldap_server(os.environ, "FLEETUI_LDAP_SERVER")
+LDAP_START_TLS = read_start_tls(os.environ, "FLEETUI_LDAP_START_TLS", server=LDAP_SERVER)
 LDAP_BIND_DN = read_text(os.environ, "FLEETUI_LDAP_BIND_DN", default="")
 LDAP_BIND_PASSWORD = read_password(os.environ, "FLEETUI_LDAP_BIND_PASSWORD") or ""
 LDAP_USERS = read_text(os.environ, "FLEETUI_LDAP_USERS", default="")
@@ -327,6 +330,10 @@ AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     *(["fleetui.accounts.directory.DirectoryBackend"] if LDAP_SERVER else []),
 ]
+
+# Notices to users about their accounts (`fleetui/access/notices.py`).
+globals().update(read_mail_server(os.environ, "FLEETUI_MAIL_SERVER"))
+DEFAULT_FROM_EMAIL = read_text(os.environ, "FLEETUI_MAIL_FROM", default="fleetui@localhost")
 
 # allauth: no visitor creates an account, e-mail addresses mean nothing, and attempts are limited by
 # `fleetui/accounts/attempts.py` at each entry point, so that its own limit of logins is off.

@@ -8,6 +8,7 @@ from clusters.filters import ORDERS, ClusterFilterState
 from clusters.fleet import EligibilityKind
 from clusters.models import HubWriteState
 from clusters.operations.connection import FAILED_CHECK
+from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from placements.engine.assertions import AssertionState
 from placements.engine.doctor.examination import RULES
@@ -103,6 +104,13 @@ PageQuery = query_of(
     limit=_number(100, 1, 500),
 )
 NumberedPageQuery = query_of(after=_number(0, 0, 10**9), limit=_number(20, 1, 100))
+AccessLogQuery = query_of(
+    PageQuery,
+    verb=choice(VERBS, help_text="What was done."),
+    by=_text(help_text="The user who did it."),
+    q=_text(help_text="Part of the object."),
+    address=_text(help_text="The address that it came from."),
+)
 HubWriteQuery = query_of(
     PageQuery,
     state=choice(HubWriteState.values),

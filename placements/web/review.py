@@ -70,6 +70,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 
 @acts_through(start_dry_run)
 @for_operators("try drafts on the clusters", of=of_draft)
+@costly
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Ask the clusters what saving a draft would do there."""

@@ -294,7 +294,8 @@ def filled_hub() -> dict[str, str]:
     save_channel("chat", "webhook", address, by=None, now=NOW)
     save_rule(RuleInput("payments", "chat", ("drift",)), by=None, now=NOW)
     ann = person("ann", "operator", "approver", "cluster-administrator")
-    ann.user_permissions.add(Permission.objects.get(codename="change_notificationchannel"))
+    permissions = ("change_notificationchannel", "view_access_log")
+    ann.user_permissions.add(*Permission.objects.filter(codename__in=permissions))
     send_test("chat", by=ann, now=NOW)
     start_report(by=None, now=NOW)
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
@@ -443,3 +444,23 @@ def test_former_paths_are_deprecated() -> None:
         "placements/{name}/forget",
         "placements/{name}/release",
     }
+
+
+FREE = {
+    *("AccessEvent.details", "Candidate.constraints", "Comparison.semantics", "Decision.exact"),
+    *("HubDecision.decisions", "HubDecision.differences", "ManifestPair.after", "ManifestPair.before"),
+    *("Plan.rest", "PolicyChange.facts", "PolicySnapshot.options", "Reason.facts"),
+    *("ResourceSnapshot.manifests", "Simulate.placement", "Wave.actions", "Wave.budgets"),
+}
+"""Where an object has any structure: what people wrote, facts of many kinds, and documents of others."""
+
+
+def test_objects_without_a_known_structure_are_listed() -> None:
+    free = {
+        f"{name}.{field}"
+        for name, component in generated_schema()["components"]["schemas"].items()
+        for field, schema in component.get("properties", {}).items()
+        if "/AnyObject" in json.dumps(schema)
+    }
+
+    assert free == FREE
