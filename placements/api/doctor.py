@@ -78,9 +78,8 @@ class DoctorViewSet(BaseViewSet):
     """Findings of the doctor."""
 
     permission_classes = (MayRead,)
-    costly = frozenset({"retrieve"})
 
-    @documented("get_doctor_findings", DoctorSerializer, query=DoctorQuery)
+    @documented("get_doctor_findings", DoctorSerializer, query=DoctorQuery, is_costly=True)
     def retrieve(self, request: Request) -> Response:
         """Examine the labels of the fleet and the policies of all placements."""
         params = query_params(request, DoctorQuery)
