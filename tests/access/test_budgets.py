@@ -222,6 +222,7 @@ _COMPUTES = re.compile(
 )
 _LIGHT = {
     "/dry-runs/<int:number>/": "shows saved rows",
+    "/drafts/": "lists saved rows",
     "/drafts/<int:number>/discard/": "deletes a row",
     "/drafts/<int:number>/rebase/": "merges two texts",
     "/what-if/<int:number>/": "shows saved rows",

@@ -131,7 +131,7 @@ def test_shows_every_fault_of_both_fields_with_its_line(operator: Client) -> Non
     page = operator.post(EDIT, {**given, "do": "check"}).content.decode()
     labels, taints = (
         re.findall(
-            r"<strong>line (\d+)</strong>", page.partition(f'id="{field}-faults" ')[2].partition("</ul>")[0]
+            r"<strong>line (\d+)</strong>", page.partition(f'id="{field}-faults">')[2].partition("</ul>")[0]
         )
         for field in ("labels", "taints")
     )
