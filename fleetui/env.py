@@ -11,6 +11,7 @@ from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
@@ -19,6 +20,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _HOST = re.compile(r"\*|\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]", re.IGNORECASE)
 _SHORTEST_SECRET = 32
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class SettingRefused(ImproperlyConfigured):
@@ -227,6 +229,43 @@ def read_ldap_server(environ: Mapping[str, str], name: str) -> str:
     if not _LDAP.fullmatch(value):
         raise SettingRefused(name, value, "write ldaps://ldap.example.com, or ldap://… to start TLS on it")
     return value
+
+
+def read_start_tls(environ: Mapping[str, str], name: str, *, server: str) -> bool:
+    """Return whether a connection to a directory starts TLS; without it only one on this machine is used."""
+    parts = urlsplit(server)
+    is_local = parts.hostname in _THIS_MACHINE
+    found = read_flag(environ, name, default=parts.scheme == "ldap" and not is_local)
+    if found and parts.scheme == "ldaps":
+        raise SettingRefused(name, environ[name], "ldaps:// has TLS already; write ldap://… to start it")
+    if not found and parts.scheme == "ldap" and not is_local:
+        raise SettingRefused(name, environ[name], "passwords are sent to other machines with TLS only")
+    return found
+
+
+def read_mail_server(environ: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return the settings of an SMTP server, without a host when absent. Raises SettingRefused.
+
+    Only a server on this machine is used without TLS. The error does not repeat a password.
+    """
+    value = environ.get(name, "")
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port, parts = "", None, urlsplit("")
+    is_whole = parts.scheme in ("smtp", "smtps") and host and not (parts.path or parts.query)
+    if value and not is_whole:
+        raise SettingRefused(name, "…", "write smtps://user:password@mail.example.com, or smtp://…")
+    return {
+        "EMAIL_HOST": host,
+        "EMAIL_PORT": port or (465 if parts.scheme == "smtps" else 587),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+        "EMAIL_USE_TLS": parts.scheme == "smtp" and host not in _THIS_MACHINE,
+        "EMAIL_TIMEOUT": 5,
+    }
 
 
 def read_header(environ: Mapping[str, str], name: str) -> str:

@@ -1,7 +1,13 @@
 """Middleware: request ids, headers, limits of sessions, the check of request paths, and budgets of requests.
 
-Budgets are kept by process. The seconds of a user are a bucket that fills up again within two minutes: many
-quick previews pass, and a few long simulations do not. A limit of requests would stop the editor first.
+The seconds of a user are a bucket that fills up again within two minutes: many quick previews pass, and a few
+long simulations do not. A limit of requests would stop the editor first.
+
+Buckets are kept by process, and not in the cache that processes share. What one user must not do is keep a
+process from others, and a process computes on one processor at a time: its bucket bounds that, however many
+processes there are. A shared bucket would be written twice by each preview, which is each keystroke in the
+editor, next to the workers that write the database. Together N processes spend N buckets on a user, each at
+most half of its time at the default.
 """
 
 import logging
@@ -121,6 +127,8 @@ class NoStoreMiddleware:
 
 
 STARTED, ACTIVE, SECOND_FACTOR_DUE = "session_started", "session_active", "second_factor_due"
+ADDRESS, BROWSER = "session_address", "session_browser"
+_LONGEST_BROWSER = 200
 POLL = "FleetUI-Poll"
 """The header of requests that a timer sent and no person."""
 _STEP = 60
@@ -129,10 +137,12 @@ _WITHOUT_FACTOR = ("/account/", "/login/", "/logout/", "/theme/", "/rows/", "/ke
 
 
 def start_session(sender: object, request: HttpRequest | None, **_signal: object) -> None:  # noqa: ARG001
-    """Write down when a session starts; a login by token has none."""
+    """Write down when and where a session starts; a login by token has none."""
     session = getattr(request, "session", None)
-    if session is not None and SESSION_KEY in session:
+    if request is not None and session is not None and SESSION_KEY in session:
         session[STARTED] = session[ACTIVE] = int(time.time())
+        session[ADDRESS] = request.META.get("REMOTE_ADDR", "")
+        session[BROWSER] = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_BROWSER]
 
 
 class SessionLimitsMiddleware:
@@ -151,7 +161,7 @@ class SessionLimitsMiddleware:
         if now - active >= settings.SESSION_IDLE.total_seconds():
             return self._end(request, "The session ended after inactivity. Log in again.")
         if now - active >= _STEP and POLL not in request.headers:
-            session[ACTIVE] = now
+            session[ACTIVE], session[ADDRESS] = now, request.META.get("REMOTE_ADDR", "")
         if SECOND_FACTOR_DUE in session and not request.path_info.startswith(_WITHOUT_FACTOR):
             return _demand_second_factor(request)
         return self._get_response(request)
@@ -340,6 +350,7 @@ def costly(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
         finally:
             settle(user, deposit=deposit, used=time.thread_time() - started)
 
+    measured.is_costly = True  # type: ignore[attr-defined]  # what walks all addresses reads it
     return measured
 
 

@@ -269,15 +269,25 @@ def for_cluster_administrators(action: str) -> Callable[[View], View]:
     return for_roles(Role.CLUSTER_ADMINISTRATOR, action=action)
 
 
-def for_notification_managers(view: View) -> View:
-    """Require the permission to manage notifications, which superusers have."""
+def _for_superusers_or(
+    may: Callable[[AbstractBaseUser | AnonymousUser], bool], *, action: str
+) -> Callable[[View], View]:
+    def decorated(view: View) -> View:
+        @for_readers
+        @wraps(view)
+        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if may(request.user):
+                return view(request, *args, **kwargs)
+            return render(request, "not_allowed.html", {"action": action, "role": "superuser"}, status=403)
 
-    @for_readers
-    @wraps(view)
-    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if not may_manage_notifications(request.user):
-            context = {"action": "manage notifications", "role": "superuser"}
-            return render(request, "not_allowed.html", context, status=403)
-        return view(request, *args, **kwargs)
+        return checked
 
-    return checked
+    return decorated
+
+
+for_notification_managers = _for_superusers_or(may_manage_notifications, action="manage notifications")
+"""Require the permission to manage notifications, which superusers have."""
+for_superusers = _for_superusers_or(
+    lambda user: isinstance(user, User) and user.is_active and user.is_superuser, action="manage users"
+)
+"""Require a superuser, for what no role may do."""

@@ -24,6 +24,7 @@ from fleetui.env import (
     read_hosts,
     read_integer,
     read_ldap_server,
+    read_mail_server,
     read_minutes,
     read_networks,
     read_pairs,
@@ -31,6 +32,7 @@ from fleetui.env import (
     read_period,
     read_proxies,
     read_secret,
+    read_start_tls,
     read_text,
     read_url,
     read_word,
@@ -237,6 +239,8 @@ KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedel
 # A process reads the clusters that changed, and the whole fleet if more than so many percent did, or if it
 # holds one from before the tombstones that are kept.
 FLEET_PATCH_PERCENT = read_integer(os.environ, "FLEETUI_FLEET_PATCH_PERCENT", default=5, low=0, high=100)
+# Rules of the doctor that are never reported, separated by commas.
+DOCTOR_MUTED = [one for one in read_text(os.environ, "FLEETUI_DOCTOR_MUTED", default="").split(",") if one]
 KEEP_TOMBSTONES = read_period(os.environ, "FLEETUI_KEEP_TOMBSTONES", default=timedelta(hours=1))
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go
@@ -313,6 +317,7 @@ _OIDC_CLIENT = {
 
 # A directory (`fleetui/accounts/directory.py`, with the extra `ldap`).
 LDAP_SERVER = read_ldap_server(os.environ, "FLEETUI_LDAP_SERVER")
+LDAP_START_TLS = read_start_tls(os.environ, "FLEETUI_LDAP_START_TLS", server=LDAP_SERVER)
 LDAP_BIND_DN = read_text(os.environ, "FLEETUI_LDAP_BIND_DN", default="")
 LDAP_BIND_PASSWORD = read_password(os.environ, "FLEETUI_LDAP_BIND_PASSWORD") or ""
 LDAP_USERS = read_text(os.environ, "FLEETUI_LDAP_USERS", default="")
@@ -325,6 +330,10 @@ AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     *(["fleetui.accounts.directory.DirectoryBackend"] if LDAP_SERVER else []),
 ]
+
+# Notices to users about their accounts (`fleetui/access/notices.py`).
+globals().update(read_mail_server(os.environ, "FLEETUI_MAIL_SERVER"))
+DEFAULT_FROM_EMAIL = read_text(os.environ, "FLEETUI_MAIL_FROM", default="fleetui@localhost")
 
 # allauth: no visitor creates an account, e-mail addresses mean nothing, and attempts are limited by
 # `fleetui/accounts/attempts.py` at each entry point, so that its own limit of logins is off.
@@ -375,7 +384,7 @@ STATICFILES_DIRS = [assets_folder() / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "fleetui.staticfiles.PlotlyFinder",
+    "fleetui.staticfiles.PackageFinder",
 ]
 # Django makes them readable for everyone otherwise, whatever the umask is.
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700

@@ -1,6 +1,7 @@
-"""Static files that come out of an installed package: the script that draws charts."""
+"""Static files that come out of installed packages: the script of the charts, and the editor of YAML."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -8,34 +9,53 @@ from typing import Any
 from django.contrib.staticfiles.finders import BaseFinder
 from django.core.files.storage import FileSystemStorage, Storage
 
-SCRIPT = "plotly.min.js"
-PREFIX = "vendor"
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Files below a folder of a package, by patterns, and the address that they get."""
+
+    package: str
+    folder: str
+    prefix: str
+    patterns: tuple[str, ...]
 
 
-class PlotlyFinder(BaseFinder):
-    """Finds `vendor/plotly.min.js` in the installed plotly, so that script and Python code have one version.
+_ACE = ("ace.js", "mode-yaml.js", "ext-language_tools.js", "ext-searchbox.js", "css/ace.css", "css/main-*")
+_SOURCES = (
+    _Source("plotly", "package_data", "vendor", ("plotly.min.js",)),
+    _Source("django_ace", "static/django_ace/ace", "vendor/ace", _ACE),
+)
 
-    Only located, not imported.
+
+class PackageFinder(BaseFinder):
+    """Finds files such as `vendor/plotly.min.js` in installed packages, so that no copy of them is kept here.
+
+    Packages are only located, not imported.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        spec = find_spec("plotly")
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError("plotly is not installed: its script draws the charts")
-        self.folder = Path(spec.origin).parent / "package_data"
-        self.storage = FileSystemStorage(location=self.folder)
-        self.storage.prefix = PREFIX  # type: ignore[attr-defined]  # how collectstatic learns where a file goes
+        self._files: list[tuple[str, FileSystemStorage]] = []
+        for source in _SOURCES:
+            spec = find_spec(source.package)
+            if spec is None or spec.origin is None:
+                raise ModuleNotFoundError(f"{source.package} is not installed: pages use its scripts")
+            folder = Path(spec.origin).parent / source.folder
+            storage = FileSystemStorage(location=folder)
+            storage.prefix = source.prefix  # type: ignore[attr-defined]  # how collectstatic learns where a file goes
+            found = sorted(file for pattern in source.patterns for file in folder.glob(pattern))
+            self._files += [(file.relative_to(folder).as_posix(), storage) for file in found]
 
     def check(self, **kwargs: Any) -> list[Any]:
         return []
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
         """Return the location of the file; an empty list for any other path, as Django requires."""
-        if path != f"{PREFIX}/{SCRIPT}":
-            return []
-        place = str(self.folder / SCRIPT)
-        return [place] if find_all else place
+        for name, storage in self._files:
+            if path == f"{storage.prefix}/{name}":  # type: ignore[attr-defined]
+                place = storage.path(name)
+                return [place] if find_all else place
+        return []
 
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
-        yield SCRIPT, self.storage
+        yield from self._files

@@ -16,6 +16,7 @@ from placements.web import (
     dashboard,
     decisions,
     disruptions,
+    doctor,
     drains,
     dry_runs,
     editor,
@@ -40,6 +41,7 @@ from placements.web import (
     semantics,
     staged_updates,
     tokens,
+    users,
     what_if,
 )
 
@@ -81,7 +83,10 @@ urlpatterns = [
     path("tokens/<int:number>/revoke/", tokens.revoke, name="token-revoke"),
     path("access-log/", access_log.access_log, name="access-log"),
     path("access-log/export/", access_log.export, name="access-log-export"),
+    path("users/", users.users, name="users"),
+    path("users/<int:number>/", users.user, name="user"),
     # /demo/
+    path("demo/", help.demo, name="demo"),
     path("demo/load/", help.load, name="demo-load"),
     path("demo/remove/", help.remove, name="demo-remove"),
     # /clusters/
@@ -173,6 +178,8 @@ urlpatterns = [
     path("placements/<full_name:name>/release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
     path("placements/<full_name:name>/staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
+    path("drafts/", editor.drafts, name="drafts"),
+    path("drafts/completions/", editor.complete, name="draft-completions"),
     path("drafts/<int:number>/", editor.draft, name="draft"),
     path("drafts/<int:number>/discard/", editor.discard, name="draft-discard"),
     path("drafts/<int:number>/review/", review.review, name="draft-review"),
@@ -233,6 +240,7 @@ urlpatterns = [
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
+    path("doctor/", doctor.doctor, name="doctor"),
     path("resilience/", resilience.resilience, name="resilience"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),

@@ -32,20 +32,35 @@ class Address:
 def writing_addresses() -> list[Address]:
     """Return the addresses that may change something: methods of REST that do, and POST to all others."""
     found = {
-        Address(route, name, method): None
-        for route, name, actions in _routes(get_resolver().url_patterns, "/")
-        for method in ([one.upper() for one in actions] if actions else ["POST"])
+        Address(route, one.name or "", method): None
+        for route, one, actions in _routes(get_resolver().url_patterns, "/")
+        for method in ([name.upper() for name in actions] if actions else ["POST"])
         if method not in _READING
     }
     return list(found)
 
 
-def _routes(patterns: Any, start: str) -> Iterator[tuple[str, str, Mapping[str, str] | None]]:
+def costly_addresses() -> dict[str, bool]:
+    """Return whether an address uses the seconds of its user: of pages by route, of REST by method too."""
+    found = {}
+    for route, one, actions in _routes(get_resolver().url_patterns, "/"):
+        view: Any = one.callback
+        if actions is None:
+            found[route] = getattr(view, "is_costly", False)
+            continue
+        for method, action in actions.items():
+            is_costly = getattr(getattr(view.cls, action), "is_costly", False)
+            if method != "head":  # which REST framework adds with the first request
+                found[f"{method.upper()} {route}"] = is_costly
+    return found
+
+
+def _routes(patterns: Any, start: str) -> Iterator[tuple[str, URLPattern, Mapping[str, str] | None]]:
     for one in patterns:
         if not isinstance(one.pattern, RoutePattern):
             continue
         route = f"{start}{one.pattern}"
         if isinstance(one, URLPattern):
-            yield route, one.name or "", getattr(one.callback, "actions", None)
+            yield route, one, getattr(one.callback, "actions", None)
         else:
             yield from _routes(one.url_patterns, route)

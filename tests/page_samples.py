@@ -48,6 +48,7 @@ SAMPLES = {
     "tokens-revoke": "/tokens/revoke/",
     "token-revoke": "/tokens/{token}/revoke/",
     "access-log": "/access-log/",
+    "demo": "/demo/",
     "demo-remove": "/demo/remove/",
     "clusters": "/clusters/",
     "cluster-new": "/clusters/new/",
@@ -106,6 +107,7 @@ SAMPLES = {
     "staged-strategy": "/rollouts/staged/strategies/careful/",
     "staged-strategy-edit": "/rollouts/staged/strategies/careful/edit/",
     "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
+    "drafts": "/drafts/",
     "draft": "/drafts/{draft}/",
     "draft-review": "/drafts/{draft}/review/",
     "dry-run": "/dry-runs/{dry_run}/",
@@ -113,6 +115,7 @@ SAMPLES = {
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
     "scenario": "/what-if/{scenario}/",
+    "doctor": "/doctor/",
     "resilience": "/resilience/",
     "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",
@@ -130,6 +133,8 @@ HUB_PAGES = {
     "hub-remove": "/hubs/{hub}/about/remove/",
 }
 """Pages about live hubs, which need one; `tests/browser/test_hub_pages.py` opens them."""
+USER_PAGES = {"users": "/users/", "user": "/users/{user}/"}
+"""Pages for superusers; `tests/web/test_users.py` opens them."""
 NOTIFICATION_PAGES = {
     "notifications": "/notifications/",
     "notification-channel-new": "/notifications/channels/new/",
@@ -155,7 +160,13 @@ NO_PAGE = {
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
     *("hub-check", "hub-pause", "hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"),
-    *("draft-discard", "draft-rebase", "cluster-connection-check", "cluster-connection-renew"),
+    *(
+        "draft-completions",
+        "draft-discard",
+        "draft-rebase",
+        "cluster-connection-check",
+        "cluster-connection-renew",
+    ),
 }
 """Addresses that show nothing of their own: they redirect, hand out a file, or need a hub that decides."""
 

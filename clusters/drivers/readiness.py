@@ -35,7 +35,7 @@ def readiness_of(live: Live) -> ReadinessResult:
     if (api_version, kind) in _AT_ONCE:
         return AVAILABLE
     judge = _JUDGES.get((api_version, kind))
-    return judge(live) if judge else _not_trackable(f"nothing tells when a {kind} is available")
+    return judge(live) if judge else _not_trackable(f"the availability of a {kind} is not known")
 
 
 def hint_of(live: Live) -> str:
@@ -101,7 +101,7 @@ def _service(live: Live) -> ReadinessResult:
         ingress = (_of(live, "status", "loadBalancer").get("ingress") or [{}])[0]
         is_there = ingress.get("ip") or ingress.get("hostname")
         return AVAILABLE if is_there else _not_yet("no address of the load balancer yet")
-    return _not_trackable(f"nothing tells when a Service of type {kind} is available")
+    return _not_trackable(f"the availability of a Service of type {kind} is not known")
 
 
 def custom_resource_definition(live: Live) -> ReadinessResult:

@@ -33,6 +33,8 @@ _HUB_INDEPENDENT = (
     "/metrics",
     "/tokens/",
     "/access-log/",
+    "/users/",
+    "/api/v1/access-log",
     "/api/v1/hubs",
     "/api/v1/inbox",
     "/api/v1/token",  # and tokens

@@ -1,7 +1,7 @@
 """Read hubs: their states with age, their streams, single objects of the mirror, and all hubs at once."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -117,28 +117,36 @@ def state_of(hub: Hub, *, now: datetime) -> tuple[str, str, datetime | None]:
 
 
 def summary_of(hub: Hub, *, now: datetime) -> HubSummary:
-    """Return the state of a hub and what the mirror has, by one query."""
-    with in_hub(hub.pk):
-        streams = list(HubStream.objects.only("kind", "is_required", "heard_at", "retry_at", "object_count"))
-    counts: Counter[str] = Counter()
-    for one in streams:  # a namespaced kind may have several
-        counts[one.kind] += one.object_count
-    required = [one for one in streams if one.is_required]
-    state, reason, since = state_of(hub, now=now)
-    return HubSummary(
-        hub,
-        state,
-        reason,
-        since,
-        heard_at=min((one.heard_at for one in required if one.heard_at), default=None),
-        clusters=counts["MemberCluster"],
-        placements=counts["ClusterResourcePlacement"] + counts["ResourcePlacement"],
-        retry_at=min((one.retry_at for one in required if one.retry_at), default=None),
-    )
+    return summaries_of([hub], now=now)[0]
 
 
-def summaries(*, now: datetime) -> list[HubSummary]:
-    return [summary_of(hub, now=now) for hub in live_hubs().order_by("name")]
+def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
+    """Return the states of hubs and what their mirrors have, by one query."""
+    columns = ("hub", "kind", "is_required", "heard_at", "retry_at", "object_count")
+    hubs, streams = list(hubs), defaultdict[int, list[HubStream]](list)
+    with across_hubs():
+        for one in HubStream.objects.filter(hub__in=hubs).only(*columns):
+            streams[one.hub_id or 0].append(one)
+    found = []
+    for hub in hubs:
+        counts: Counter[str] = Counter()
+        for one in streams[hub.pk]:  # a namespaced kind may have several
+            counts[one.kind] += one.object_count
+        required = [one for one in streams[hub.pk] if one.is_required]
+        state, reason, since = state_of(hub, now=now)
+        found.append(
+            HubSummary(
+                hub,
+                state,
+                reason,
+                since,
+                heard_at=min((one.heard_at for one in required if one.heard_at), default=None),
+                clusters=counts["MemberCluster"],
+                placements=counts["ClusterResourcePlacement"] + counts["ResourcePlacement"],
+                retry_at=min((one.retry_at for one in required if one.retry_at), default=None),
+            )
+        )
+    return found
 
 
 def not_live(*, now: datetime) -> Q:

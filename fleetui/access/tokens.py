@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 
 from fleetui.access.audit import record_access
 from fleetui.access.models import LONGEST_TOKEN_NAME, SCOPES, ApiToken, ServiceAccount
+from fleetui.access.notices import send_notice
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.permissions import set_scopes
 
@@ -75,6 +76,8 @@ def create_token(
             "prefix": row.prefix,
         }
         record_access("token created", str(row), by=by, details=details, now=now)
+        if not name.startswith(LOGIN):  # programs that log in get one each time
+            send_notice(user, f"The API token {name} was created")
     return row, secret
 
 

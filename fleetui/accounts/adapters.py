@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from fleetui.access.notices import CHANGES, record_change
 from fleetui.accounts.attempts import Attempt, count_attempt, report_failure
 from fleetui.accounts.second_factor import (
     MAIN_TYPES,
@@ -53,6 +54,17 @@ class AccountAdapter(DefaultAccountAdapter):
         """Return whether a login may redirect to an address: to this host only."""
         request = context.request
         return url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
+
+    def send_notification_mail(
+        self,
+        template_prefix: str,
+        user: User,
+        context: dict[str, Any] | None = None,  # noqa: ARG002  # the base class has it
+        email: str | None = None,  # noqa: ARG002  # as above
+    ) -> None:
+        """Record a change of an account, and send it to the address that administrators entered."""
+        if template_prefix in CHANGES:
+            record_change(user, template_prefix)
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Count the attempt. Raise ValidationError if there were too many."""

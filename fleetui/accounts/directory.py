@@ -5,7 +5,6 @@ Needs the extra `ldap`; nothing imports this module unless `FLEETUI_LDAP_SERVER`
 
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
 import ldap
 from allauth.socialaccount.models import SocialAccount
@@ -19,7 +18,6 @@ from fleetui.accounts.roles import apply_roles
 DIRECTORY = "ldap"
 """The name of the directory in the table of connections."""
 SECONDS = 5
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class DirectoryBackend(LDAPBackend):
@@ -31,7 +29,6 @@ class DirectoryBackend(LDAPBackend):
 
     @cached_property
     def _settings(self) -> LDAPSettings:
-        server = urlsplit(settings.LDAP_SERVER)
         options = {
             ldap.OPT_NETWORK_TIMEOUT: SECONDS,
             ldap.OPT_TIMEOUT: SECONDS,
@@ -45,7 +42,7 @@ class DirectoryBackend(LDAPBackend):
         scope = ldap.SCOPE_SUBTREE
         values: dict[str, Any] = {
             "SERVER_URI": settings.LDAP_SERVER,
-            "START_TLS": server.scheme == "ldap" and server.hostname not in _HERE,
+            "START_TLS": settings.LDAP_START_TLS,
             "BIND_DN": settings.LDAP_BIND_DN,
             "BIND_PASSWORD": settings.LDAP_BIND_PASSWORD,
             "USER_SEARCH": LDAPSearch(settings.LDAP_USERS, scope, settings.LDAP_USER_FILTER),

@@ -1,4 +1,12 @@
-"""The sessions of a user, which the user and administrators can end."""
+"""The sessions of a user, which the user and administrators can end.
+
+What a list of them shows is inside the sessions, where the middleware that ends them keeps its times. A table
+of sessions, as allauth has one, would be written by every request, or be wrong about the last one.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
 
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -6,18 +14,73 @@ from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
+from fleetui.middleware import ACTIVE, ADDRESS, BROWSER, STARTED
 
-def session_keys(user: AbstractBaseUser | AnonymousUser, *, without: str | None = None) -> list[str]:
-    """Return the keys of the sessions of a user that have not expired; `without` is one to leave out.
+_BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
+_SYSTEMS = {
+    "Android": "Android",
+    "iPhone": "iOS",
+    "iPad": "iPadOS",
+    "Windows": "Windows",
+    "Mac OS X": "macOS",
+    "CrOS": "ChromeOS",
+    "Linux": "Linux",
+}
+"""Words of a user agent by which a person recognizes a device; the first that is found counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserSession:
+    """A session as its owner sees it; `id` is a hash, because the key is the session."""
+
+    key: str
+    browser: str
+    address: str
+    started_at: datetime
+    seen_at: datetime
+    is_current: bool
+
+    @property
+    def id(self) -> str:
+        return sha256(self.key.encode()).hexdigest()[:16]
+
+
+def sessions_of(
+    user: AbstractBaseUser | AnonymousUser, *, current: str | None = None
+) -> list[BrowserSession]:
+    """Return the sessions of a user that have not expired: that with the key `current`, then the last used.
 
     The owner is inside a session, so that all are read; there are those of the last hours only.
     """
-    rows = Session.objects.filter(expire_date__gt=timezone.now()).exclude(session_key=without or "")
-    return [row.session_key for row in rows.iterator() if row.get_decoded().get(SESSION_KEY) == str(user.pk)]
+    found = []
+    for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
+        data = row.get_decoded()
+        if data.get(SESSION_KEY) != str(user.pk):
+            continue
+        agent = data.get(BROWSER, "")
+        browser = next((name for word, name in _BROWSERS.items() if word in agent), agent[:40])
+        system = next((name for word, name in _SYSTEMS.items() if word in agent), "")
+        started, seen = (datetime.fromtimestamp(data.get(key, 0), UTC) for key in (STARTED, ACTIVE))
+        found.append(
+            BrowserSession(
+                key=row.session_key,
+                browser=f"{browser or 'Unknown browser'}{f' on {system}' if system else ''}",
+                address=data.get(ADDRESS, ""),
+                started_at=started,
+                seen_at=seen,
+                is_current=row.session_key == current,
+            )
+        )
+    return sorted(found, key=lambda one: (one.is_current, one.seen_at), reverse=True)
 
 
-def end_sessions(user: AbstractBaseUser | AnonymousUser, *, without: str | None = None) -> int:
-    """Delete the sessions of a user; return how many there were."""
-    keys = session_keys(user, without=without)
-    Session.objects.filter(session_key__in=keys).delete()
-    return len(keys)
+def end_sessions(
+    user: AbstractBaseUser | AnonymousUser, *, without: str | None = None, only: str | None = None
+) -> int:
+    """Delete the sessions of a user; return how many there were.
+
+    `without` is the key of one to leave out, `only` the id of the one to delete.
+    """
+    found = [one for one in sessions_of(user) if one.key != without and only in (None, one.id)]
+    Session.objects.filter(session_key__in=[one.key for one in found]).delete()
+    return len(found)

@@ -35,6 +35,7 @@ urlpatterns = [
     path("login/inactive/", TemplateView.as_view(**_page("inactive")), name="account_inactive"),
     path("account/", views.account, name="account"),
     path("account/sessions/end/", views.end_other_sessions, name="account_end_sessions"),
+    path("account/sessions/<slug:session>/end/", views.end_session, name="account_end_session"),
     path("account/password/", views.PasswordView.as_view(), name="account_change_password"),
     path(
         "account/confirm/",

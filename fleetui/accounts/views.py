@@ -12,7 +12,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.forms import Form
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
 from django.views.decorators.http import require_POST
@@ -22,7 +22,7 @@ from fleetui.accounts.attempts import WAIT_SECONDS
 from fleetui.accounts.first_password import forget_first_password
 from fleetui.accounts.forms import LoginForm
 from fleetui.accounts.oidc import PROVIDER
-from fleetui.accounts.sessions import end_sessions, session_keys
+from fleetui.accounts.sessions import end_sessions, sessions_of
 
 
 def refuse_too_many(request: HttpRequest) -> HttpResponse:
@@ -82,10 +82,10 @@ class PasswordView(account_views.PasswordChangeView):
 
 @login_required
 def account(request: HttpRequest) -> HttpResponse:
-    """Show one's own account: password, second factors, identity provider."""
+    """Show one's own account: password, second factors, sessions, identity provider."""
     context = {
         "provider": settings.OIDC_NAME,
-        "other_sessions": len(session_keys(request.user, without=request.session.session_key)),
+        "sessions": sessions_of(request.user, current=request.session.session_key),
         "connections": SocialAccount.objects.filter(user=request.user.pk, provider=PROVIDER).order_by("pk"),
     }
     return render(request, "accounts/account.html", context)
@@ -97,4 +97,14 @@ def end_other_sessions(request: HttpRequest) -> HttpResponse:
     """End one's own sessions in other browsers."""
     count = end_sessions(request.user, without=request.session.session_key)
     messages.success(request, f"Other sessions ended: {count}")
+    return redirect("account")
+
+
+@require_POST
+@login_required
+def end_session(request: HttpRequest, session: str) -> HttpResponse:
+    """End one of one's own sessions; the one that asks ends by logging out."""
+    if not end_sessions(request.user, without=request.session.session_key, only=session):
+        raise Http404("You have no other session with this id.")
+    messages.success(request, "Session ended")
     return redirect("account")

@@ -19,6 +19,7 @@ from django.http import HttpRequest
 from clusters.models import HubGrant
 from fleetui.access.audit import record_access
 from fleetui.access.models import ApiToken, ServiceAccount, TeamGrant
+from fleetui.access.notices import send_notice
 from fleetui.access.tokens import create_service_account, revoke_all_tokens
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
 from placements.admin.base import SuperusersOnly
@@ -58,6 +59,7 @@ class PasswordForm(AdminPasswordChangeForm):
     def save(self, commit: bool = True) -> Any:
         user = super().save(commit)
         record_access("password changed", str(user))
+        send_notice(user, "The password was changed")
         if self.cleaned_data["revoke_tokens"]:
             revoke_all_tokens(user, by=None, now=datetime.now(UTC))
         return user

@@ -165,8 +165,6 @@ class BaseViewSet(GenericViewSet[Any]):
     not_found: Callable[..., Exception]
     labels_of: LabelsOf | None = None
     """Finds the labels of the object by the arguments of the path, for users with roles by label."""
-    costly: frozenset[str] = frozenset()
-    """Actions that compute much: they use the seconds of their user."""
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
     is_written_on_hub = False
@@ -178,7 +176,8 @@ class BaseViewSet(GenericViewSet[Any]):
         if current_hub_id() == UNKNOWN_HUB:
             raise Http404
         given = request.query_params.get("dryRun")
-        if self.action in self.costly or given is not None:
+        is_costly = getattr(getattr(self, self.action or "", None), "is_costly", False)
+        if is_costly or given is not None:
             body_bytes = body_size(request._request)
             self._deposit, self._started = reserve(request.user.pk, body_bytes=body_bytes), time.thread_time()
         if given is None or request.method in SAFE_METHODS:

@@ -14,7 +14,7 @@ from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.filters import DryRunQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import AnyObject, CamelCaseSerializer
+from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, json_field
 from placements.models import BulkChange
 from placements.services.bulk_changes import (
     BulkAction,
@@ -48,7 +48,9 @@ class BulkChangeInputSerializer(CamelCaseSerializer):
         child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=_MOST_NAMES
     )
     filter = ClusterSelectorSerializer(required=False)
-    labels = AnyObject(required=False, default=dict, help_text="For `labels`: to set; null removes one.")
+    labels = json_field(LABEL_PATCH)(
+        required=False, default=dict, help_text="For `labels`: to set; null removes one."
+    )
     add = serializers.ListField(
         child=serializers.DictField(), required=False, default=list, help_text="For `taints`: to add."
     )
@@ -83,7 +85,6 @@ class BulkChangeViewSet(BaseViewSet):
 
     lookup_path = "<named:request_id>"
     dry_run_action = "create"
-    costly = frozenset({"create"})
 
     @documented(
         "change_clusters",
@@ -92,7 +93,7 @@ class BulkChangeViewSet(BaseViewSet):
         also={200: BulkChangeSerializer},
         body=BulkChangeInputSerializer,
         query=DryRunQuery,
-        problems=(429,),
+        is_costly=True,
     )
     def create(self, request: Request) -> Response:
         """Change many clusters: labels, taints, cordon, uncordon, drain, or removal from the fleet."""

@@ -21,8 +21,13 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     ConditionField,
     DecisionRowSerializer,
+    Numbers,
+    Score,
+    Texts,
     WarningSerializer,
     enum,
+    json_field,
+    map_of,
     names,
 )
 from placements.engine.advice.search import why_not
@@ -65,24 +70,65 @@ class OutcomeSerializer(CamelCaseSerializer):
     reasons = ReasonSerializer(many=True)
 
 
+class CutSerializer(CamelCaseSerializer):
+    """Where a round without constraints stopped: the last cluster that was picked, and the next one."""
+
+    picked = serializers.IntegerField()
+    last_in = serializers.CharField(allow_null=True)
+    first_out = serializers.CharField(allow_null=True)
+    decided_by = serializers.CharField(allow_null=True)
+
+
+class CandidateSerializer(CamelCaseSerializer):
+    """A cluster in a round; without a rank it could not be picked."""
+
+    cluster = serializers.CharField()
+    rank = serializers.IntegerField(allow_null=True)
+    topology_spread_score = Score()
+    affinity_score = serializers.FloatField()
+    was_here = serializers.IntegerField()
+    decided_by = serializers.CharField(
+        allow_null=True, help_text="The score that put the winner before it; null for the winner."
+    )
+    constraints = serializers.ListField(child=AnyObject(), help_text="The facts of each constraint.")
+    preferred = serializers.ListField(
+        child=serializers.IntegerField(), help_text="The preferences that it matches, by index."
+    )
+    combined = json_field(map_of({"type": "number"}))(
+        required=False, help_text="The numbers that rank, where they are made of several scores."
+    )
+
+
 class RoundSerializer(CamelCaseSerializer):
     """One round: the domains and their skew, the winner and the runner-up."""
 
     round = serializers.IntegerField()
-    groups = AnyObject(
+    groups = json_field(map_of(map_of({"type": "integer"})))(
         help_text="Clusters per domain, by topology key; key[index] where constraints share one."
     )
-    measures = AnyObject(
+    measures = json_field(map_of({"type": "string", "enum": ["skew", "gap"]}))(
         help_text="What the following two fields measure, by key: skew, or gap to the emptiest domain."
     )
-    skew_before = AnyObject()
-    skew_after = AnyObject()
+    skew_before = Numbers()
+    skew_after = Numbers()
     winner = serializers.CharField(allow_null=True)
     runner_up = serializers.CharField(allow_null=True)
     decided_by = serializers.CharField(allow_null=True)
-    cut = AnyObject(required=False)
-    candidates = serializers.ListField(child=AnyObject(), required=False)
+    cut = CutSerializer(required=False)
+    candidates = CandidateSerializer(many=True, required=False)
     candidates_count = serializers.IntegerField(required=False)
+
+
+_SCORES = {
+    "type": "object",
+    "properties": {
+        "topologySpreadScore": {
+            "oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}],
+        },
+        "affinityScore": {"type": "number"},
+    },
+    "required": ["topologySpreadScore", "affinityScore"],
+}
 
 
 class DecisionSerializer(CamelCaseSerializer):
@@ -97,7 +143,7 @@ class DecisionSerializer(CamelCaseSerializer):
     kept = names()
     unscheduled = names()
     not_found = names()
-    scores = AnyObject()
+    scores = json_field(map_of(_SCORES))(help_text="Of the clusters selected in this cycle.")
     condition = ConditionField(allow_null=True)
     warnings = WarningSerializer(many=True)
     traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")
@@ -116,7 +162,7 @@ class CandidacySerializer(CamelCaseSerializer):
     """One cluster in one round."""
 
     round = serializers.IntegerField()
-    candidate = AnyObject()
+    candidate = CandidateSerializer()
 
 
 class ClusterOutcomeSerializer(OutcomeSerializer):
@@ -126,11 +172,19 @@ class ClusterOutcomeSerializer(OutcomeSerializer):
     next = serializers.URLField(allow_null=True)
 
 
+class PolicyChangeSerializer(CamelCaseSerializer):
+    """A single change of a policy or a cluster."""
+
+    kind = serializers.CharField()
+    facts = AnyObject()
+    words = serializers.CharField()
+
+
 class SuggestionSerializer(CamelCaseSerializer):
     """A change that was evaluated."""
 
-    change = AnyObject()
-    up_to = AnyValue(allow_null=True)
+    change = PolicyChangeSerializer()
+    up_to = PolicyChangeSerializer(allow_null=True, help_text="The furthest change with the same effect.")
     gains = names()
     losses = names()
 
@@ -145,7 +199,7 @@ class AdviceSerializer(CamelCaseSerializer):
     )
     would_help = SuggestionSerializer(many=True)
     would_not_help = SuggestionSerializer(many=True)
-    not_tried = serializers.ListField(child=AnyObject())
+    not_tried = PolicyChangeSerializer(many=True)
 
 
 class DivergenceSerializer(CamelCaseSerializer):
@@ -167,7 +221,7 @@ class ComparisonSerializer(CamelCaseSerializer):
     first_difference = AnyValue(allow_null=True)
     compared_with = serializers.CharField(help_text="The scheduling rules of the decision or the document.")
     partings = DivergenceSerializer(many=True)
-    refused = AnyObject(required=False)
+    refused = Texts(required=False, help_text="Why some rules cannot be evaluated, by their name.")
 
 
 _CYCLES_SHOWN = 20
@@ -184,7 +238,13 @@ class DecisionViewSet(BaseViewSet):
         """List decisions, including those of deleted placements, the newest first."""
         return decisions_of(placement=params["placement"])
 
-    @documented("get_decision", DecisionSerializer, also={(200, "text/csv"): str}, problems=RECORD_PROBLEMS)
+    @documented(
+        "get_decision",
+        DecisionSerializer,
+        also={(200, "text/csv"): str},
+        problems=RECORD_PROBLEMS,
+        is_costly=True,
+    )
     def retrieve(self, request: Request, decision: str) -> Response:
         """Get the record of a decision, or the outcomes of all clusters as CSV."""
         query_params(request)
@@ -208,13 +268,18 @@ class DecisionViewSet(BaseViewSet):
             return [JSONRenderer(), YamlRenderer(), CsvRenderer()]
         return super().get_renderers()
 
-    @documented("get_decision_csv", str, status=(200, "text/csv"), problems=RECORD_PROBLEMS)
+    @documented("get_decision_csv", str, status=(200, "text/csv"), problems=RECORD_PROBLEMS, is_costly=True)
     def csv(self, request: Request, decision: str) -> Response:
         """Get the outcomes of all clusters as CSV."""
         query_params(request)
         return Response(outcome_csv(recorded(decision)[1]))
 
-    @_of_record("get_decision_semantics", ComparisonSerializer, route={"url_name": "decision-semantics"})
+    @_of_record(
+        "get_decision_semantics",
+        ComparisonSerializer,
+        route={"url_name": "decision-semantics"},
+        is_costly=True,
+    )
     def semantics(self, request: Request, decision: str) -> Response:
         """Repeat a decision under all scheduling rules, and compare the decisions."""
         query_params(request)
@@ -296,7 +361,7 @@ class DecisionViewSet(BaseViewSet):
             raise Http404
         return Response(HubDecisionSerializer(found).data)
 
-    @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice")
+    @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice", is_costly=True)
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         query_params(request)

@@ -229,12 +229,12 @@ class ClusterDisruptionViewSet(BaseViewSet):
     model = MemberCluster
     not_found = UnknownClusterError
 
-    @operation("get_drain", DrainSerializer)
+    @operation("get_drain", DrainSerializer, is_costly=True)
     def drain(self, request: Request, name: str) -> Response:
         """Get the impact of draining a cluster now, and the progress of its last drain."""
         return self._drain_response()
 
-    @documented("begin_drain", DrainSerializer, status=202, body=DrainOptionsSerializer)
+    @documented("begin_drain", DrainSerializer, status=202, body=DrainOptionsSerializer, is_costly=True)
     @drain.mapping.post
     def begin_drain(self, request: Request, name: str) -> Response:
         """Drain a cluster: cordon it and evict its placements; or change the options of its drain.
@@ -249,7 +249,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         drain(name, **actor(request), pace=pace)
         return self._drain_response(status=202)
 
-    @documented("cancel_drain", DrainSerializer, problems=(409,))
+    @documented("cancel_drain", DrainSerializer, problems=(409,), is_costly=True)
     @drain.mapping.delete
     def cancel_drain(self, request: Request, name: str) -> Response:
         """Cancel a drain: evictions stop, the cluster stays cordoned, and nothing is restored."""
@@ -268,7 +268,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         }
         return Response(DrainSerializer(document).data, status=status)
 
-    @operation("get_restore", RestorePlanSerializer)
+    @operation("get_restore", RestorePlanSerializer, is_costly=True)
     def restore(self, request: Request, name: str) -> Response:
         """Get whether and how each placement that the last drain evicted would return to the cluster.
 

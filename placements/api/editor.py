@@ -109,12 +109,10 @@ MOST_GROUPS = 50
 class PreviewViewSet(PlacementViewSet):
     """The path of the preview is also that of a placement named `preview`: their methods differ."""
 
-    costly = frozenset({"preview", "preview_semantics"})
-
     def get_permissions(self) -> Any:
         return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
 
-    @documented("preview_placement", PreviewSerializer, body=PlacementManifestSerializer, problems=(429,))
+    @documented("preview_placement", PreviewSerializer, body=PlacementManifestSerializer, is_costly=True)
     def preview(self, request: Request, name: str) -> Response:
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
@@ -134,7 +132,7 @@ class PreviewViewSet(PlacementViewSet):
         }
         return Response(PreviewSerializer(document).data)
 
-    @documented("preview_semantics", ComparisonSerializer, body=PlacementManifestSerializer, problems=(429,))
+    @documented("preview_semantics", ComparisonSerializer, body=PlacementManifestSerializer, is_costly=True)
     def preview_semantics(self, request: Request) -> Response:
         """Schedule a draft under all scheduling rules, and compare the decisions."""
         with read_document(request) as document:
@@ -165,14 +163,13 @@ class PlanViewSet(FullNameViewSet):
     """The waves of a rolling update before it starts."""
 
     permission_classes = (MayRead,)
-    costly = frozenset({"plan", "plan_draft"})
 
-    @operation("get_plan", PlanSerializer, problems=(429,))
+    @operation("get_plan", PlanSerializer, is_costly=True)
     def plan(self, request: Request, name: str) -> Response:
         """Plan the rollout of a placement."""
         return Response(plan_document(*plan_now(get_placement(name), now=datetime.now(UTC))))
 
-    @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer, problems=(429,))
+    @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer, is_costly=True)
     @plan.mapping.post
     def plan_draft(self, request: Request, name: str) -> Response:
         """Plan the rollout that saving a draft of a placement would start."""

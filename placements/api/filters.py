@@ -8,8 +8,10 @@ from clusters.filters import ORDERS, ClusterFilterState
 from clusters.fleet import EligibilityKind
 from clusters.models import HubWriteState
 from clusters.operations.connection import FAILED_CHECK
+from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from placements.engine.assertions import AssertionState
+from placements.engine.doctor.examination import RULES
 from placements.engine.resilience import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
@@ -90,6 +92,10 @@ ApplyQuery = query_of(
     ConfirmQuery,
     strict=choice(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
 )
+DoctorQuery = query_of(
+    placement=_text(help_text="Findings of this placement only."),
+    rule=choice(list(RULES), help_text="Findings of this rule, or with one of it as a consequence."),
+)
 LimitQuery = query_of(limit=_number(100, 1, 500))
 PageQuery = query_of(
     after=serializers.CharField(
@@ -98,6 +104,13 @@ PageQuery = query_of(
     limit=_number(100, 1, 500),
 )
 NumberedPageQuery = query_of(after=_number(0, 0, 10**9), limit=_number(20, 1, 100))
+AccessLogQuery = query_of(
+    PageQuery,
+    verb=choice(VERBS, help_text="What was done."),
+    by=_text(help_text="The user who did it."),
+    q=_text(help_text="Part of the object."),
+    address=_text(help_text="The address that it came from."),
+)
 HubWriteQuery = query_of(
     PageQuery,
     state=choice(HubWriteState.values),

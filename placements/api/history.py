@@ -151,12 +151,19 @@ class ResourceChangeSerializer(CamelCaseSerializer):
     name = serializers.CharField()
 
 
+class ManifestPairSerializer(CamelCaseSerializer):
+    """Both manifests as they were saved."""
+
+    before = AnyObject(allow_null=True)
+    after = AnyObject(allow_null=True)
+
+
 class RevisionComparisonSerializer(CamelCaseSerializer):
     """Two revisions of a placement side by side; null where one has nothing to compare."""
 
     before = RevisionSideSerializer()
     after = RevisionSideSerializer()
-    manifests = AnyObject(allow_null=True, help_text="`before` and `after`, as they were saved.")
+    manifests = ManifestPairSerializer(allow_null=True)
     decision = DecisionDiffSerializer(allow_null=True)
     resources = ResourceChangeSerializer(many=True, allow_null=True)
     same_resources = serializers.IntegerField()
@@ -228,6 +235,7 @@ class HistoryViewSet(FullNameViewSet):
         "compare",
         RevisionComparisonSerializer,
         problems=(422,),
+        is_costly=True,
         path="compare/<decision:before>..<decision:after>",
     )
     def compare(self, request: Request, name: str, before: str, after: str) -> Response:

@@ -135,6 +135,7 @@ class HubWriteViewSet(BaseViewSet):
         also={201: ANY_OBJECT, 202: ANY_OBJECT},
         body=NewHubWriteSerializer,
         query=SendWriteQuery,
+        is_costly=True,
         problems=(409,),
     )
     def create(self, request: Request, name: str) -> Response:

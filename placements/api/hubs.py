@@ -29,6 +29,7 @@ from clusters.hubs.queries import (
     live_hub,
     mirrored_object,
     streams_of,
+    summaries_of,
     summary_of,
     visible_hubs,
 )
@@ -299,7 +300,7 @@ class HubViewSet(BaseViewSet):
         hubs = visible_hubs(request.user)
         page = page_of(hubs, order="name", size=params["limit"], after=params.get("after"))
         counts = unresolved_counts([hub.pk for hub in page.rows], now=now)
-        shown = [self._shown(summary_of(hub, now=now), unresolved=counts) for hub in page.rows]
+        shown = [self._shown(one, unresolved=counts) for one in summaries_of(page.rows, now=now)]
         return page_response(request, shown, page.after)
 
     @listed("list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id")

@@ -174,6 +174,7 @@ class PlacementViewSet(FullNameViewSet):
         path="diffs",
         status=202,
         body=DryRunInputSerializer,
+        is_costly=True,
     )
     def diffs(self, request: Request, name: str) -> Response:
         """Try an edit on the clusters by dry runs; nothing is saved or applied. Follow `Location`."""

@@ -13,7 +13,7 @@ from placements.api.filters import ResilienceQuery
 from placements.api.parsers import parse_body
 from placements.api.renderers import CsvRenderer
 from placements.api.schema import documented
-from placements.api.serializers import AnyObject, CamelCaseSerializer, RowSerializer, number, text
+from placements.api.serializers import CamelCaseSerializer, RowSerializer, json_field, map_of, number, text
 from placements.engine.resilience import LossVariant
 from placements.explain.resilience import losses_csv
 from placements.models import Placement, ResilienceLoss, ResilienceReport
@@ -58,6 +58,20 @@ class LossSerializer(RowSerializer):
         )
 
 
+_WORST = {
+    "type": "object",
+    "properties": {"value": {"type": "string"}, "count": {"type": "integer"}},
+    "required": ["value", "count"],
+}
+
+
+class WeakestPointSerializer(CamelCaseSerializer):
+    """The smallest loss that a placement does not survive."""
+
+    level = serializers.CharField()
+    value = serializers.CharField()
+
+
 class ReportSerializer(RowSerializer):
     """A report and its progress; `totals` has the worst losses by level and variant."""
 
@@ -67,7 +81,9 @@ class ReportSerializer(RowSerializer):
     variants = serializers.ListField(child=serializers.CharField())
     placements = number("placements_count")
     losses = number("losses_count")
-    totals = AnyObject()
+    totals = json_field(map_of(map_of(map_of(_WORST))))(
+        help_text="The worst loss by level, variant and kind: `unfulfilled`, `empty`, `lost`."
+    )
 
     class Meta:
         model = ResilienceReport
@@ -103,7 +119,7 @@ class PlacementReportSerializer(CamelCaseSerializer):
 
     placement = serializers.CharField()
     survives = serializers.ListField(child=serializers.CharField())
-    weakest_point = AnyObject(allow_null=True)
+    weakest_point = WeakestPointSerializer(allow_null=True)
     outdated = serializers.BooleanField()
     losses = CellSerializer(many=True)
 
@@ -112,13 +128,14 @@ class ResilienceViewSet(BaseViewSet):
     """Resilience reports; readers may compute them, as they change nothing on the fleet."""
 
     permission_classes = (MayRead,)
-    costly = frozenset({"create"})
 
     def get_renderers(self) -> Any:
         """Return CSV too where the losses are the response."""
         return [*super().get_renderers(), *([CsvRenderer()] if self.action == "latest" else [])]
 
-    @documented("start_resilience_report", ReportSerializer, status=202, body=ReportInputSerializer)
+    @documented(
+        "start_resilience_report", ReportSerializer, status=202, body=ReportInputSerializer, is_costly=True
+    )
     def create(self, request: Request) -> Response:
         """Compute a resilience report of every cluster and every domain."""
         given = parse_body(request, ReportInputSerializer, errors=ValidationError)
@@ -127,7 +144,11 @@ class ResilienceViewSet(BaseViewSet):
         return Response(ReportSerializer(row).data, status=202, headers={"Location": location})
 
     @documented(
-        "get_resilience_report", LatestReportSerializer, query=ResilienceQuery, also={(200, "text/csv"): str}
+        "get_resilience_report",
+        LatestReportSerializer,
+        query=ResilienceQuery,
+        also={(200, "text/csv"): str},
+        is_costly=True,
     )
     def latest(self, request: Request) -> Response:
         """Get the latest resilience report with its losses, the worst first."""

@@ -337,7 +337,7 @@ class RolloutActionViewSet(FullNameViewSet):
         document = RolloutControlsSerializer(row, context={"run": run.number if run else None}).data
         return etag_response(self.request, document, etag(row.revision), status=status)
 
-    @operation("get_fresh_schedule", RescheduleImpactSerializer)
+    @operation("get_fresh_schedule", RescheduleImpactSerializer, is_costly=True)
     def reschedule(self, request: Request, name: str) -> Response:
         """Get the impact of rescheduling: every cluster is a candidate, present ones win ties."""
         return Response(RescheduleImpactSerializer(fresh_schedule(get_placement(name))).data)
@@ -349,6 +349,7 @@ class RolloutActionViewSet(FullNameViewSet):
         query=ConfirmQuery,
         is_edit=True,
         has_tag=True,
+        is_costly=True,
         problems=(409,),
     )
     @reschedule.mapping.post

@@ -40,7 +40,7 @@ _DESCRIPTIONS = {
     413: "The body is too large.",
     415: "The type of the body is not supported.",
     422: "The document is invalid; each error has its path, its line and what is allowed.",
-    429: "Too many attempts.",
+    429: "Too many attempts, or too much was computed for the user; see `Retry-After`.",
     503: "The database, the disk or the live hub is not available; retry after the seconds in `Retry-After`.",
 }
 RECORD_PROBLEMS = (409, 410)
@@ -101,14 +101,17 @@ def documented(
     problems: Iterable[int] = (),
     is_edit: bool = False,
     has_tag: bool = False,
+    is_costly: bool = False,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Describe an operation; `is_edit`: it honors If-Match, `has_tag`: it responds with an ETag.
 
-    `also` has the responses beside the usual one, by status.
+    With `is_costly` it uses the seconds of its user. `also` has the responses beside the usual one, by
+    status.
     """
     responses = {status: response, **(also or {})}
-    codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *((412,) if is_edit else ()), *problems}
+    codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *problems}
+    codes |= {code for code, is_possible in ((412, is_edit), (429, is_costly)) if is_possible}
     refusals = {
         (code, PROBLEM_TYPE): OpenApiResponse(ProblemSerializer, _DESCRIPTIONS[code])
         for code in sorted(codes)
@@ -131,7 +134,7 @@ def documented(
     )
 
     def decorate(view: Any) -> Any:
-        view.operation_id = name
+        view.operation_id, view.is_costly = name, is_costly
         view.kwargs = {**getattr(view, "kwargs", {}), "schema": Schema}
         return described(view)
 

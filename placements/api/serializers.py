@@ -75,7 +75,14 @@ def json_field(schema: dict[str, Any]) -> type[serializers.JSONField]:
     return extend_schema_field(schema)(type("SchemaField", (serializers.JSONField,), {}))
 
 
+def map_of(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object whose keys are names, such as topology keys or clusters."""
+    return {"type": "object", "additionalProperties": values}
+
+
 AnyObject = json_field(ANY_OBJECT)
+Numbers = json_field(map_of({"type": "integer"}))
+Texts = json_field(map_of({"type": "string"}))
 AnyValue = json_field({})
 Score = json_field(
     {"oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}], "nullable": True}

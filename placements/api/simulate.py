@@ -39,9 +39,8 @@ class SimulateViewSet(BaseViewSet):
     """The options of `manage.py simulate`."""
 
     permission_classes = (MayRead,)
-    costly = frozenset({"create"})
 
-    @documented("simulate", ANY_OBJECT, body=SimulateSerializer, problems=(429,))
+    @documented("simulate", ANY_OBJECT, body=SimulateSerializer, is_costly=True)
     def create(self, request: Request) -> Response:
         """Schedule a placement on the clusters of the body; `semantics: all` compares."""
         options = parse_body(request, SimulateSerializer, errors=ValidationError)

@@ -5,6 +5,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.api import (
+    access_log,
     assertions,
     auth,
     bulk_changes,
@@ -12,6 +13,7 @@ from placements.api import (
     connections,
     decisions,
     disruption,
+    doctor,
     editor,
     events,
     history,
@@ -87,6 +89,7 @@ first_version: list[URLPattern | URLResolver] = [
         name="tokens",
     ),
     path("tokens/<number:number>", auth.ApiTokenViewSet.as_view({"delete": "destroy"}), name="api-token"),
+    path("access-log", access_log.AccessLogViewSet.as_view({"get": "list"}), name="access-log"),
     path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
@@ -96,6 +99,7 @@ first_version: list[URLPattern | URLResolver] = [
         assertions.PlacementAssertionViewSet.as_view({"get": "retrieve"}),
         name="placement-assertions",
     ),
+    path("doctor", doctor.DoctorViewSet.as_view({"get": "retrieve"}), name="doctor"),
     path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),
     path(
         "resilience/latest",

@@ -131,14 +131,13 @@ class WhatIfViewSet(BaseViewSet):
 
     lookup_path = "<number:number>"
     permission_classes = (MayRead,)
-    costly = frozenset({"create"})
 
     @listed("list_what_ifs", ScenarioSerializer, order="-id", unique="id")
     def list(self, params: Params) -> Rows:
         """List what-if analyses, the newest first."""
         return Scenario.objects.all()
 
-    @documented("ask_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer, problems=(429,))
+    @documented("ask_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer, is_costly=True)
     def create(self, request: Request) -> Response:
         """Create a what-if analysis: clusters leave the fleet, or are cordoned and drained."""
         given = parse_body(request, WhatIfSerializer, errors=ValidationError)

@@ -99,7 +99,7 @@ def dry_run_sentences(
         names = _names(refused)
         found.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
     if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
-        found.append(DryRunSentence("unknown", f"Could not be asked: {_names(silent)}."))
+        found.append(DryRunSentence("unknown", f"Could not be checked: {_names(silent)}."))
     if changed := by_outcome[DryRunOutcome.CHANGED]:
         count = sum(len(one.changes) + len(one.removed) for one in changed)
         objects = counted(count, "object")
@@ -111,9 +111,9 @@ def dry_run_sentences(
         found.append(DryRunSentence("pending", text))
     for driver, count in sorted(not_asked.items()):
         why = "simulated" if driver == SIMULATED else "without a connection"
-        found.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not asked."))
+        found.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))
     if left_out:
-        text = f"{counted(left_out, 'cluster')} not asked: {len(answers):,} is the limit of a dry run."
+        text = f"{counted(left_out, 'cluster')} not checked: {len(answers):,} is the limit of a dry run."
         found.append(DryRunSentence("attention", text))
     return found
 

@@ -20,22 +20,27 @@ from placements.manifests.policy import PlacementType
 MOST_GROUPS = 24
 MOST_PICKS = 20
 _WIDTH = 100
+_MOST_SEGMENTS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBar:
-    """One group: how many of its clusters are placed; `width` is of 100."""
+    """One domain: how many of its clusters are placed; `filled` and `outline` are widths of 100."""
 
     name: str
     placed: int
     clusters: int
-    width: int
+    filled: float
+    outline: float
     is_in_band: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadBars:
     """One constraint with its domains; the band from `low` to `high` is where a count may lie.
+
+    All bars have one scale, on which a cluster is a segment as wide as `segment`; 0 where there are too many.
+    `limit` is the place of `high` on it.
 
     Without a band (`high` None) domains are compared in families or with unequal shares, have no limit, or
     are too far apart already. Of many domains the outermost are listed; `hidden` is the number of all others.
@@ -48,13 +53,23 @@ class SpreadBars:
     was: int
     low: int
     high: int | None
-    band_start: int
-    band_width: int
+    limit: float
+    segment: float
     bars: tuple[GroupBar, ...]
     hidden: int
     placed_without_key: int
     limits_skew: bool = True
     has_shares: bool = False
+
+    @property
+    def dashes(self) -> str:
+        """Draw a line as segments with gaps: the attribute of SVG."""
+        return f"{self.segment - 0.6:.2f} 0.6" if self.segment else "none"
+
+    @property
+    def hollow(self) -> str:
+        """Draw the inside of the segments, which leaves their outlines."""
+        return f"{self.segment - 1.2:.2f} 1.2" if self.segment else "none"
 
     @property
     def skew_words(self) -> str:
@@ -147,12 +162,14 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
     high = int(outlook.smallest.max(initial=0)) + constraint.max_skew
     is_apart = bool(groups.siblings.any() or groups.weights)
     has_band = is_limit(constraint, outlook) and not is_apart and low <= high
-    scale = max(1, levels.largest, high)
-    start = low * _WIDTH // scale
     distances = np.abs(counts - counts.mean()) if len(counts) else counts
     chosen = np.argsort(-distances, kind="stable")[:MOST_GROUPS]
     listed = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
     sizes = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
+    # Of large domains the scale shows what may be placed, not all that is there.
+    allowed = max(1, levels.largest, high if has_band else 0)
+    scale = max(allowed, min(_MOST_SEGMENTS, int(sizes.max(initial=0))))
+    unit = round(_WIDTH / scale, 3)
     return SpreadBars(
         topology_key=constraint.topology_key,
         max_skew=constraint.max_skew,
@@ -161,14 +178,15 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
         was=imbalance(was, candidates.strategy.outlook(constraint, groups, was)),
         low=low,
         high=high if has_band else None,
-        band_start=start,
-        band_width=high * _WIDTH // scale - start,
+        limit=min(high * unit, _WIDTH - 0.5),
+        segment=unit if scale <= _MOST_SEGMENTS else 0,
         bars=tuple(
             GroupBar(
                 groups.values[group],
                 int(counts[group]),
                 int(sizes[group]),
-                int(counts[group]) * _WIDTH // scale,
+                round(int(counts[group]) * unit, 2),
+                round(min(int(sizes[group]), scale) * unit, 2),
                 not has_band or low <= counts[group] <= high,
             )
             for group in listed

@@ -31,7 +31,7 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.health import is_degraded
-from placements.services.waiting_work import IS_DUE
+from placements.services.waiting_work import IS_DUE, channels_with_failures
 
 LOCAL = "local"
 RECENT = timedelta(minutes=5)
@@ -113,6 +113,14 @@ class FleetCollector(Collector):
         for state, count in _counted(NotificationDelivery.objects.values_list("state")):
             sent.add_metric([state], count)
         yield sent
+        failing = GaugeMetricFamily(
+            "fleetui_notification_failing_seconds",
+            "Since a channel does not get its messages, 0 while it does.",
+            labels=["channel"],
+        )
+        for name, since in channels_with_failures().values_list("name", "failing_since"):
+            failing.add_metric([name], max(0.0, (self._now - since).total_seconds()) if since else 0)
+        yield failing
 
     def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
         verdicts = MemberCluster.objects.values_list("verdict", "driver")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,6 +10,7 @@ from django import template
 from django.http import QueryDict
 from django.urls import Resolver404, get_script_prefix, resolve
 from django.utils import timezone
+from django.utils.dateformat import format as date_format
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
@@ -67,7 +68,7 @@ def _is_possible(url: str, *, is_form: bool) -> bool:
 
 
 @register.filter
-def age(moment: datetime | None) -> str:
+def age_text(moment: datetime | None) -> str:
     """Return the age of a moment in its largest unit: "3s", "12m", "5h", "40d"; a dash for None."""
     if moment is None:
         return NONE
@@ -78,12 +79,29 @@ def age(moment: datetime | None) -> str:
     return f"{seconds}s"
 
 
-@register.filter
-def ageing(moment: datetime | None) -> str:
-    """Return the age in an element that `app.js` keeps current."""
+def _time(moment: datetime, name: str, value: object, text: str) -> str:
+    """Return a time element with a tooltip in UTC; `app.js` puts both into the time zone of the user."""
+    utc = moment.astimezone(UTC)
+    element = '<time datetime="{}" title="{} UTC" data-{}="{}">{}</time>'
+    return format_html(element, utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S}", name, value, text)
+
+
+def age(moment: datetime | None) -> str:
+    """Return the age, which `app.js` keeps current, with the time as its tooltip."""
+    return NONE if moment is None else _time(moment, "age", int(moment.timestamp()), age_text(moment))
+
+
+register.filter("age", age)
+register.filter("ageing", age)
+
+
+@register.filter("moment")
+def moment_text(moment: datetime | None, pattern: str) -> str:
+    """Return a time such as "04:09 UTC", for the pattern "H:i"."""
     if moment is None:
         return NONE
-    return format_html('<span data-age="{}">{}</span>', int(moment.timestamp()), age(moment))
+    text = date_format(moment.astimezone(UTC), pattern)
+    return _time(moment, "moment", pattern, f"{text} UTC" if "H" in pattern else text)
 
 
 @register.filter

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -31,6 +31,7 @@ from clusters.operations.fault_injection import not_ready_at
 from clusters.queries import manifest_of
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
 from placements.explain.charts.fleet import Grouped, topology_chart, value_words
 from placements.explain.connections import unreachable_words
@@ -56,7 +57,8 @@ FORMATS = ("csv", "json")
 _COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
 
 
-def download(rows: QuerySet[MemberCluster], form: str) -> HttpResponse:
+@costly
+def download(_request: HttpRequest, rows: QuerySet[MemberCluster], form: str) -> HttpResponse:
     columns = ("name", "how", "verdict_reason", "document", "heartbeat_at", "placed", "stale_picks")
     found: list[dict[str, Any]] = [
         {
@@ -126,12 +128,12 @@ class Header:
 
 @for_readers
 @require_safe
-def clusters(request: HttpRequest) -> HttpResponse:
+def clusters(request: HttpRequest) -> HttpResponseBase:
     """List the clusters that match, a page at a time, or download them all."""
     wanted = cluster_filter(request.GET)
     rows = clusters_matching(wanted)
     if request.GET.get("download") in FORMATS:
-        return download(rows, request.GET["download"])
+        return download(request, rows, request.GET["download"])
     given = request.GET.get("sort", "name")
     ordered, column, order = in_order(rows, given)
     page, keys = page_from(request, ordered.select_related("credential"), order=column), label_keys()

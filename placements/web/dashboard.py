@@ -175,6 +175,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "is_news": wants_fragment(request),
         **fleet,
         "counts": counts,
+        "sizes": DEMO_SIZES,
         "tiles": _tiles(counts, under_way, waiting, found.approvals),
         "runs": under_way,
         "is_calm": under_way == waiting and not counts.pending,

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.reason import ReasonCode
@@ -337,12 +338,13 @@ class DecisionPage(DecisionView):
 
 
 @for_readers
+@costly
 @require_safe
 def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id, or the one whose id begins so."""
     rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
     if not rows:
-        raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
+        raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
     if len(rows) > 1:
         return render(request, "decisions/several.html", {"prefix": prefix, "decisions": rows})
     [row] = rows
@@ -386,6 +388,7 @@ def _hub_download(side: HubSide, form: str, name: str) -> HttpResponse:
 
 
 @for_readers
+@costly
 @require_safe
 def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResponse:
     """Explain the outcome of one cluster on a page of its own."""

@@ -22,6 +22,7 @@ from clusters.models import Hub, MemberCluster, Membership
 from clusters.operations.edit import cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.middleware import costly
 from fleetui.permissions import for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.models import Binding, Drain, DrainStep, Placement
@@ -78,6 +79,7 @@ class DrainStepRow:
 
 @acts_through(start_hub_drain, has_page=True)
 @for_readers
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the impact or the progress of a drain; start, change or cancel it."""

@@ -1,24 +1,26 @@
 """The editor of placements: a form and the YAML of a manifest, with a preview of every change."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
 
+from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
-from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import Role, by_operation, for_operators, for_readers, may_change_at
 from placements.models import Draft, Placement
+from placements.services.editor.completion import completions, cursor_at
 from placements.services.editor.merge import Side
 from placements.services.editor.operations import (
     DraftExists,
@@ -29,9 +31,16 @@ from placements.services.editor.operations import (
     write_draft,
 )
 from placements.services.editor.preview import preview_draft
-from placements.services.editor.queries import drafts_of, manifest_at, starting_text
+from placements.services.editor.queries import (
+    drafts_of,
+    latest_drafts,
+    manifest_at,
+    starting_text,
+    summaries_of,
+)
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft
+from placements.services.resources.queries import hub_objects
 from placements.services.teams import of_draft, of_placement
 from placements.web.editor_context import (
     EditorMode,
@@ -45,6 +54,7 @@ from placements.web.review import conflict_context, own_draft, preview_row
 
 _METHODS = ["GET", "HEAD", "POST"]
 _LATEST_DRAFTS = 5
+_DRAFTS_SHOWN = 30
 _DRAFT_EXISTS = "You have a draft from another window. It is shown here, without your last input."
 _DRAFT_EXISTS_AND_WAITS = (
     "This is the draft that you started before. What you wanted to open is not in it: "
@@ -91,7 +101,7 @@ def new_placement(request: HttpRequest) -> HttpResponse:
     template = request.GET.get("template", TEMPLATES[0].name)
     is_namespaced = request.GET.get("scope") == NAMESPACED
     text = starting_text(template, copied=copied, is_namespaced=is_namespaced)
-    target = EditTarget(text, request.get_full_path())
+    target = EditTarget(text, request.get_full_path(), base=PlacementDraft.parse(text).data)
     if request.method == "POST":
         return _edit(request, target)
     context = {
@@ -99,7 +109,7 @@ def new_placement(request: HttpRequest) -> HttpResponse:
         "template_name": template,
         "scopes": () if copied else _SCOPES,
         "scope": NAMESPACED if is_namespaced else CLUSTER,
-        "own_drafts": drafts_of(request.user, None)[:_LATEST_DRAFTS],
+        "own_drafts": summaries_of(drafts_of(request.user, None)[:_LATEST_DRAFTS]),
     }
     return _show(request, target, context)
 
@@ -123,6 +133,15 @@ def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @for_readers
+@require_safe
+def drafts(request: HttpRequest) -> HttpResponse:
+    """List the latest drafts of all persons."""
+    found = list(latest_drafts()[: _DRAFTS_SHOWN + 1])
+    context = {"drafts": summaries_of(found[:_DRAFTS_SHOWN]), "more": len(found) > _DRAFTS_SHOWN}
+    return render(request, "editor/drafts.html", context)
+
+
+@for_readers
 @costly
 @require_http_methods(_METHODS)
 def draft(request: HttpRequest, number: int) -> HttpResponseBase:
@@ -142,6 +161,17 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
 def change_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Change one's own draft."""
     return _edit(request, EditTarget.of_draft(own_draft(request, number)))
+
+
+@for_readers
+@costly
+@require_POST
+def complete(request: HttpRequest) -> JsonResponse:
+    """Return what is valid at the cursor in a manifest; nothing is saved."""
+    row, column = (number_of(request.POST.get(name, "")) or 0 for name in ("row", "column"))
+    cursor = cursor_at(request.POST.get("manifest", "")[:MEBIBYTE], row, column)
+    found = completions(cursor, fleet=current_fleet().fleet, objects=hub_objects())
+    return JsonResponse({"items": [asdict(one) for one in found]})
 
 
 @for_operators("discard drafts", of=by_operation)

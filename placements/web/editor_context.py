@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from fleetui.apimachinery.errors import Keys, format_path, split_path
+from fleetui.apimachinery.errors import FieldError, Keys, format_path, split_path
 from fleetui.apimachinery.yaml import MEBIBYTE
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from placements.explain.vocabulary import counted
@@ -15,6 +15,7 @@ from placements.services.editor.edits import (
     OutdatedFormError,
     add_row,
     apply_form,
+    pick_cluster,
     pick_resource,
     remove_places,
     remove_row,
@@ -109,6 +110,8 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
             )
             fields = draft.form.fields if draft.form and rows else ()
             return draft, next((one.name for one in fields if one.name.startswith(rows[-1].name)), "")
+        if button == "pick" and post["pick"] == "cluster":
+            return _changed(draft, pick_cluster(draft, str(post.get("picked-cluster", "")).strip())), ""
         if button == "pick":
             version, kind, name = str(post.get("picked") or "  ").split(" ")
             group, _, version = version.rpartition("/")
@@ -127,6 +130,9 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
     """Return the context of the editor's templates."""
     draft, errors, waves = preview.draft, preview.errors, preview.waves_while_typing
     lines_with_errors = {error.line for error in errors}
+    # Where something is left out, the places in warnings are not those in the text.
+    warnings = preview.schedule.warnings if preview.schedule and not draft.left_out else ()
+    at_lines = draft.with_lines(FieldError(one.path, one.code, one.message) for one in warnings if one.path)
     count = draft.text.count("\n") + (not draft.text.endswith("\n"))
     return {
         "form": draft.form,
@@ -143,6 +149,7 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
             or (error.code == "conflict" and error.path.endswith(".rollingUpdate"))
         ],
         "gutter": [(number, number in lines_with_errors) for number in range(1, count + 1)],
+        "warnings_at_lines": at_lines,
         **preview_context(preview),
         "rollout": rollout_sentence(preview.schedule, waves) if preview.schedule else "",
     }

@@ -8,11 +8,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.hubs.dispatch import acts_through
-from clusters.models import MemberCluster
 from fleetui.permissions import for_operators, for_readers
-from placements.models import Placement, Resource
 from placements.services.demo.fleets import DEMO_SIZES
-from placements.services.demo.load import NameTakenError, load_demo, remove_demo
+from placements.services.demo.load import NameTakenError, demo_state, load_demo, remove_demo
 from placements.web.request import current_user
 
 PAGES = ("keyboard", "semantics", "glossary")
@@ -25,22 +23,29 @@ def help_page(request: HttpRequest, page: str) -> HttpResponse:
 
 
 @acts_through(load_demo)
+@for_readers
+@require_safe
+def demo(request: HttpRequest) -> HttpResponse:
+    """Show what there is of the demo, and load, replace or remove it."""
+    return render(request, "demo/demo.html", {"demo": demo_state(), "sizes": DEMO_SIZES})
+
+
+@acts_through(load_demo)
 @for_operators("load demo data")
 @require_POST
 def load(request: HttpRequest) -> HttpResponse:
     """Load a demo fleet of the given size; it replaces the present one."""
     size = request.POST.get("size", "")
     if size not in map(str, DEMO_SIZES):
-        messages.error(
-            request, f"Unsupported value: {size[:20]!r}. Supported values: {', '.join(map(str, DEMO_SIZES))}"
-        )
-        return redirect("web:overview")
+        allowed = ", ".join(map(str, DEMO_SIZES))
+        messages.error(request, f"size: Unsupported value: {size[:20]!r}. Supported values: {allowed}")
+        return redirect("web:demo")
     try:
         load_demo(int(size), by=current_user(request), now=datetime.now(UTC))
     except NameTakenError as taken:
         messages.error(request, f"Demo data not loaded: {taken}")
-    else:
-        messages.success(request, f"Demo data loaded: {int(size):,} clusters.")
+        return redirect("web:demo")
+    messages.success(request, f"Demo data loaded: {int(size):,} clusters.")
     return redirect("web:overview")
 
 
@@ -53,12 +58,4 @@ def remove(request: HttpRequest) -> HttpResponse:
         remove_demo(by=current_user(request), now=datetime.now(UTC))
         messages.success(request, "Demo data removed.")
         return redirect("web:overview")
-    counts = {
-        model: model.objects.filter(is_demo=True).count() for model in (MemberCluster, Placement, Resource)
-    }
-    context = {
-        "clusters": counts[MemberCluster],
-        "placements": counts[Placement],
-        "resources": counts[Resource],
-    }
-    return render(request, "demo/remove.html", context)
+    return render(request, "demo/remove.html", {"demo": demo_state()})

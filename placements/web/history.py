@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.pagination import BadCursorError
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
@@ -200,6 +201,7 @@ def choose(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @for_readers
+@costly
 @require_safe
 def compare_two(request: HttpRequest, name: str, before: str, after: str) -> HttpResponse:
     """Show what differs between two snapshots or decisions of a placement."""

@@ -26,6 +26,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import load_json
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.middleware import costly
 from fleetui.permissions import for_readers, has_role, teams_of
 from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
@@ -107,6 +108,7 @@ def _hub() -> Hub:
 
 
 @for_readers
+@costly
 @require_http_methods(_METHODS)
 def write(request: HttpRequest, name: str) -> HttpResponse:
     """Enter an action, preview it, and have it sent."""
@@ -128,6 +130,7 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @for_readers
+@costly
 @require_POST
 def write_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Preview a draft of the user on the hub, and have it sent."""

@@ -26,7 +26,14 @@ from clusters.hubs.operations import (
     remove_hub,
     save_hub,
 )
-from clusters.hubs.queries import UnknownHubError, recent_writes, streams_of, summary_of, visible_hubs
+from clusters.hubs.queries import (
+    UnknownHubError,
+    recent_writes,
+    streams_of,
+    summaries_of,
+    summary_of,
+    visible_hubs,
+)
 from clusters.kubeconfig import ca_facts
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
@@ -56,12 +63,12 @@ def hubs(request: HttpRequest) -> HttpResponse:
     disagreements = disagreements_by_hub()
     found = [
         shown_hub(
-            summary_of(hub, now=now),
+            one,
             now=now,
-            unresolved=unresolved.get(hub.pk, 0),
-            disagreements=disagreements.get(hub.pk, 0),
+            unresolved=unresolved.get(one.hub.pk, 0),
+            disagreements=disagreements.get(one.hub.pk, 0),
         )
-        for hub in visible
+        for one in summaries_of(visible, now=now)
     ]
     return render_page(request, "hubs/list.html", {"hubs": found}, fragment="hubs/_list.html")
 

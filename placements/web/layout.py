@@ -81,13 +81,11 @@ def _cookie(name: str) -> str:
     return f"fleetui_{name}"
 
 
-API_DOCS = "api:docs"
-"""URL name of the API documentation; without such a URL there is no link."""
 _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Inbox", "inbox", ("/inbox/",)),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/decisions/", "/disruptions/")),
+    ("Placements", "placements", ("/placements/", "/drafts/", "/doctor/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
     ("What-if", "what-if", ("/what-if/", "/resilience/")),
     ("Resources", "resources", ("/resources/", "/overrides/")),
@@ -266,11 +264,19 @@ class PageLayout:
         ]
 
     @property
-    def api_docs(self) -> str:
-        try:
-            return reverse(API_DOCS)
-        except NoReverseMatch:
-            return ""
+    def more(self) -> list[Section]:
+        """Return the links below the sections: administration, documentation, help."""
+        may_administer = bool(getattr(self._user, "is_superuser", False))
+        links = (
+            *((("Users", reverse("web:users")),) if may_administer else ()),
+            ("Admin", reverse("admin:index")),
+            ("API", reverse("api:docs")),
+            ("Help", reverse("web:help", kwargs={"page": "glossary"})),
+        )
+        path = self._request.path
+        return [
+            Section(title, url, path.startswith(url.removesuffix("glossary/")), 0) for title, url in links
+        ]
 
 
 def base_context(request: HttpRequest) -> dict[str, PageLayout]:
@@ -368,6 +374,9 @@ _API_URLS: dict[str, Twin] = {
     "what-if": _list("scenarios"),
     "scenario": _object("scenario", "number"),
     "resilience": lambda _arguments, _query: _at("resilience-latest"),
+    "doctor": lambda _, query: _at(
+        "doctor", query={name: query.get(name, "") for name in ("placement", "rule") if query.get(name)}
+    ),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,
     "resource-delete": _resource,

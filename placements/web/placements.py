@@ -20,6 +20,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.middleware import costly
 from fleetui.permissions import for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
@@ -336,6 +337,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
 
 @acts_through(confirm_reschedule)
 @for_operators("reschedule placements", of=of_placement)
+@costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def reschedule(request: HttpRequest, name: str) -> HttpResponse:
     """Show what rescheduling a placement would change, or do just what was shown.

@@ -164,6 +164,7 @@ def _editable_text(request: HttpRequest, row: Resource) -> str:
 
 @acts_through(start_dry_run)
 @for_operators("try manifests on the clusters", of=by_operation)
+@costly
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:
     """Ask the clusters what applying the documents of a text or file would do there."""

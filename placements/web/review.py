@@ -49,6 +49,8 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     if request.method != "POST":
         return _show_review(request, row)
     reviewed = ReviewedDraft(request.POST.get("digest", ""), request.POST.get("decision", ""))
+    if "doubts" in request.POST and "accept" not in request.POST:
+        return _show_review(request, row, status=422, unaccepted=True)
     now, confirmed = datetime.now(UTC), is_confirmed(request)
     try:
         saved = confirm_draft(
@@ -68,6 +70,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 
 @acts_through(start_dry_run)
 @for_operators("try drafts on the clusters", of=of_draft)
+@costly
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Ask the clusters what saving a draft would do there."""
@@ -94,7 +97,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
     old = dump_yaml(placement.document).splitlines() if placement else []
-    new = dump_yaml(draft.data).splitlines() if draft.document else []
+    new = (dump_yaml(draft.data) if draft.document else draft.text).splitlines()
     kinds = {"+": "added", "-": "removed", "@": "place"}
     lines = list(unified_diff(old, new, "live", "draft", lineterm="", n=3))
     context = {
@@ -105,6 +108,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "outdated": outdated,
         "empties": results.get("empties"),
         "refused": results.get("refused", ()),
+        "unaccepted": results.get("unaccepted", False),
         "moved": names_changed_since(request, schedule) if outdated == "fleet" and schedule else [],
         "after": names_after(schedule) if schedule else "",
         "sentence_before": "",
@@ -155,13 +159,14 @@ def preview_context(preview: DraftPreview) -> dict[str, Any]:
 
 def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
     """Return the context of what a preview says of the decision."""
-    policy, placed = schedule.decision.cycle.policy, len(schedule.placed_after)
+    policy, placed, names_none = schedule.decision.cycle.policy, len(schedule.placed_after), False
     if policy.placement_type is PlacementType.PICK_ALL:
         result = f"{counted(placed, 'cluster')} selected"
     else:
         is_pick_n = policy.placement_type is PlacementType.PICK_N
         wanted = (policy.number_of_clusters or 0) if is_pick_n else len(policy.cluster_names)
         result = f"{placed:,} of {counted(wanted, 'cluster')} selected"
+        names_none = not is_pick_n and not wanted
     changes = (
         ("selected", "joins", schedule.joins),
         ("deselected", "leaves", schedule.leaves),
@@ -169,7 +174,8 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
     )
     return {
         "schedule": schedule,
-        "result": result,
+        "result": "No clusters named" if names_none else result,
+        "is_fulfilled": schedule.decision.is_fulfilled and not names_none,
         "beginning": beginning(schedule.decision.cycle, is_incremental=schedule.is_incremental),
         "changes": [
             (words, sign, names[:NAMES_SHOWN], max(0, len(names) - NAMES_SHOWN), len(names))

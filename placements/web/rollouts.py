@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.middleware import costly
 from fleetui.permissions import Role, for_approvers, for_operators, for_readers
 from fleetui.polling import TOKEN, not_modified, shared_fragment
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
@@ -308,6 +309,7 @@ def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -
 
 
 @for_readers
+@costly
 @require_safe
 def plan(request: HttpRequest, name: str) -> HttpResponse:
     """Show the waves that a placement needs from the current state of its clusters."""

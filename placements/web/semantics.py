@@ -52,7 +52,7 @@ def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id under fleet, kubefleet, ocm and kubernetes semantics."""
     rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
     if not rows:
-        raise Http404(f"No decision has an id that begins with {prefix[:40]}.")
+        raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
     if len(rows) > 1 or rows[0].record.decision_id != prefix:
         return redirect("web:decision", prefix)
     view = DecisionView(rows[0])

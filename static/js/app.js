@@ -62,13 +62,19 @@ document.addEventListener("click", (event) => {
   say(DISABLED_REASON);
 }, true);
 
+function showUpdated(at) {
+  const shown = marker.querySelector("[data-time]");
+  shown.textContent = stamp(at, "H:i:s");
+  shown.title = `The last answer of the server for this page: ${stamp(at, "Y-m-d H:i:s")} ${ZONE}`;
+}
+
 document.addEventListener("htmx:afterRequest", (event) => {
   const answer = event.detail.xhr;
   if (!answer || answer.status < 200 || answer.status >= 500) return;
   missed = 0;
   const moment = new Date(answer.getResponseHeader("Date") || Date.now());
   // The state of a hub is polled on pages that are not.
-  if (marker && !event.detail.pathInfo.requestPath.endsWith("/hub-line/")) marker.querySelector("[data-time]").textContent = moment.toISOString().slice(11, 19);
+  if (marker && !event.detail.pathInfo.requestPath.endsWith("/hub-line/")) showUpdated(moment);
   judge();
 });
 
@@ -108,6 +114,26 @@ function clocks() {
   }
 }
 
+/* Times are those of the time zone of the browser; without JavaScript they are in UTC. */
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+function stamp(at, pattern) {
+  const parts = { Y: at.getFullYear(), m: at.getMonth() + 1, d: at.getDate(), H: at.getHours(), i: at.getMinutes(), s: at.getSeconds() };
+  return pattern.replace(/[YmdHis]/g, (letter) => String(parts[letter]).padStart(2, "0"));
+}
+
+function localize() {
+  for (const one of document.querySelectorAll("time:is([data-age], [data-moment]):not([data-local])")) {
+    const at = new Date(one.dateTime);
+    one.title = `${stamp(at, "Y-m-d H:i:s")} ${ZONE}`;
+    if (one.dataset.moment) one.textContent = stamp(at, one.dataset.moment);
+    one.dataset.local = "";
+  }
+}
+
+localize();
+if (marker) showUpdated(new Date(marker.querySelector("[data-time]").dataset.time));
+document.addEventListener("htmx:afterSettle", localize);
 setInterval(clocks, 1000);
 
 /* Show a message in the corner for 4 s; a live region, so screen readers announce it. */

@@ -1,5 +1,15 @@
-/* What htmx cannot do for the editor: a text area as tall as its text, marks on fields with errors, a copied link, and
-   telling the button that has the focus from one that was pressed. */
+/* What htmx cannot do for the editor: a text area as tall as its text, marks on fields with errors, a copied link, a
+   warning before input is lost that is not in the draft yet, and telling the button that has the focus from one that was
+   pressed. */
+let typed = 0;
+let saved = 0;
+let failed = false;
+
+function sayUnsaved() {
+  const place = document.getElementById("unsaved");
+  if (place) place.textContent = saved === typed ? "" : failed ? "✗ Not saved. The next change tries again." : "Saving…";
+}
+
 function grow() {
   const area = document.getElementById("manifest");
   if (area) {
@@ -22,6 +32,31 @@ document.addEventListener("input", (event) => {
   if (event.target.id === "manifest") {
     grow();
   }
+  if (event.target.form?.id === "editing") {
+    typed += 1;
+    sayUnsaved();
+  }
+});
+/* What is chosen from the list of a picker is taken at once; typed letters wait for the button. */
+document.addEventListener("input", (event) => {
+  const { list, value, form, dataset } = event.target;
+  const isChosen = !event.inputType || event.inputType === "insertReplacementText";
+  if (dataset?.pick && isChosen && [...list.options].some((one) => one.value === value)) {
+    form.querySelector(`button[name=pick][value=${dataset.pick}]`).click();
+  }
+});
+/* The draft has what was typed before the request that was answered last. */
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.elt.id === "editing") event.detail.xhr.typed = typed;
+});
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.xhr.typed === undefined) return; // the form may be replaced already
+  failed = !event.detail.successful;
+  if (!failed) saved = Math.max(saved, event.detail.xhr.typed);
+  sayUnsaved();
+});
+window.addEventListener("beforeunload", (event) => {
+  if (saved !== typed) event.preventDefault();
 });
 /* htmx sends along the button that got the focus last: a field left with Tab would press the × beside it. */
 document.addEventListener("htmx:configRequest", (event) => {
@@ -33,6 +68,7 @@ document.addEventListener("htmx:configRequest", (event) => {
 document.addEventListener("htmx:afterSettle", () => {
   grow();
   marks();
+  sayUnsaved();
 });
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-copy]");

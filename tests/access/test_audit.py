@@ -4,6 +4,7 @@ import json
 import threading
 from datetime import timedelta
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -207,6 +208,33 @@ def test_the_page_is_for_those_with_the_permission_and_filters() -> None:
     assert "line 1" not in page
     assert [json.loads(one)["subject"] for one in content.splitlines()] == ["line 0", "line 1"]
     assert "/access-log/" in client.get("/account/").content.decode()
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_rest_lists_what_the_page_shows_to_those_who_may_view_it() -> None:
+    written(3)
+    record_access("token created", "deploy of bob", by="bob", details={"scopes": ["read"]})
+    auditor, vera = person("ada", "viewer"), person("vera", "viewer")
+    auditor.user_permissions.add(Permission.objects.get(codename="view_access_log"))
+    ada = {"Authorization": f"Token {api_token(auditor)}"}
+
+    def get(query: str, headers: dict[str, str] = ada) -> Any:
+        return Client().get(f"/api/v1/access-log{query}", headers=headers)
+
+    refused = get("", {"Authorization": f"Token {api_token(vera)}"})
+    [found] = get("?verb=token+created&by=bob").json()["items"]
+    pages = [get("?by=ana&limit=2").json()]
+    pages.append(Client().get(pages[0]["next"], headers=ada).json())
+
+    assert (refused.status_code, "access.view_access_log" in refused.json()["detail"]) == (403, True)
+    assert (found["actor"], found["subject"], found["details"]) == (
+        "bob",
+        "deploy of bob",
+        {"scopes": ["read"]},
+    )
+    assert [one["subject"] for page in pages for one in page["items"]] == ["line 2", "line 1", "line 0"]
+    assert (get("?address=192.0.2.77").json()["items"], pages[1]["next"]) == ([], None)
+    assert (get("?verb=nothing").status_code, get("?user=bob").status_code) == (400, 400)
 
 
 def test_json_lines_have_what_the_chain_covers() -> None:

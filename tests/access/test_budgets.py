@@ -1,7 +1,11 @@
 """Budgets of requests: size, time, seconds of a user, waiting analyses, values of JSON."""
 
+import inspect
 import json
+import pkgutil
+import re
 import time
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -13,8 +17,10 @@ from fleetui import middleware
 from fleetui.apimachinery import yaml
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.middleware import BudgetSpentError, forget_budgets, reserve, settle
-from placements.models import Placement, Scenario
-from tests.rows import NOW, api_token, joined, person, pick_n_spec, placement_document, saved
+from placements import web
+from placements.models import Decision, Placement, Scenario
+from tests.addresses import costly_addresses
+from tests.rows import NOW, api_token, decided, joined, person, pick_n_spec, placement_document, saved
 
 LONGEST = 64 * 1024 * 1024
 
@@ -208,3 +214,66 @@ def test_two_large_requests_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch,
 
     assert (busy.status_code, free.status_code) == (503, 422)
     assert busy.headers["Retry-After"]
+
+
+_COMPUTES = re.compile(
+    r"/(export|report|simulate|preview|semantics|what-if|resilience|plan|advice|diff|compare|drain|reschedule"
+    r"|restore|bring-back|dry-run|draft|import|cluster-change|hub-write)s?(/|$)|[.]csv$|exact"
+)
+_LIGHT = {
+    "/dry-runs/<int:number>/": "shows saved rows",
+    "/drafts/<int:number>/discard/": "deletes a row",
+    "/drafts/<int:number>/rebase/": "merges two texts",
+    "/what-if/<int:number>/": "shows saved rows",
+    "/placements/<full_name:name>/compare/": "redirects",
+    "GET /api/v1/what-if": "lists saved rows",
+    "GET /api/v1/what-if/<number:number>": "shows saved rows",
+    "GET /api/v1/what-if/<number:number>/placements": "lists saved rows",
+    "GET /api/v1/placements/<full_name:name>/diffs/<number:number>": "shows saved rows",
+    "GET /api/v1/cluster-changes/<named:request_id>": "shows a saved row",
+    "GET /api/v1/resilience/latest/placements/<full_name:name>": "shows saved rows",
+    **{f"{one} /api/v1/placements/preview": "a placement of this name" for one in ("GET", "PUT", "DELETE")},
+    "/help/semantics/": "is text",
+    "placements.web.connections.prepare_cluster": "fills a template",
+    "placements.web.decisions._hub_download": "inside of a page that is throttled",
+    "placements.web.placements.placement_yaml": "writes one saved object",
+    "placements.web.hub_writes.copied": "inside of a page that is throttled",
+}
+"""Addresses and functions that sound or look as if they computed, and why they do not."""
+
+
+def test_every_address_that_exports_or_computes_is_throttled() -> None:
+    addresses = {
+        address: is_costly
+        for address, is_costly in costly_addresses().items()
+        if "/admin/" not in address and _COMPUTES.search(re.sub(r"<[^>]*>", "x", address))
+    }
+    downloads = {
+        f"{module.__name__}.{name}": getattr(value, "is_costly", False)
+        for one in pkgutil.iter_modules(web.__path__)
+        for module in [import_module(f"placements.web.{one.name}")]
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+        if "Content-Disposition" in inspect.getsource(value)
+    }
+    found = addresses | downloads
+
+    assert len(addresses) > 40
+    assert {one for one, is_costly in found.items() if not is_costly} == set(_LIGHT)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("collected_static")
+def test_downloads_of_lists_and_decisions_are_throttled() -> None:
+    joined("a")
+    decided("web", pick_n_spec(1))
+    key = Decision.objects.get().record.decision_id
+    user, client = person("ana", "operator"), Client()
+    client.force_login(user)
+    for address in ("/clusters/?download=csv", "/clusters/?download=json", f"/api/v1/decisions/{key}.csv"):
+        forget_budgets()
+        first = client.get(address)
+        settle(user.pk, deposit=0, used=1000)
+
+        assert (address, first.status_code, client.get(address).status_code) == (address, 200, 429)
+    assert client.get("/clusters/").status_code == 200

@@ -14,6 +14,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from tests.accounts.conftest import PASSWORD
+from tests.clusters.kubernetes.certificates import authority
 from tests.rows import person
 from tests.runtime.processes import eventually
 
@@ -23,6 +24,7 @@ pytestmark = [
     pytest.mark.django_db,
     pytest.mark.skipif(SLAPD is None, reason="slapd is not installed"),
 ]
+AUTHORITY = authority()
 BASE = "dc=example,dc=com"
 CONFIGURATION = f"""
 include /etc/ldap/schema/core.schema
@@ -31,6 +33,8 @@ include /etc/ldap/schema/inetorgperson.schema
 modulepath /usr/lib/ldap
 moduleload back_mdb
 pidfile FOLDER/pid
+TLSCertificateFile FOLDER/server.pem
+TLSCertificateKeyFile FOLDER/server.key
 database mdb
 maxsize 10485760
 suffix "{BASE}"
@@ -70,6 +74,9 @@ member: uid=ada,{BASE}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Run slapd with two people and a group; return its address and folder."""
     folder = tmp_path_factory.mktemp("slapd")
+    pair = AUTHORITY.issue("directory", "127.0.0.1")
+    (folder / "server.pem").write_text(pair.certificate)
+    (folder / "server.key").write_text(pair.key)
     (folder / "slapd.conf").write_text(CONFIGURATION.replace("FOLDER", str(folder)))
     (folder / "entries.ldif").write_text(ENTRIES)
     options = ["-f", str(folder / "slapd.conf")]
@@ -150,6 +157,17 @@ def test_an_entry_takes_no_account_over() -> None:
     assert log_in("ada", PASSWORD)[1] == 422
     assert log_in("ana", PASSWORD)[1] == 302
     assert not SocialAccount.objects.exists()
+
+
+def test_tls_is_started_with_a_directory_whose_authority_is_known(settings: Settings, tmp_path: Path) -> None:
+    settings.LDAP_START_TLS = True
+    statuses = []
+    for one in (authority("another"), AUTHORITY):
+        settings.LDAP_CA = str(tmp_path / "ca.pem")
+        Path(settings.LDAP_CA).write_text(one.pem)
+        statuses.append(log_in("ada", PASSWORD)[1])
+
+    assert statuses == [422, 302]
 
 
 def test_a_directory_that_does_not_respond_refuses_and_others_still_log_in(settings: Settings) -> None:

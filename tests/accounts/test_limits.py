@@ -1,11 +1,12 @@
 """Attempts to log in are limited by account and by address, at every entry point together."""
 
 import pytest
-from django.core.cache import caches
+from django.core.cache import cache, caches
 from django.db import connection
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from fleetui.access.models import AccessEvent
+from fleetui.accounts.attempts import count_attempt
 from tests.accounts.conftest import PASSWORD
 from tests.rows import person
 
@@ -35,6 +36,30 @@ def test_an_account_is_closed_to_an_address_after_ten_failures_at_any_entry_poin
     assert set(statuses) == {401, 422}
     assert (after, elsewhere) == ([429, 429], 302)
     assert reported[10:] == ["failed ana: too many attempts"] * 2 + ["in ana"]
+
+
+def test_attempts_at_the_same_moment_are_all_counted(
+    rf: RequestFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = rf.post("/login/", REMOTE_ADDR="192.0.2.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "get_many", lambda _keys: {})  # none of them sees what the others add
+        found = [count_attempt(request, "ana") for _ in range(12)]
+
+    assert [one is None for one in found] == [False] * 10 + [True] * 2
+    assert found[0] is not None
+    found[0].succeed()
+    assert [count_attempt(request, "ana") is None for _ in range(2)] == [False, True]
+
+
+def test_addresses_of_one_ipv6_network_count_as_one() -> None:
+    statuses = [attempt("ana", address=f"2001:db8::{number}") for number in range(10)]
+
+    assert set(statuses) == {422}
+    assert (attempt("ana", address="2001:db8::ff"), attempt("ana", address="2001:db8:1::1")) == (429, 422)
+    statuses = [attempt("bob", address=f"::ffff:192.0.2.{number}") for number in range(12)]
+    assert set(statuses) == {422}
+    assert (attempt("ana", address="fe80::1%eth0"), attempt("ana", address="unix:")) == (422, 422)
 
 
 def test_an_account_is_closed_to_everyone_after_thirty_failures() -> None:

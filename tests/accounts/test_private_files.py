@@ -10,10 +10,12 @@ from fleetui.private_files import check_private_files, close_to_others
 
 def test_what_is_open_is_reported_and_closed(tmp_path: Path, settings: Settings) -> None:
     settings.VAR_DIR = tmp_path
-    (tmp_path / "queue").mkdir(mode=0o755)
+    (tmp_path / "queue").mkdir()
     (tmp_path / "queue" / "message").write_text("")
     (tmp_path / "link").symlink_to("/etc/hostname")
+    # The modes are set afterwards, since the umask of the shell that runs the tests may be 077.
     (tmp_path / "queue" / "message").chmod(0o644)
+    (tmp_path / "queue").chmod(0o755)
     tmp_path.chmod(0o755)
 
     before = check_private_files()

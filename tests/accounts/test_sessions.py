@@ -13,6 +13,7 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from fleetui.access.models import ApiToken
+from fleetui.accounts.sessions import sessions_of
 from fleetui.middleware import ACTIVE, STARTED
 from fleetui.polling import clear_caches
 from tests.accounts.conftest import PASSWORD
@@ -21,6 +22,7 @@ from tests.rows import api_token, person
 pytestmark = pytest.mark.django_db
 POLL = {"HX-Request": "true", "FleetUI-Poll": "1"}
 HOUR = 3600
+PHONE = "Mozilla/5.0 (Android 16; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0"
 
 
 @pytest.fixture
@@ -136,16 +138,35 @@ def test_api_tokens_end_with_a_new_password_on_request(browser: Client) -> None:
 
 
 def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(browser: Client) -> None:
-    other, stranger = Client(), Client()
-    other.post("/login/", {"username": "ana", "password": PASSWORD})
+    stranger, phone, tablet = Client(), Client(headers={"User-Agent": PHONE}), Client()
     stranger.force_login(person("li", "viewer"))
-    before = browser.get("/account/").content.decode()
+    for other, address in ((phone, "192.0.2.7"), (tablet, "192.0.2.8")):
+        other.post("/login/", {"username": "ana", "password": PASSWORD}, REMOTE_ADDR=address)
+    let_pass(tablet, 1800, STARTED, ACTIVE)
+    let_pass(phone, 100, ACTIVE)
+    phone.get("/", REMOTE_ADDR="192.0.2.9")
+    ana, li = User.objects.get(username="ana"), User.objects.get(username="li")
+    shown = sessions_of(ana, current=browser.session.session_key)
+    page = browser.get("/account/").content.decode()
 
-    refused = browser.get("/account/sessions/end/").status_code
+    assert [(one.browser, one.address, one.is_current) for one in shown] == [
+        ("Unknown browser", "127.0.0.1", True),
+        ("Firefox on Android", "192.0.2.9", False),
+        ("Unknown browser", "192.0.2.8", False),
+    ]
+    assert (page.count("This session"), page.count("Firefox on Android")) == (1, 2)
+    assert not [one.key for one in shown if one.key in page]
+    assert browser.get(f"/account/sessions/{shown[1].id}/end/").status_code == 405
+    for refused in (sessions_of(li)[0].id, shown[0].id, "nothing"):
+        assert browser.post(f"/account/sessions/{refused}/end/").status_code == 404
+    browser.post(f"/account/sessions/{shown[1].id}/end/")
+    clients = (browser, phone, tablet, stranger)
+    first = [one.get("/account/").status_code for one in clients]
     after = browser.post("/account/sessions/end/", follow=True).content.decode()
 
-    assert (refused, "1 in other browsers" in before, "Other sessions ended: 1" in after) == (405, True, True)
-    assert [one.get("/").status_code for one in (browser, other, stranger)] == [200, 302, 200]
+    assert first == [200, 302, 200, 200]
+    assert "Other sessions ended: 1" in after
+    assert [one.get("/account/").status_code for one in clients] == [200, 302, 302, 200]
 
 
 def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Client) -> None:

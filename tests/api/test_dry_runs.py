@@ -29,7 +29,7 @@ def test_a_dry_run_is_accepted_and_answered_later(api: APIClient) -> None:
     found = api.get(accepted["Location"]).json()
     assert found["endedAt"] is not None
     assert (found["answers"], found["notAsked"]) == ([], {"reported": 2})
-    assert found["sentences"] == ["2 clusters without a connection: not asked."]
+    assert found["sentences"] == ["2 clusters without a connection: not checked."]
 
 
 def test_an_unknown_cluster_and_another_placement_are_refused(api: APIClient) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from clusters.models import Hub, HubGrant
+from clusters.models import Hub, HubGrant, HubStream
+from fleetui.hub_scope import in_hub
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
@@ -194,3 +197,29 @@ def test_the_api_of_an_unknown_hub_is_a_problem_document(caller: Caller) -> None
     assert {one.headers["Content-Type"] for one in answers} == {"application/problem+json"}
     assert [json.loads(one.content) for one in answers] == [json.loads(answers[0].content)] * 4
     assert "<html" in in_browser.get("/hubs/nowhere/clusters/").content.decode()
+
+
+def test_lists_of_hubs_take_as_many_queries_for_many_as_for_one(admin: APIClient) -> None:
+    browser = Client()
+    browser.force_login(person("vera", "viewer"))
+    counts = []
+    for names in (["one"], ["two", "three", "four"]):
+        for name in names:
+            hub = live_hub(name)
+            with in_hub(hub.pk):
+                for required in (True, False):
+                    HubStream.objects.create(
+                        kind="MemberCluster",
+                        plural=f"p{required}",
+                        form="full",
+                        is_required=required,
+                        object_count=2,
+                    )
+        for client, address in ((admin, HUBS), (browser, "/hubs/")):
+            client.get(address)
+            with CaptureQueriesContext(connection) as found:
+                assert client.get(address).status_code == 200
+            counts.append(len(found))
+
+    assert counts[:2] == counts[2:]
+    assert [one["clusters"] for one in admin.get(HUBS).json()["items"]] == [4] * 4

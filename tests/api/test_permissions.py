@@ -27,6 +27,7 @@ HUB_WRITES = "/api/v1/hubs/{name}/writes"
 """Each action of it has a role of its own: see test_hub_writes."""
 ADMINISTERING = ("/connection", "/connection/check", "/connection/renew", "/prepare")
 """The ends of the paths that show or change the connections of clusters and hubs."""
+MANAGED = ("/api/v1/notifications/", "/api/v1/access-log")
 ROLES = [(), ("viewer",), ("approver",), ("operator",), ("cluster-administrator",)]
 
 pytestmark = pytest.mark.django_db
@@ -64,8 +65,8 @@ def writing() -> list[tuple[str, str]]:
 
 
 def managing() -> list[tuple[str, str]]:
-    """Return the operations on notifications, which no role permits."""
-    return [(method, path) for method, path in operations() if path.startswith("/api/v1/notifications/")]
+    """Return the operations on notifications and the access log, which no role permits."""
+    return [(method, path) for method, path in operations() if path.startswith(MANAGED)]
 
 
 def reading() -> list[tuple[str, str]]:
@@ -102,9 +103,9 @@ def test_no_calls_without_a_token(subtests: pytest.Subtests) -> None:
             assert answer.headers["Content-Type"] == "application/problem+json"
 
 
-def test_no_role_manages_notifications(caller, subtests: pytest.Subtests) -> None:
+def test_no_role_manages_notifications_or_views_the_access_log(caller, subtests: pytest.Subtests) -> None:
     clients = [caller(*roles) for roles in ROLES]
-    assert len(managing()) == 8
+    assert len(managing()) == 9
     for method, path in managing():
         with subtests.test(path, method=method):
             assert {call(client, method, path).status_code for client in clients} == {403}

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page
 
 from placements import urls
-from tests.page_samples import HUB_PAGES, NO_PAGE, NOTIFICATION_PAGES, SAMPLES, sample_pages
+from tests.page_samples import HUB_PAGES, NO_PAGE, NOTIFICATION_PAGES, SAMPLES, USER_PAGES, sample_pages
 from tests.rows import NOW, person
 
 Enter = Callable[..., Page]
@@ -48,7 +48,7 @@ RULES_OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-b
 
 
 def test_no_page_is_missing_here() -> None:
-    assert SAMPLES.keys() | HUB_PAGES.keys() | NOTIFICATION_PAGES.keys() | NO_PAGE == {
+    assert SAMPLES.keys() | HUB_PAGES.keys() | NOTIFICATION_PAGES.keys() | USER_PAGES.keys() | NO_PAGE == {
         pattern.name for pattern in urls.urlpatterns if pattern.name
     }
 

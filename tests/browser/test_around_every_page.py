@@ -74,7 +74,7 @@ def test_the_marker_shows_when_answers_stay_out_and_come_back(
 
     page.context.set_offline(True)
     expect(marker).to_have_attribute("data-state", "lost")
-    expect(marker).to_contain_text("reconnecting")
+    expect(marker).to_contain_text("Reconnecting")
     expect(delete).to_have_attribute("aria-disabled", "true")
     delete.click(force=True)
     expect(page).to_have_url(re.compile("/placements/web/$"))

@@ -61,7 +61,7 @@ def test_a_review_shows_what_the_clusters_would_refuse(
 
     expect(panel).to_contain_text("Would be refused on 1 cluster: alpha.")
     expect(panel).to_contain_text("exceeded quota: few")
-    expect(panel).to_contain_text("1 cluster simulated: not asked.")
+    expect(panel).to_contain_text("1 cluster simulated: not checked.")
     panel.get_by_text("Changes on alpha").press("Enter")
     expect(panel).to_contain_text("/metadata/labels/tier")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -44,7 +44,7 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
     page = enter("/placements/new/", "operator")
 
     page.locator('[name="metadata.name"]').fill("shop")
-    page.get_by_label("Resource on the hub").select_option(index=1)
+    page.get_by_label("Resource on the hub").press_sequentially("v1 Namespace web")
     page.get_by_role("button", name="Select resource").click()
     expect(page.locator('[name="spec.resourceSelectors[0].name"]')).not_to_have_value("")
     page.get_by_label("Number of clusters").fill("3")

@@ -1,4 +1,4 @@
-"""The pages of notifications in a browser, in light and dark and on a phone."""
+"""The pages of notifications and users, for superusers, in a browser, in light and dark and on a phone."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from placements.models import ProblemKind
 from placements.services.notifications.addresses import Address, save_channel
 from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from tests.browser.test_accessibility import look
-from tests.page_samples import NOTIFICATION_PAGES
+from tests.page_samples import NOTIFICATION_PAGES, USER_PAGES
 
 Enter = Callable[..., Page]
 
@@ -29,8 +29,9 @@ def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, width: i
     User.objects.update(is_superuser=True)
     send_test("chat", by=User.objects.all()[0], now=now)
     found = {}
-    for name, where in NOTIFICATION_PAGES.items():
-        faults = look(page, where, dark=True)
+    user = User.objects.earliest("pk").pk
+    for name, where in {**NOTIFICATION_PAGES, **USER_PAGES}.items():
+        faults = look(page, where.format(user=user), dark=True)
         wide = page.evaluate("document.documentElement.scrollWidth")
         if faults or wide > width:
             found[name] = [*faults, f"{wide} pixels wide"]

@@ -187,7 +187,7 @@ class DriverContract:
 
         assert seen
         assert seen.readiness is Readiness.NOT_TRACKABLE
-        assert [one.reason for one in seen.unready] == ["nothing tells when a Job is available"]
+        assert [one.reason for one in seen.unready] == ["the availability of a Job is not known"]
 
     def test_a_refused_object_keeps_the_others_going_and_is_named(
         self, connect: Callable[..., Driver], holds: Any

@@ -99,7 +99,7 @@ class Page(HTMLParser):
 
 def is_ours(url: str) -> bool:
     path = urlsplit(url).path
-    shared = ("about/", "admin/", "hubs/", "inbox/", "help/")
+    shared = ("about/", "admin/", "hubs/", "inbox/", "help/", "users/")
     return path.startswith(f"{MOUNT}/") and not path.startswith(tuple(f"{MOUNT}/{one}" for one in shared))
 
 

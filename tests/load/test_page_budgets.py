@@ -22,8 +22,13 @@ from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
+from placements.engine.doctor import findings
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
 from placements.models import Binding, Draft, Placement
 from placements.services.demo.load import load_demo
+from placements.services.doctor import current_report
 from placements.services.placements import save_placement
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import run_cluster_calls
@@ -143,6 +148,22 @@ def test_every_page_stays_small(operator: Client, pages: dict[str, str]) -> None
             found[address] = faults
 
     assert found == {}
+
+
+def test_the_doctor_takes_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+
+    def counted(cycle: Cycle) -> Decision:
+        runs.append(1)
+        return schedule(cycle)
+
+    monkeypatch.setattr(findings, "schedule", counted)
+    report = current_report()
+    left_out = len(runs) - len(report.placements)
+
+    print(f"{left_out} runs for {len(report.placements)} placements")
+    assert left_out <= 80
+    assert "H02" in {one.rule for _, one in report.findings}
 
 
 def test_what_is_polled_again_and_again_is_smaller(operator: Client, pages: dict[str, str]) -> None:

@@ -77,7 +77,7 @@ def test_a_refusal_of_one_cluster_is_said_with_the_message_of_its_server(fleet: 
     assert sentences(row) == [
         "Would be refused on 1 cluster: two.",
         "Would change 1 object on 1 cluster.",
-        "1 cluster simulated: not asked.",
+        "1 cluster simulated: not checked.",
     ]
     refused, changed = answers_of(row)
     assert (refused.cluster, refused.outcome) == ("two", DryRunOutcome.REFUSED)
@@ -128,7 +128,7 @@ def test_a_cluster_that_gives_no_answer_is_named_with_the_reason(fleet: Fleet) -
 
     row = run(placement="web")
 
-    assert sentences(row)[0] == "Could not be asked: one."
+    assert sentences(row)[0] == "Could not be checked: one."
     (silent,) = [one for one in answers_of(row) if one.outcome is DryRunOutcome.NOT_REACHED]
     assert silent.message.startswith("Credentials rejected")
 

@@ -9,7 +9,7 @@ def test_it_has_no_script_of_its_own_and_nothing_from_elsewhere(client: Client) 
     page = client.get("/api/docs").content.decode()
 
     assert re.findall(r"<script[^>]*>(.+?)</script>", page) == []
-    assert re.findall(r"(?:https?:)?//", page) == []
+    assert re.findall(r'(?:href|src|action)="(?:https?:)?//', page) == []
     assert "style=" not in page
 
 
@@ -19,7 +19,7 @@ def test_every_asset_can_be_fetched_for_good(client: Client) -> None:
 
     answers = [client.get(asset) for asset in assets]
 
-    assert len(assets) == 4
+    assert any("swagger-ui-bundle" in asset for asset in assets)
     assert all("immutable" in answer["Cache-Control"] for answer in answers)
     assert all(answer.getvalue() for answer in answers)
 

@@ -138,8 +138,9 @@ def test_errors_are_at_their_fields(administrator: Client, subtests: pytest.Subt
 
             at = page.content.decode().partition(f'<div id="faults-{field}">')[2].partition("</div>")[0]
             assert (page.status_code, 'class="faults"' in at) == (422, True)
-            assert f'<div id="faults-{field}" hx-swap-oob="true">\n  <ul class="faults"' in re.sub(
-                r">\s*\n\s*<", ">\n  <", part
+            assert (
+                f'<div id="faults-{field}" hx-swap-oob="true">\n  <div role="alert"><ul class="faults"'
+                in re.sub(r">\s*\n\s*<", ">\n  <", part)
             )
             assert Outline(page.content.decode()).problems == []
     assert MemberCluster.objects.count() == 1

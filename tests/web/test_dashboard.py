@@ -35,7 +35,7 @@ Fetch = Callable[[Client, str], str]
 
 def _needs(page: str) -> list[tuple[str, str]]:
     section = page.partition('id="attention"')[2].partition("</section>")[0]
-    section = re.sub(r'<span data-age="[^"]*">(.*?)</span>', r"\1", section)
+    section = re.sub(r"<time [^>]*data-age[^>]*>(.*?)</time>", r"\1", section)
     rows = re.findall(r"<li>(.*?)</li>", section, re.DOTALL)
     texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "|", row)).strip("| ") for row in rows]
     parts = [[part for part in text.split("|") if part.strip()] for text in texts]

@@ -51,7 +51,7 @@ def test_the_fragment_polls_until_the_clusters_answered(operator: Client) -> Non
     assert "tick from:body" in waiting
     assert same.status_code == 204
     assert "tick from:body" not in ended
-    assert "3 clusters without a connection: not asked." in ended
+    assert "3 clusters without a connection: not checked." in ended
 
 
 def test_simulated_clusters_are_counted_and_not_asked(operator: Client) -> None:
@@ -62,7 +62,7 @@ def test_simulated_clusters_are_counted_and_not_asked(operator: Client) -> None:
     run_due(now=datetime.now(UTC), threads=0)
 
     page = operator.get(f"/dry-runs/{DryRun.objects.get().pk}/").content.decode()
-    assert "2 clusters simulated: not asked." in page
+    assert "2 clusters simulated: not checked." in page
 
 
 def test_refusals_and_changes_are_shown_by_cluster(operator: Client) -> None:

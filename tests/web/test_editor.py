@@ -96,6 +96,30 @@ def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Clie
     assert re.search(r"region</strong> max 1, hard: .*?skew 1", second, re.DOTALL)
 
 
+def test_drafts_are_listed_by_name_with_changes_and_author(operator: Client, viewer: Client) -> None:
+    _post(operator, EDIT, {NUMBER: "3"})
+    _post(operator, NEW, {"metadata.name": "shop", NUMBER: "2"})
+    operator.post(NEW, {"mode": "yaml", "manifest": "a: ["})
+
+    rows = re.findall(
+        r'<a href="/drafts/\d+/">(.*?)</a></th><td>(.*?)</td>', viewer.get("/drafts/").content.decode()
+    )
+
+    titles = [re.sub(r"\d\d:\d\d", "TIME", title) for title, _ in rows]
+    assert titles == ["New placement (TIME, Invalid YAML)", "New placement shop (TIME, 2 changes)", "web"]
+    assert rows[-1] == ("web", "1 change")
+    assert "New placement shop" in operator.get(NEW).content.decode()
+
+
+def test_a_reader_gets_what_is_valid_at_a_cursor(viewer: Client) -> None:
+    text = "spec:\n  policy:\n    topologySpreadConstraints:\n    - topologyKey: "
+    answer = viewer.post("/drafts/completions/", {"manifest": text, "row": "3", "column": "20"})
+
+    assert answer.json()["items"][0] == {"value": "region", "meta": "3 clusters", "documentation": ""}
+    beyond = viewer.post("/drafts/completions/", {"manifest": text, "row": "999999999", "column": "x"})
+    assert beyond.status_code == 200
+
+
 def test_works_without_a_script(operator: Client) -> None:
     answer = _post(operator, EDIT, {NUMBER: "3"}, htmx=False)
     address = answer["Location"]
@@ -117,7 +141,7 @@ def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(operator: C
     line = text.splitlines().index("    foo: 1") + 1
 
     assert _text() == text
-    assert re.search(rf"line {line}</strong> <code>spec.policy.foo</code> Unknown field", page)
+    assert re.search(rf"line {line}</a> <code>spec.policy.foo</code> Unknown field", page)
     assert f"<b>✗ {line}</b>" in page
     assert "2 of 2 clusters selected" in page
 
@@ -383,8 +407,8 @@ def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(operato
 
     assert _fields(page)[f"{SELECTOR}.kind"] == ""
     assert "Required value" in page
-    picker = page.partition('name="picked"')[2].partition("</select>")[0]
-    assert re.findall('value="([^"]*)"', picker) == ["", "v1 Namespace shop"]
+    picker = page.partition('<datalist id="resources-of-hub">')[2].partition("</datalist>")[0]
+    assert re.findall('value="([^"]*)"', picker) == ["v1 Namespace shop"]
 
     _post(operator, NEW, {"pick": "resource", "picked": "v1 Namespace shop"})
 

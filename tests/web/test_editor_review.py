@@ -106,6 +106,24 @@ def test_a_draft_at_fault_has_no_button_to_save(operator: Client, web: Placement
     assert Placement.objects.get().revision == 1
 
 
+def test_a_spread_over_an_unknown_label_is_saved_only_with_a_confirmation(
+    operator: Client, web: Placement
+) -> None:
+    spec = pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "regoin"}])
+    draft = _begun(operator, web, placement_document("web", spec))
+    page = _review(operator, draft)
+    sent = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2]))
+    assert sent.pop("accept") == "yes"
+
+    refused = operator.post(f"/drafts/{draft.pk}/review/", sent)
+    assert (refused.status_code, Placement.objects.get().revision) == (422, 1)
+    assert operator.post(f"/drafts/{draft.pk}/review/", {**sent, "accept": "yes"}).status_code == 302
+
+    warning = "no cluster has the label regoin: the constraint has no effect. Did you mean region?"
+    draft = _begun(operator, web, placement_document("web", spec))
+    assert warning in operator.get(f"/drafts/{draft.pk}/?as=yaml").content.decode()
+
+
 def test_shows_what_somebody_saved_and_carries_the_draft_over(operator: Client, draft: Draft) -> None:
     page = _review(operator, draft)
     theirs = placement_document("web", pick_n_spec(2), note="theirs")

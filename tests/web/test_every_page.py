@@ -25,7 +25,7 @@ from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from tests.database import rolled_back
 from tests.live_hubs import live_hub
-from tests.page_samples import NOTIFICATION_PAGES, disruptions_of
+from tests.page_samples import NOTIFICATION_PAGES, USER_PAGES, disruptions_of
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
@@ -33,7 +33,9 @@ from tests.web.reading import Outline
 pytestmark = pytest.mark.django_db
 
 READ = [
+    "/doctor/",
     "/",
+    "/demo/",
     "/help/keyboard/",
     "/help/semantics/",
     "/help/glossary/",
@@ -58,6 +60,7 @@ READ = [
     "/what-if/{scenario}/",
     "/what-if/{scenario}/?variant=cordon",
     "/dry-runs/{dry_run}/",
+    "/drafts/",
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=selected",
@@ -155,7 +158,11 @@ ADD = ["/clusters/new/"]
 OWN = ["/drafts/{draft}/review/"]
 READ_AND_WRITE = ["/clusters/bravelion/drain/"]
 """Everyone reads them; what is posted there is for operators."""
-ASK = ["/what-if/", "/what-if/?label=region:west&variant=cordon", "/resilience/?variant=down&level=region"]
+ASK = [
+    "/what-if/",
+    "/what-if/?label=region:west&variant=cordon",
+    "/resilience/?variant=down&level=region",
+]
 """Everyone may post there: it changes nothing on the fleet."""
 POST_ONLY = [
     "/demo/load/",
@@ -450,10 +457,16 @@ def test_no_address_is_missing_in_these_tests() -> None:
 
     # Downloads and redirects; what only the pages of live hubs have.
     elsewhere = {"placement-yaml", "comparison-select", "rollout-latest", None}
-    # What only superusers open: `test_notifications.py`.
-    elsewhere |= {"notification-channel-test", "notification-channel-switch", *NOTIFICATION_PAGES}
+    # What only superusers open: `test_notifications.py`, `test_users.py`.
+    elsewhere |= {
+        "notification-channel-test",
+        "notification-channel-switch",
+        *NOTIFICATION_PAGES,
+        *USER_PAGES,
+    }
     # Tokens are those of the user, and the access log has a permission: `tests/access`.
     elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
+    elsewhere |= {"draft-completions"}  # any reader may ask: `tests/services/test_completion.py`
     elsewhere |= {"map-panel"}  # a fragment of the overview: `test_fleet_map.py`
     elsewhere |= {"snooze"}  # kept in the session of any reader: `test_dashboard.py`
     elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"}

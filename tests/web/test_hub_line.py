@@ -1,5 +1,6 @@
 """The line of a live hub on its pages: state with age, and a banner while it is out of date."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_every_page_of_a_live_hub_shows_its_state_with_age(viewer: Client) -> No
         line = text[text.index('id="hub-line"') : text.index("</p>", text.index('id="hub-line"'))]
         assert '<a href="/hubs/prod-eu/about/">prod-eu</a> · KubeFleet' in line, address
         assert "Live" in line, address
-        assert ">3m</span> ago" in line, address
+        assert ">3m</time> ago" in line, address
         assert "Read only" in line, address
         assert 'id="hub-line"' not in page(viewer, f"/{address}"), address
 
@@ -83,7 +84,7 @@ def test_a_hub_that_is_out_of_date_has_a_banner_with_reason_time_and_next_attemp
     hub = watched(state="stale", state_reason="memberclusters: connection refused", state_since=since)
     stream(hub, "MemberCluster", 1, is_required=True, heard_at=since, retry_at=retry_at)
 
-    text = page(viewer, "/hubs/prod-eu/clusters/")
+    text = re.sub("</?time[^>]*>", "", page(viewer, "/hubs/prod-eu/clusters/"))
 
     assert f"Out of date: memberclusters: connection refused, since {since:%Y-%m-%d %H:%M} UTC." in text
     assert f"Next attempt at {retry_at:%H:%M:%S} UTC." in text

@@ -89,10 +89,10 @@ def test_says_that_demo_data_is_loaded(operator: Client, viewer: Client, text_of
 
     load_demo(4, by=None, now=NOW)
 
-    assert "demo data" not in before
-    assert 'href="/demo/remove/"' in text_of(operator, "/clusters/")
-    assert "You are viewing demo data" in text_of(viewer, "/clusters/")
-    assert 'href="/demo/remove/"' not in text_of(viewer, "/clusters/")
+    assert "demo-badge" not in before
+    assert 'href="/demo/" title="This fleet has demo data' in text_of(viewer, "/clusters/")
+    assert 'href="/demo/remove/"' in text_of(operator, "/demo/")
+    assert 'href="/demo/remove/"' not in text_of(viewer, "/demo/")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,21 @@
 """The pages of notifications: for superusers, without a secret that was entered."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.cache import caches
 from django.test import Client
+from pytest_django import Settings
 
 from clusters.models import MemberCluster, NotificationChannel
 from placements.models import NotificationDelivery, NotificationRule
+from placements.services.dashboard.causes import SILENT_CHANNELS
+from placements.services.notifications import sending
 from placements.services.notifications.evaluation import evaluate
+from placements.services.notifications.operations import send_test
+from placements.services.notifications.sending import NotDeliveredError
 from tests.page_samples import NOTIFICATION_PAGES
 from tests.rows import joined, person
 
@@ -140,3 +147,43 @@ def test_the_preview_has_what_the_rule_would_have_sent(manager: Client) -> None:
     assert "1 problem of the last 7 days matches this rule." in page
     assert "Cluster a is not ready" in page
     assert "Cluster b" not in page
+
+
+def test_a_channel_that_does_not_get_its_messages_needs_attention(
+    manager: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.METRICS_TOKEN = "a-token-of-the-monitoring-with-32-characters"
+    joined("a")
+
+    def seconds() -> int:
+        headers = {"Authorization": f"Bearer {settings.METRICS_TOKEN}"}
+        text = Client().get("/metrics", headers=headers).content.decode()
+        found = re.search(r'fleetui_notification_failing_seconds{channel="chat"} (\d+)', text)
+        assert found
+        return int(found[1])
+
+    def refuse(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as send_one
+        raise NotDeliveredError("the webhook responded with status 500")
+
+    def is_listed(client: Client = manager) -> bool:
+        caches["process"].delete(SILENT_CHANNELS)
+        return "Notifications to this channel fail: the webhook responded" in client.get("/").content.decode()
+
+    def accept(row: NotificationDelivery, *, now: datetime) -> None:
+        pass
+
+    before, user = datetime.now(UTC) - timedelta(minutes=7, seconds=5), User.objects.get(username="root")
+    monkeypatch.setattr(sending, "send_one", refuse)
+    send_test("chat", by=user, now=before + timedelta(minutes=4))
+    sending.send_due(now=before + timedelta(minutes=4))
+    assert (seconds() // 60, is_listed()) == (3, False)
+    NotificationDelivery.objects.update(created_at=before)
+    viewer = Client()
+    viewer.force_login(person("vera", "viewer"))
+    assert (seconds() // 60, is_listed(), is_listed(viewer)) == (7, True, False)
+
+    monkeypatch.setattr(sending, "send_one", accept)
+    send_test("chat", by=user, now=before + timedelta(minutes=6))
+    sending.send_due(now=before + timedelta(minutes=6))
+
+    assert (seconds(), is_listed()) == (0, False)

@@ -206,9 +206,12 @@ def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
 
 
 def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text_of: Fetch) -> None:
-    facets = (
-        text_of(viewer, "/placements/").partition('aria-label="Filter by state"')[2].partition("</ul>")[0]
-    )
-
-    said = ("Not fulfilled", "Scheduling", "Invalid resource selector", "Deleting")
-    assert all(f">{words} <" in facets for words in said)
+    said = {
+        "unfulfilled": "Not fulfilled",
+        "pending": "Scheduling",
+        "invalid": "Invalid resource selector",
+        "deleting": "Deleting",
+    }
+    for state, words in said.items():
+        page = text_of(viewer, f"/placements/?state={state}").partition('aria-label="Filter by state"')[2]
+        assert f">{words} <" in page.partition("</ul>")[0]

@@ -84,7 +84,7 @@ def test_applies_a_file(operator: Client) -> None:
     ("text", "words"),
     [
         ("", "Required value"),
-        ("---\n", "there is no document"),
+        ("---\n", "Empty manifest"),
         (dump_yaml(config_map("lost", in_="nowhere")), "the namespace nowhere is not on the hub"),
         (dump_yaml(member_document("palemoth")) + "---\nkind: Pod\n", "apiVersion"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.hub_state import HubState
-from clusters.hubs.queries import HubSummary, UnknownHubError, live_hub, streams_of, summaries, summary_of
+from clusters.hubs.queries import HubSummary, UnknownHubError, live_hub, live_hubs, streams_of, summaries_of
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
 
 
@@ -24,7 +24,7 @@ class Command(HubCommand):
     def handle(self, *, name: str, output: str, **_options: Any) -> None:
         """Write the table or JSON; exit status 1 if any hub is not live."""
         now = datetime.now(UTC)
-        found = [summary_of(live_hub(name), now=now)] if name else summaries(now=now)
+        found = summaries_of([live_hub(name)] if name else live_hubs().order_by("name"), now=now)
         rows = [self.shown(one, now, with_streams=bool(name)) for one in found]
         if output == "json":
             self.stdout.write(json.dumps(rows, indent=2, default=str))

@@ -1,6 +1,7 @@
 """Admission warnings that depend on the fleet."""
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ManifestWarning, format_path
@@ -85,7 +86,8 @@ def _constraint(
     column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
     if not column.values:
         effect = _NONE_WITH_KEY.get(missing_key, "the constraint has no effect")
-        yield ManifestWarning("unknown-key", path, f"no cluster has {named}: {effect}")
+        similar = "" if sort == "claim" else _similar(constraint.topology_key, fleet)
+        yield ManifestWarning("unknown-key", path, f"no cluster has {named}: {effect}{similar}")
         return
     lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
     if len(column.values) == 1 and not (lacking and missing_key is MissingKeyPolicy.OWN_GROUP):
@@ -99,13 +101,23 @@ def _constraint(
 def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterator[ManifestWarning]:
     for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
         if not fleet.label(key).values:
-            yield ManifestWarning("unknown-key", f"{path}.labelSelector", f"no cluster has the label {key}")
+            yield ManifestWarning(
+                "unknown-key",
+                f"{path}.labelSelector",
+                f"no cluster has the label {key}{_similar(key, fleet)}",
+            )
     names = [one.name for one in property_requirements(term)]
     if term.property_sorter is not None:
         names.append(term.property_sorter.name)
     for name in dict.fromkeys(names):
         if all(text is None for text in fleet.property(name).texts):
             yield ManifestWarning("unknown-property", path, f"no cluster reports the property {name}")
+
+
+def _similar(key: str, fleet: Fleet) -> str:
+    """Return a question about the label key that may have been meant; empty where none is similar."""
+    found = get_close_matches(key, {one for cluster in fleet for one in cluster.labels}, n=1, cutoff=0.75)
+    return f". Did you mean {found[0]}?" if found else ""
 
 
 def _some(names: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
+from django.core.cache import caches
 from django.db.models import (
     Case,
     CharField,
@@ -27,6 +28,7 @@ from django.urls import reverse
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.permissions import may_manage_notifications
 from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, first_names
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -36,9 +38,11 @@ from placements.services.fleet.queries import stale_placements
 from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
 from placements.services.rollouts.attention import AttentionItem, needs_attention
+from placements.services.waiting_work import FAILING_AFTER, channels_with_failures
 
 MOST_CAUSES = 10
 _LEVELS = ("failed", "attention", "unknown", "progress", "outdated", "suspended")
+SILENT_CHANNELS, _KEPT_SECONDS = "silent-channels", 60.0
 _LATE, _LEAVING = "late", "leaving"
 _MOST_BINDINGS = 2_000
 _IN_NEED = Q(membership=Membership.LEAVING) | ~Q(verdict="") | Q(unanswered_since__isnull=False)
@@ -136,6 +140,7 @@ def attention(
     differences, differences_count = _differences()
     found = [one.grouped() for one in away.values()]
     found += [*_merged(on_placements), *approvals, *_faulty(), *differences]
+    found += _silent_channels(user, now=now)
     found.sort(key=lambda one: _LEVELS.index(one.level))
     hidden = [one for one in found if (kept := snoozes.get(one.key)) and kept.hides(one, now=now)]
     shown = [one for one in found if one not in hidden]
@@ -325,6 +330,26 @@ def _faulty() -> list[Cause]:
         name, path = one.decision_id[:10], reverse("web:decision", args=[one.decision_id])
         message = f"Verification failed: replaying decision {name} gives a different result ({one.fault})."
         causes.append(Cause(f"decision/{name}", "failed", name, message, path, f"Open decision {name}"))
+    return causes
+
+
+def _silent_channels(user: User | None, *, now: datetime) -> list[Cause]:
+    """Return the channels that have not got their messages for some minutes, to those who manage them.
+
+    This process keeps them for a minute.
+    """
+    if current_hub_id() != LOCAL_HUB or user is None:
+        return []
+
+    def read() -> list[Any]:
+        return list(channels_with_failures().filter(failing_since__lte=now - FAILING_AFTER)[:MOST])
+
+    rows: list[Any] = caches["process"].get_or_set(SILENT_CHANNELS, read, _KEPT_SECONDS) or []
+    path, causes = reverse("web:notifications"), []
+    for one in rows if rows and may_manage_notifications(user) else ():
+        message = f"Notifications to this channel fail: {one.last_error}."
+        key, since = f"channel/{one.name}", one.failing_since
+        causes.append(Cause(key, "failed", one.name, message, path, "Notifications", since))
     return causes
 
 

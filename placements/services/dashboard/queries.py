@@ -30,6 +30,7 @@ from placements.models import (
     CHANGES_CLUSTERS,
     Decision,
     DecisionRecord,
+    NotificationDelivery,
     Placement,
     Resource,
     Rollout,
@@ -97,6 +98,7 @@ def _moving() -> QuerySet[Any, Any]:
         "placements": _summed(Placement.objects.all(), *counters),
         "run": Rollout.objects.order_by("-pk").values("pk")[:1],
         "running": _summed(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
+        "unsent": _summed(NotificationDelivery.objects.filter(state="pending"), "attempts"),
         "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
         "staged_running": _summed(StagedRun.objects.filter(ended_at=None), "progress_version"),
     }

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -15,17 +16,20 @@ from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import forget
 from fleetui.apimachinery.kinds import MEMBER_KIND
-from placements.models import Placement, Resource
+from fleetui.apimachinery.secrets import HubObject
+from placements.models import Binding, Placement, Resource
 from placements.services.demo.fleets import demo_of
 from placements.services.demo.model import SIMULATED_ANNOTATION, Demo
 from placements.services.disruption.drains import end_drains_of
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources, delete_resources
+from placements.services.resources.queries import may_select
 from placements.services.scheduling import schedule_placement
 
 Document = dict[str, Any]
 _SHOWN = 5
+_DEPENDENTS = 50
 LONGEST_LOAD = timedelta(seconds=60)
 """After this the workers take over what a killed load has left."""
 
@@ -36,7 +40,7 @@ class NameTakenError(Exception):
     def __init__(self, noun: str, names: list[str]) -> None:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         super().__init__(
-            f"the demo brings {noun} that are on this hub and are not demo data: "
+            f"the demo has {noun} with the names of objects on this hub that are not demo data: "
             f"{', '.join(names[:_SHOWN])}{more}. Nothing was loaded."
         )
 
@@ -107,6 +111,33 @@ def remove_demo(*, by: User | None, now: datetime) -> Loaded:
         end_drains_of(names, by=by, now=now)
         forget(clusters, verb="removed", by=by, now=now)
     return Loaded(len(clusters), len(resources), len(placements))
+
+
+@dataclass(frozen=True, slots=True)
+class DemoState:
+    """What there is of a demo, and the placements of users that depend on it."""
+
+    clusters: int
+    placements: int
+    resources: int
+    dependents: tuple[str, ...]
+    """At most 50 full names."""
+
+    def __bool__(self) -> bool:
+        return bool(self.clusters or self.placements or self.resources)
+
+
+def demo_state() -> DemoState:
+    """Return the counts of the demo, and who else has its clusters or selects its resources."""
+    clusters = MemberCluster.objects.filter(is_demo=True)
+    contents = Resource.objects.filter(is_demo=True).values_list("content", flat=True)
+    placements = Placement.objects.filter(is_demo=True).count()
+    objects = [HubObject.of(content) for content in contents]
+    on_demo = Binding.objects.filter(cluster_name__in=clusters.values("name"), placement__is_demo=False)
+    bound = set(on_demo.values_list("placement_id", flat=True))
+    own = Placement.objects.filter(is_demo=False, deleting_since=None).order_by("name")
+    found = (one.full_name for one in own if one.pk in bound or may_select(one, objects))
+    return DemoState(clusters.count(), placements, len(objects), tuple(islice(found, _DEPENDENTS)))
 
 
 def _refuse_taken_resources(demo: Demo) -> None:

@@ -1,11 +1,11 @@
 """Input of the form and its buttons as edits of the manifest's text, which keep its comments."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, split_path
 from fleetui.apimachinery.yaml_edit import Change, RemoveValue, SetValue, UneditableYaml, changed, edit
-from placements.services.editor.form import ABSENT, POLICY, FieldGroup, PlacementForm, at
+from placements.services.editor.form import ABSENT, CLUSTER_NAMES, POLICY, FieldGroup, PlacementForm, at
 from placements.services.editor.validation import PlacementDraft
 
 _ROOTS = 2
@@ -23,12 +23,7 @@ def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) 
     form = _form_of(draft)
     if shape != form.shape:
         raise OutdatedFormError
-    return edit(draft.text, _changes(draft.data, form, values))
-
-
-def _changes(data: Any, form: PlacementForm, values: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the changes that fields make, each as it is after those before it."""
-    renames = []
+    data, changes, renames = draft.data, list[Change](), []
     for field in form.fields:
         change = field.change(values[field.name]) if field.name in values else None
         if change is None:
@@ -38,12 +33,13 @@ def _changes(data: Any, form: PlacementForm, values: Mapping[str, str]) -> Itera
         if not isinstance(change, (SetValue, RemoveValue)):
             renames.append(change)
             continue
-        data = changed(data, change)
-        yield change
+        data = changed(data, change)  # each change is as it is after those before it
+        changes.append(change)
     for rename in renames:  # last, as places have the old keys
         if rename.to not in at(data, rename.keys[:-1]):
             data = changed(data, rename)
-            yield rename
+            changes.append(rename)
+    return edit(draft.text, changes)
 
 
 def add_row(draft: PlacementDraft, name: str) -> str:
@@ -71,6 +67,14 @@ def pick_resource(draft: PlacementDraft, selector: Mapping[str, str]) -> str:
     if empty is None:
         return _added(draft, form.resources, dict(selector))
     return edit(draft.text, [SetValue((*empty.keys, key), value) for key, value in selector.items()])
+
+
+def pick_cluster(draft: PlacementDraft, name: str) -> str:
+    """Return the text with one more cluster name; one that is there already changes nothing."""
+    names = at(_form_of(draft).data, CLUSTER_NAMES)
+    if not name or (isinstance(names, list) and name in names):
+        return draft.text
+    return _added(draft, FieldGroup(CLUSTER_NAMES, "cluster", name), name)
 
 
 def remove_row(draft: PlacementDraft, name: str) -> str:

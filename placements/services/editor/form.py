@@ -35,6 +35,7 @@ REQUIRED: Keys = (*AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution", "
 PREFERRED: Keys = (*AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
 SPREAD: Keys = (*POLICY, "topologySpreadConstraints")
 TOLERATIONS: Keys = (*POLICY, "tolerations")
+CLUSTER_NAMES: Keys = (*POLICY, "clusterNames")
 STRATEGY: Keys = ("spec", "strategy")
 SEMANTICS: Keys = ("metadata", "annotations", SEMANTICS_ANNOTATION)
 NAMESPACE: Keys = ("metadata", "namespace")
@@ -74,6 +75,7 @@ class Suggest(StrEnum):
     LABEL_VALUES = "label-values"
     PROPERTIES = "properties"
     OBJECTS = "objects"
+    TAINTS = "taints"
 
 
 _MANY = (FieldType.WORDS, FieldType.LINES)
@@ -437,9 +439,13 @@ _BASICS = (
     FormField(("metadata", "name"), "Name", kept_empty=True),
     _choice((*POLICY, "placementType"), "Placement type", PlacementType, "PickAll"),
     FormField((*POLICY, "numberOfClusters"), "Number of clusters", FieldType.WHOLE),
-    FormField((*POLICY, "clusterNames"), "Cluster names, one on each line", FieldType.LINES),
+    FormField(CLUSTER_NAMES, "Cluster names, one on each line", FieldType.LINES),
 )
-_NAMESPACED_BASICS = (_BASICS[0], FormField(NAMESPACE, "Namespace", kept_empty=True), *_BASICS[1:])
+_NAMESPACED_BASICS = (
+    _BASICS[0],
+    FormField(NAMESPACE, "Namespace", kept_empty=True, suggest=Suggest.OBJECTS),
+    *_BASICS[1:],
+)
 _RULES = (
     _choice(SEMANTICS, "Scheduling rules", Semantics, DEFAULT_SEMANTICS),
     FormField(("spec", "revisionHistoryLimit"), "Revision history limit", FieldType.WHOLE, placeholder="10"),
@@ -479,7 +485,7 @@ _CONSTRAINT = (
     _choice("whenUnsatisfiable", "When unsatisfiable", _WHEN_UNSATISFIABLE, "DoNotSchedule"),
 )
 _TOLERATION = (
-    FormField(("key",), "Taint"),
+    FormField(("key",), "Taint", suggest=Suggest.TAINTS),
     _choice("operator", "Operator", TolerationOperator, "Equal"),
     FormField(("value",), "Value"),
     FormField(("effect",), "Effect", placeholder="any"),

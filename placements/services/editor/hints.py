@@ -18,7 +18,15 @@ from placements.explain.vocabulary import counted
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
-from placements.services.editor.form import PREFERRED, STRATEGY, FormRow, PlacementForm, Suggest, at, slug
+from placements.services.editor.form import (
+    PREFERRED,
+    STRATEGY,
+    FormRow,
+    PlacementForm,
+    Suggest,
+    at,
+    slug,
+)
 from placements.services.editor.validation import PlacementDraft
 
 MOST_SUGGESTIONS = 50
@@ -67,6 +75,7 @@ def notes_of(
     warnings: Sequence[ManifestWarning],
     *,
     fleet: Fleet,
+    resource_hints: Mapping[str, str],
     cycle: Cycle | None,
     bound: int | None,
 ) -> FormNotes:
@@ -104,7 +113,7 @@ def notes_of(
         else:
             (note.warnings if note else warnings_without_place).append(one)
 
-    for name, hint in _hints(draft.form, draft, fleet, cycle, bound):
+    for name, hint in (*resource_hints.items(), *_hints(draft.form, draft, fleet, cycle, bound)):
         if name in notes:
             notes[name].hint = hint
     for path in left_out:
@@ -121,7 +130,8 @@ def _hints(
         yield row.name, _matching_clusters(row, draft.data, fleet, semantics)
     for row in form.spread.rows:
         yield row.name, _domains(row, draft.data, fleet, semantics, cycle)
-    if bound is not None:
+    wanted = wanted_clusters(draft.valid_part) if draft.valid_part else None
+    if bound is not None and (wanted or 0) <= bound:  # above it there is a warning
         yield "spec.policy.numberOfClusters", f"Maximum with the current fleet: {bound:,}"
     manifest = draft.valid_part
     if manifest is None:
@@ -209,6 +219,8 @@ def suggestions(
                 lists[one.list_id] = label_keys(fleet)
             elif one.suggest is Suggest.PROPERTIES:
                 lists[one.list_id] = property_names(fleet)
+            elif one.suggest is Suggest.TAINTS:
+                lists[one.list_id] = taint_keys(fleet)
             else:
                 lists[one.list_id] = label_values(fleet, one.label_key) if one.label_key else ()
     return lists
@@ -224,6 +236,12 @@ def label_keys(fleet: Fleet) -> Suggestions:
 def property_names(fleet: Fleet) -> Suggestions:
     """Return the properties that clusters report, the most frequent first."""
     return _most_frequent(Counter(name for cluster in fleet for name in cluster.properties))
+
+
+@lru_cache(maxsize=2)
+def taint_keys(fleet: Fleet) -> Suggestions:
+    """Return the keys of the taints of a fleet, the most frequent first."""
+    return _most_frequent(Counter(key for cluster in fleet for key in {one.key for one in cluster.taints}))
 
 
 def label_values(fleet: Fleet, key: str) -> Suggestions:

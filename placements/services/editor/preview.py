@@ -1,6 +1,7 @@
 """A manifest or a draft scheduled on the fleet as it is, without saving anything."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -9,8 +10,10 @@ from time import perf_counter
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject, sanitised
 from placements.engine.advice.diagnosis import feasibility_bound
+from placements.engine.doctor.findings import Finding
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
@@ -20,18 +23,19 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
-from placements.engine.selection import Selection, is_ever_placed
+from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
-from placements.explain.vocabulary import policy_sentence
+from placements.explain.vocabulary import counted, policy_sentence
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import ClusterResourcePlacement, is_reserved_namespace
+from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
 from placements.services.assertions import assertion_warnings
+from placements.services.doctor import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
-from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions
+from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
 from placements.services.resources.queries import hub_objects, names_among, selection_of
@@ -71,11 +75,25 @@ class SchedulePreview:
 
     @cached_property
     def warnings(self) -> tuple[ManifestWarning, ...]:
-        """The same with the paths of the manifest only."""
+        """The same with the paths of the manifest only, and a number above what can be reached."""
+        found = self.caveats
+        if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
+            above = ManifestWarning("above-maximum", "policy.numberOfClusters", self.bound_text)
+            found = (*found, self.manifest.in_document(above))
         return tuple(
-            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one
-            for one in self.caveats
+            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one for one in found
         )
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What is accepted only with a confirmation, as it is nearly always a mistake."""
+        cycle = self.decision.cycle
+        doubts = [
+            f"No cluster has label {one.topology_key}: the clusters are not spread over its domains."
+            for one in cycle.policy.topology_spread_constraints
+            if not cycle.fleet.topology(one.topology_key, one.topology_key_type).values
+        ]
+        return (*doubts, *(() if self.selection.objects else ("No resources are selected.",)))
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
@@ -233,6 +251,13 @@ class DraftPreview:
         return self.schedule.decision.id if self.schedule else ""
 
     @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the doctor finds quickly enough for who types."""
+        if self.schedule is None or self.draft.manifest is None:
+            return ()
+        return quick_findings(self.draft.manifest, self.schedule.decision.cycle)
+
+    @cached_property
     def waves(self) -> tuple[int, ...] | None:
         return self.schedule.waves(now=self.now) if self.schedule else None
 
@@ -249,9 +274,22 @@ class DraftPreview:
             self.errors,
             self.schedule.warnings if self.schedule else (),
             fleet=self.fleet,
+            resource_hints=self.resource_hints,
             cycle=self.schedule.decision.cycle if self.schedule else None,
             bound=self.schedule.bound if self.schedule else None,
         )
+
+    @property
+    def resource_hints(self) -> dict[str, str]:
+        """How many resources each selector selects, by the name of its row."""
+        hints = {}
+        for row in self.form.resources.rows[:_MOST_SELECTORS] if self.form else ():
+            with suppress(InvalidManifest):
+                raw = at(self.draft.data, row.keys)
+                selector = parse_manifest(ResourceSelector, raw, semantics=DEFAULT_SEMANTICS, path="")
+                selected = select((selector,), self.objects, namespace=self.namespace, path="").objects
+                hints[row.name] = f"Selects {counted(len(selected), 'resource')}"
+        return hints
 
     @property
     def namespace(self) -> str:
@@ -272,12 +310,19 @@ class DraftPreview:
             for one in found[:_MOST_CHOICES]
         )
 
+    @property
+    def cluster_choices(self) -> tuple[str, ...]:
+        """What the picker of clusters offers of a fleet, which may be too large for a list."""
+        return tuple(self.fleet.names[:_MOST_CHOICES])
+
     @cached_property
     def suggestions(self) -> dict[str, Suggestions]:
         """What every list of suggestions holds, by its id."""
         if self.form is None:
             return {}
         names: dict[Keys, tuple[str, ...]] = {}
+        if self.saved is None:
+            names[NAMESPACE[:-1]] = names_among(self.objects, "", "Namespace", "")
         for row in self.form.resources.rows[:_MOST_SELECTORS]:
             values = (at(self.draft.data, (*row.keys, key)) for key in ("group", "kind", "name"))
             group, kind, typed = (one if isinstance(one, str) else "" for one in values)

@@ -1,5 +1,7 @@
 """What the pages of the editor and of plans read: drafts, their starting texts, plans."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -8,14 +10,17 @@ from django.db.models import QuerySet
 
 from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
-from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml, written_name
 from fleetui.audit import events_since
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.scheduler import schedule
+from placements.explain.diff import differences
+from placements.explain.vocabulary import counted
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import LONGEST_NAME, Draft, Placement
 from placements.services.editor.preview import SchedulePreview, preview
 from placements.services.editor.templates import template_named
+from placements.services.editor.validation import PlacementDraft
 from placements.services.resources.queries import selection_of
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import load_rollout_context
@@ -38,6 +43,35 @@ def drafts_of(person: AbstractBaseUser | AnonymousUser, placement: Placement | N
     if not person.pk:
         return Draft.objects.none()
     return Draft.objects.filter(owner_id=person.pk, placement=placement).order_by("-updated_at", "-pk")
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSummary:
+    """A draft in a list: its title, and how much it changes."""
+
+    row: Draft
+    title: str
+    changes: str
+
+
+def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
+    """Return the lines of these drafts, which are named after what they edit; each text is read once."""
+    found = []
+    for row in drafts:
+        data = PlacementDraft.parse(row.text).data
+        is_read = isinstance(data, dict)
+        changes = counted(len(differences(row.base or {}, data)), "change") if is_read else "Invalid YAML"
+        title = row.placement.full_name if row.placement else ""
+        if not title:
+            name = written_name(data) if row.base and written_name(data) != written_name(row.base) else None
+            title = f"New placement {name or ''}".strip() + f" ({row.created_at:%H:%M}, {changes})"
+        found.append(DraftSummary(row, title, changes))
+    return found
+
+
+def latest_drafts() -> QuerySet[Draft]:
+    """Return the drafts of all persons, the latest first."""
+    return Draft.objects.select_related("owner", "placement").order_by("-updated_at", "-pk")
 
 
 def starting_text(template: str, *, copied: Placement | None, is_namespaced: bool = False) -> str:

@@ -1,7 +1,7 @@
 """Validation of a draft: its errors with their lines, its form, and what a preview can use of it.
 
-A list row with an error and an unknown field are left out of the preview; after any other error there is no
-preview.
+A list row with an error, an unknown field and a line that is no YAML are left out of the preview; after any
+other error there is no preview.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path, split_path
@@ -19,6 +20,8 @@ from placements.manifests.placement import ClusterResourcePlacement, parse_place
 from placements.services.editor.form import ABSENT, MOST_FIELDS, SELECTORS, PlacementForm, at
 
 _ROUNDS = 20
+_MOST_UNREADABLE = 3
+_LONGEST_REPAIRED = 20_000
 _ALLOWED = f"one {PLACEMENT_KIND}, or one Placement of OCM"
 _STAND_IN_NAME = "draft"
 _STAND_IN_SELECTOR = {"group": "", "version": "v1", "kind": "Namespace", "name": "draft"}
@@ -99,13 +102,49 @@ class PlacementDraft:
         return self._valid[1]
 
     @cached_property
+    def _readable(self) -> tuple[Any, tuple[str, ...]]:
+        """Return the data of the text, and the lines without which it can be read, such as a half typed key.
+
+        With a line goes what is indented below it. Of a syntax error the lines before may be the cause.
+        """
+        if self.document is not None or len(self.text) > _LONGEST_REPAIRED:
+            return self.data, ()
+        lines, left_out = self.text.split("\n"), list[int]()
+        line = next((error.line for error in self.syntax_errors if error.line), None) or 0
+        for _ in range(_MOST_UNREADABLE):
+            attempts, readable = [], []
+            # An empty line is part of the block before it.
+            indents = [len(one) - len(one.lstrip()) if one.strip() else len(self.text) for one in lines]
+            for number in range(max(1, line - 2), min(line, len(lines)) + 1):
+                indent = indents[number - 1]
+                later = (place for place in range(number, len(lines)) if indents[place] <= indent)
+                end = next(later, len(lines))
+                rest = [*lines[: number - 1], *[""] * (end - number + 1), *lines[end:]]
+                try:
+                    documents = load_documents("\n".join(rest))
+                except InvalidManifest as found:
+                    attempts.append((found.faults[0].line or 0, number, rest))
+                    continue
+                data = documents[0].data if len(documents) == 1 else None
+                readable.append((len("".join(rest)), data, number))
+            if readable:  # the one that leaves the least out
+                _, data, number = max(readable, key=itemgetter(0))
+                return data, tuple(f"line {one}" for one in sorted([*left_out, number]))
+            if not attempts:
+                break
+            line, number, lines = max(attempts)
+            left_out.append(number)
+        return None, ()
+
+    @cached_property
     def _valid(self) -> tuple[ClusterResourcePlacement | None, tuple[str, ...]]:
         """Leave out what is half typed, until the rest can be read."""
-        if self.manifest or not isinstance(self.data, Mapping):
+        data, unreadable = self._readable
+        if self.manifest or not isinstance(data, Mapping):
             return self.manifest, ()
-        rest = deepcopy(dict(self.data))
+        rest = deepcopy(dict(data))
         origins = dict(_origins(rest, ()))
-        left_out: list[str] = []
+        left_out = list(unreadable)
         for _ in range(_ROUNDS):
             try:
                 return parse_placement(rest), tuple(left_out)

@@ -77,9 +77,7 @@ def read_documents(text: str | bytes) -> list[Document]:
     """Return the documents of a text and the items of its lists. Raise InvalidManifest, also without any."""
     documents = [item for one in load_documents(text) for item in items_of(one)]
     if not documents:
-        raise InvalidManifest(
-            [FieldError("", "required", "there is no document in it", "one or more YAML documents")]
-        )
+        raise InvalidManifest([FieldError("", "required", "Empty manifest", "one or more YAML documents")])
     return documents
 
 

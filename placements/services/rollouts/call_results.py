@@ -295,7 +295,7 @@ def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, i
     """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
     binding = call.binding
     if seen is None or seen.version != binding.applied_version:
-        return _again(binding, "The applied resources are gone; applying them again.", now=now)
+        return _again(binding, "The applied resources were deleted; applying them again.", now=now)
     if seen.refusals:
         return _rejected(binding, DriverRejected("refused", seen.refusals), now=now)
     if seen.whole_version != seen.version:

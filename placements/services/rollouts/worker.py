@@ -68,7 +68,7 @@ applied there is not available yet."""
 LEASE = timedelta(seconds=30)
 _RELEASED = {"call_lease_expires_at": None, "call_lease_token": ""}
 _OVERRIDE_GONE = OverrideFailed(
-    "a snapshot", "spec", "any resource", "the snapshot is gone; a newer version follows"
+    "a snapshot", "spec", "any resource", "the snapshot was deleted; a newer version follows"
 )
 """The override was changed or deleted in the moment in which the cluster was started."""
 

@@ -1,0 +1,48 @@
+"""The access log: who logged in, changed access or was refused; for those who may view it."""
+
+from rest_framework import serializers
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from fleetui.access.audit import VERBS, lines_matching
+from fleetui.access.models import AccessEvent
+from fleetui.permissions import may_view_access_log
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, listed
+from placements.api.filters import AccessLogQuery
+from placements.api.serializers import AnyObject, RowSerializer, enum
+
+
+class MayViewAccessLog(BasePermission):
+    """The access log is for superusers, and for users with the permission."""
+
+    message = "The access log requires a superuser or the permission access.view_access_log."
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return may_view_access_log(request.user)
+
+
+class AccessEventSerializer(RowSerializer):
+    """A line of the access log; `sequence` and `digest` are its place in the chain, empty for a second."""
+
+    actor = serializers.CharField(source="actor_name")
+    verb = enum(VERBS)
+    details = AnyObject()
+
+    class Meta:
+        model = AccessEvent
+        fields = (
+            *("at", "actor", "verb", "subject", "address", "request_id", "details", "sequence", "digest"),
+        )
+
+
+class AccessLogViewSet(BaseViewSet):
+    """The lines of the access log."""
+
+    permission_classes = (MayRead, MayViewAccessLog)
+
+    @listed("list_access_log", AccessEventSerializer, query=AccessLogQuery, order="-at", unique="id")
+    def list(self, params: Params) -> Rows:
+        """List the lines of the access log, the newest first."""
+        return lines_matching(
+            verb=params.get("verb", ""), by=params["by"], text=params["q"], address=params["address"]
+        )

@@ -1,0 +1,103 @@
+"""Findings of the doctor: what is wrong, without effect or risky in policies and labels."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from placements.api.base import BaseViewSet, MayRead, query_params
+from placements.api.filters import DoctorQuery
+from placements.api.schema import documented
+from placements.api.serializers import AnyValue, CamelCaseSerializer, enum, names
+from placements.engine.doctor.findings import Severity, flat
+from placements.explain.doctor import finding_document
+from placements.services.doctor import current_report
+from placements.services.results import get_placement
+
+
+class EvidenceSerializer(CamelCaseSerializer):
+    """A label, field or cluster that a finding is about."""
+
+    key = serializers.CharField()
+    value = serializers.CharField(allow_blank=True)
+
+
+class FixEditSerializer(CamelCaseSerializer):
+    """A field of a placement that a fix sets; null removes it."""
+
+    path = serializers.CharField()
+    value = AnyValue(allow_null=True)
+
+
+class FixLabelSerializer(CamelCaseSerializer):
+    """A label of a cluster that a fix sets; null removes it."""
+
+    cluster = serializers.CharField()
+    key = serializers.CharField()
+    value = serializers.CharField(allow_null=True, allow_blank=True)
+
+
+class FixSerializer(CamelCaseSerializer):
+    """A change that removes a finding."""
+
+    words = serializers.CharField()
+    edits = FixEditSerializer(many=True)
+    labels = FixLabelSerializer(many=True)
+
+
+class CausedFindingSerializer(CamelCaseSerializer):
+    """What a rule found."""
+
+    rule = serializers.CharField()
+    title = serializers.CharField()
+    severity = enum([str(one) for one in Severity])
+    placement = serializers.CharField(allow_blank=True, help_text="Empty for a finding about the fleet.")
+    path = serializers.CharField()
+    message = serializers.CharField()
+    evidence = EvidenceSerializer(many=True)
+    fix = FixSerializer(allow_null=True)
+
+
+class FindingSerializer(CausedFindingSerializer):
+    """What a rule found, with the findings of the same cause."""
+
+    caused = CausedFindingSerializer(many=True)
+
+
+class DoctorSerializer(CamelCaseSerializer):
+    """The findings by cause, of the fleet first."""
+
+    fleet_version = serializers.IntegerField()
+    items = FindingSerializer(many=True)
+    muted = serializers.IntegerField(help_text="How many findings are muted.")
+    not_checked = names(help_text="Rules that could not be checked in time.")
+
+
+class DoctorViewSet(BaseViewSet):
+    """Findings of the doctor."""
+
+    permission_classes = (MayRead,)
+
+    @documented("get_doctor_findings", DoctorSerializer, query=DoctorQuery, is_costly=True)
+    def retrieve(self, request: Request) -> Response:
+        """Examine the labels of the fleet and the policies of all placements."""
+        params = query_params(request, DoctorQuery)
+        placement, rule = params["placement"], params.get("rule", "")
+        report = current_report()
+        examined: list[Any] = [report.fleet, *report.placements.values()]
+        if placement:
+            found = report.placements.get(get_placement(placement).full_name)
+            examined = [found] if found else []
+        findings = [
+            (name, one)
+            for name, one in report.findings
+            if name == (placement or name) and rule in ("", *(each.rule for each in flat([one])))
+        ]
+        document = {
+            "fleet_version": report.fleet_version,
+            "items": [finding_document(name, one) for name, one in findings],
+            "muted": sum(one.muted for one in examined),
+            "not_checked": sorted({each for one in examined for each in one.not_checked}),
+        }
+        return Response(DoctorSerializer(document).data)

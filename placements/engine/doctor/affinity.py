@@ -1,0 +1,135 @@
+"""Rules about affinity and tolerations."""
+
+from collections.abc import Iterator
+
+from clusters.fleet import Taint
+from placements.engine.doctor.findings import (
+    Case,
+    Finding,
+    Fix,
+    Keys,
+    Needs,
+    Rule,
+    Severity,
+    key_counts,
+    nearest,
+    set_at,
+)
+from placements.engine.scheduling.filters.taint_toleration import untolerated
+from placements.engine.scheduling.selectors import label_requirements, property_requirements
+from placements.manifests.affinity import ClusterSelectorTerm
+from placements.manifests.policy import TolerationOperator
+
+_AFFINITY: Keys = ("affinity", "clusterAffinity")
+_REQUIRED: Keys = (
+    *_AFFINITY,
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "clusterSelectorTerms",
+)
+_PREFERRED: Keys = (*_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
+
+
+def _path(*keys: str | int) -> str:
+    return "spec.policy" + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in keys)
+
+
+def unknown_names(case: Case) -> Iterator[Finding]:
+    for index, term in enumerate(case.policy.required_terms):
+        for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
+            if not case.fleet.label(key).values:
+                meant = nearest(key, key_counts(case.fleet))
+                message = f"No cluster has the label {key}.{f' Did you mean {meant}?' if meant else ''}"
+                fix = Fix(f"Use the key {meant}.", edits=_renamed(term, index, key, meant)) if meant else None
+                yield A01.finding(_path(*_REQUIRED, index, "labelSelector"), message, (key, ""), fix=fix)
+        names = [one.name for one in property_requirements(term)]
+        for name in dict.fromkeys(names):
+            if all(text is None for text in case.fleet.property(name).texts):
+                message = f"No cluster reports the property {name}."
+                yield A01.finding(_path(*_REQUIRED, index, "propertySelector"), message, (name, ""))
+
+
+def _renamed(term: ClusterSelectorTerm, index: int, key: str, meant: str) -> tuple[tuple[Keys, object], ...]:
+    """Return the edits that replace a key wherever a term requires it."""
+    selector = term.label_selector
+    place: Keys = ("policy", *_REQUIRED, index, "labelSelector")
+    edits: list[tuple[Keys, object]] = []
+    if selector and key in selector.match_labels:
+        edits += [((*place, "matchLabels", key), None)]
+        edits += [((*place, "matchLabels", meant), selector.match_labels[key])]
+    for at, one in enumerate(selector.match_expressions if selector else ()):
+        if one.key == key:
+            edits.append(((*place, "matchExpressions", at, "key"), meant))
+    return tuple(edits)
+
+
+def term_without_effect(case: Case) -> Iterator[Finding]:
+    terms = case.policy.required_terms
+    for index in range(len(terms) if len(terms) > 1 else 0):
+        if case.has_no_effect(set_at(*_REQUIRED, index, value=None)):
+            message = "The term changes nothing today: another term covers it."
+            fix = Fix("Remove the term.", edits=((("policy", *_REQUIRED, index), None),))
+            yield A02.finding(_path(*_REQUIRED, index), message, ("required", str(index)), fix=fix)
+
+
+def preference_without_effect(case: Case) -> Iterator[Finding]:
+    for index in range(len(case.policy.preferred_terms) if case.is_pick_n else 0):
+        if case.has_no_effect(set_at(*_PREFERRED, index, value=None)):
+            message = "The preference changes nothing today."
+            if case.policy.topology_spread_constraints:
+                message = "The preference changes nothing today: the topology score ranks first."
+            fix = Fix("Remove the preference.", edits=((("policy", *_PREFERRED, index), None),))
+            yield A04.finding(_path(*_PREFERRED, index), message, ("preferred", str(index)), fix=fix)
+
+
+def _taints(case: Case) -> list[Taint]:
+    return list(dict.fromkeys(one for taints in case.fleet.taint_sets for one in taints))
+
+
+def _removal(index: int) -> Fix:
+    return Fix("Remove the toleration.", edits=((("policy", "tolerations", index), None),))
+
+
+def without_taint(case: Case) -> Iterator[Finding]:
+    taints = _taints(case)
+    for index, one in enumerate(case.policy.tolerations):
+        if len(untolerated(tuple(taints), (one,))) == len(taints):
+            evidence = ("toleration", str(index))
+            message = f"No cluster has a taint that the toleration of {one.key or 'every key'} matches."
+            yield T01.finding(_path("tolerations", index), message, evidence, fix=_removal(index))
+
+
+def tolerates_everything(case: Case) -> Iterator[Finding]:
+    keys = sorted({one.key for one in _taints(case)})
+    for index, one in enumerate(case.policy.tolerations):
+        if one.operator is TolerationOperator.EXISTS and not one.key:
+            message = "Tolerates every taint, a cordon too: a drained cluster is selected again."
+            written = {(other.key, other.operator) for other in case.policy.tolerations}
+            kept = [other.to_plain() for at, other in enumerate(case.policy.tolerations) if at != index]
+            kept += [
+                {"key": key, "operator": "Exists"}
+                for key in keys
+                if (key, TolerationOperator.EXISTS) not in written
+            ]
+            words = f"Tolerate {', '.join(keys)} only." if keys else "Remove the toleration."
+            fix = Fix(words, edits=((("policy", "tolerations"), kept),))
+            yield T02.finding(_path("tolerations", index), message, ("toleration", str(index)), fix=fix)
+
+
+def toleration_without_effect(case: Case) -> Iterator[Finding]:
+    taints = _taints(case)
+    for index, one in enumerate(case.policy.tolerations):
+        if len(untolerated(tuple(taints), (one,))) == len(taints):
+            continue
+        if case.has_no_effect(set_at("tolerations", index, value=None)):
+            message = "Without this toleration the same clusters are selected today."
+            evidence = ("toleration", str(index))
+            yield T03.finding(_path("tolerations", index), message, evidence, fix=_removal(index))
+
+
+A01 = Rule("A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", unknown_names)
+A02 = Rule("A02", Severity.INFO, Needs.DECISION, "Required term without effect today", term_without_effect)
+A04 = Rule("A04", Severity.INFO, Needs.DECISION, "Preference without effect today", preference_without_effect)
+T01 = Rule("T01", Severity.INFO, Needs.FLEET, "Toleration without a taint", without_taint)
+T02 = Rule("T02", Severity.WARNING, Needs.POLICY, "Toleration of every taint", tolerates_everything)
+T03 = Rule("T03", Severity.INFO, Needs.DECISION, "Toleration without effect today", toleration_without_effect)
+AFFINITY = (A01, A02, A04, T01, T02, T03)

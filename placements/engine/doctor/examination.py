@@ -1,0 +1,101 @@
+"""The registry of the rules, and the examination of a fleet and of a placement by them."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clusters.fleet import Fleet
+from placements.engine.doctor.affinity import AFFINITY
+from placements.engine.doctor.findings import (
+    Case,
+    Finding,
+    Needs,
+    NotCheckedError,
+    Rule,
+    Severity,
+    joined,
+)
+from placements.engine.doctor.hygiene import HYGIENE
+from placements.engine.doctor.placement import PLACEMENT
+from placements.engine.doctor.spread import SPREAD
+
+RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *SPREAD, *AFFINITY, *PLACEMENT)}
+_FAMILIES = "HASTNRF"
+_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The findings by cause, the number that was muted, and the rules that were not checked.
+
+    `errors` are those of rules that failed: they never break a page, and the caller logs them.
+    """
+
+    findings: tuple[Finding, ...]
+    muted: int = 0
+    not_checked: tuple[str, ...] = ()
+    errors: tuple[Exception, ...] = ()
+
+
+def rank(rule: str) -> tuple[int, str]:
+    """Return the place of a rule among those of one cause: the first is the cause."""
+    return _FAMILIES.index(rule[0]), rule
+
+
+def examine_fleet(fleet: Fleet, *, muted: Collection[str] = ()) -> Examination:
+    """Check the labels of a fleet."""
+    return _examine(HYGIENE, fleet, muted)
+
+
+def examine_placement(
+    case: Case,
+    hygiene: Iterable[Finding] = (),
+    *,
+    muted: Collection[str] = (),
+    needs: Collection[Needs] = tuple(Needs),
+) -> Examination:
+    """Check a placement; findings about the fleet that are the cause of others come with them.
+
+    Without clusters only the rules that read the policy alone are checked, and what they find is information.
+    `needs` limits the rules to those that read no more.
+    """
+    rules = [one for one in RULES.values() if one.needs is not Needs.LABELS and one.needs in needs]
+    if not len(case.fleet):
+        found = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
+        findings = tuple(replace(one, severity=Severity.INFO) for one in found.findings)
+        return replace(found, findings=findings)
+    found = _examine(rules, case, muted)
+    own = {one.rule for one in found.findings}
+    roots = joined([*hygiene, *_without_repetition(found.findings)], rank)
+    kept = (one for one in roots if one.rule in own or one.caused)
+    order = list(Severity)
+    worst_first = sorted(kept, key=lambda one: (order.index(one.severity), rank(one.rule), one.path))
+    return replace(found, findings=tuple(worst_first))
+
+
+def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave out that a part has no effect today where another rule says why."""
+    several = list(findings)
+    explained = {pair for one in several if one.rule not in ("S07", "T03") for pair in one.evidence}
+    return [one for one in several if one.rule not in ("S07", "T03") or explained.isdisjoint(one.evidence)]
+
+
+def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Examination:
+    findings: list[Finding] = []
+    not_checked, errors, hidden = [], list[Exception](), 0
+    for rule in rules:
+        try:
+            found = list(rule.check(subject))
+        except NotCheckedError:
+            not_checked.append(rule.id)
+            continue
+        except _FAILURES as error:  # a rule that fails must not break the page
+            error.add_note(f"in rule {rule.id} of the doctor")
+            errors.append(error)
+            not_checked.append(rule.id)
+            continue
+        if rule.id in muted:
+            hidden += len(found)
+        else:
+            findings += found
+    return Examination(tuple(findings), hidden, tuple(not_checked), tuple(errors))

@@ -1,0 +1,233 @@
+"""Findings of the doctor, their fixes, and what a rule can read (`spec/foresight.md` 6.4)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from rapidfuzz.distance import OSA
+
+from clusters.columns import Bools
+from clusters.fleet import Fleet
+from fleetui.apimachinery.errors import InvalidManifest
+from placements.engine.advice.changes import Edit, edited
+from placements.engine.exact.record import ExactRecord, inline_search
+from placements.engine.scheduling.candidates import filter_columns
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.policy import PlacementPolicy, PlacementType
+from placements.manifests.strategy import RollingUpdate
+
+MOST_RUNS = 64
+MOST_SECONDS = 1.0
+"""Limits of the runs without a part of the policy, for one placement."""
+LISTED = 5
+
+Keys = tuple[str | int, ...]
+Evidence = tuple[tuple[str, str], ...]
+
+
+class Severity(StrEnum):
+    """How much a finding matters, the worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Needs(StrEnum):
+    """What a rule reads: the labels of a fleet, a policy alone, a policy on a fleet, or its decision."""
+
+    LABELS = "labels"
+    POLICY = "policy"
+    FLEET = "fleet"
+    DECISION = "decision"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that removes a finding; a person confirms it.
+
+    `edits` set fields of the spec of the placement, or remove them with None; `labels` those of clusters.
+    """
+
+    words: str
+    edits: tuple[tuple[Keys, Any], ...] = ()
+    labels: tuple[tuple[str, str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found. Findings with the same evidence have one cause; `caused` are those below it."""
+
+    rule: str
+    severity: Severity
+    path: str
+    message: str
+    evidence: Evidence = ()
+    fix: Fix | None = None
+    caused: tuple["Finding", ...] = ()
+
+
+class NotCheckedError(Exception):
+    """A rule could not be checked within its budget."""
+
+
+@dataclass
+class Case:
+    """A placement on a fleet, decided without its bindings; `strategy` is that of rolling updates.
+
+    `clock` returns seconds; without one the number of runs is the only limit.
+    """
+
+    cycle: Cycle
+    strategy: RollingUpdate | None = None
+    clock: Callable[[], float] = float
+    runs: int = 0
+    until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.until = self.clock() + MOST_SECONDS
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.cycle.fleet
+
+    @property
+    def policy(self) -> PlacementPolicy:
+        return self.cycle.policy
+
+    @property
+    def is_pick_n(self) -> bool:
+        return self.policy.placement_type is PlacementType.PICK_N
+
+    @cached_property
+    def decision(self) -> Decision:
+        return schedule(self.cycle)
+
+    @cached_property
+    def passes(self) -> Bools:
+        """Return the clusters that pass all filters."""
+        found = self.fleet.is_eligible.copy()
+        for column in filter_columns(self.cycle, profile_of(self.cycle)).values():
+            found &= column
+        return found
+
+    @cached_property
+    def exact(self) -> ExactRecord | None:
+        """Return the exact search of an unfulfilled decision, None where it is not fast."""
+        return inline_search(self.decision)
+
+    def has_no_effect(self, edit: Edit) -> bool:
+        """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget."""
+        if self.runs >= MOST_RUNS or self.clock() > self.until:
+            raise NotCheckedError
+        self.runs += 1
+        try:
+            other = schedule(edited(self.cycle, edit))
+        except InvalidManifest:
+            return False
+        before = (set(self.decision.picked_names), self.decision.is_fulfilled)
+        return (set(other.picked_names), other.is_fulfilled) == before
+
+
+Check = Callable[[Case], Iterable[Finding]]
+HygieneCheck = Callable[[Fleet], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; `title` says in a few words what it finds."""
+
+    id: str
+    severity: Severity
+    needs: Needs
+    title: str
+    check: Any
+
+    def finding(self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None) -> Finding:
+        return Finding(self.id, self.severity, path, message, evidence, fix)
+
+
+def distance(one: str, other: str, *, most: int = 2) -> int:
+    """Return the number of edits, a transposition of neighbours counting as one; most + 1 if more."""
+    return int(OSA.distance(one, other, score_cutoff=most))
+
+
+def nearest(word: str, known: Mapping[str, int]) -> str | None:
+    """Return the known word that was probably meant; of equally near ones the most frequent."""
+    most = 2 if len(word) >= LISTED else 1
+    near = [
+        (steps, -count, other) for other, count in known.items() if (steps := distance(word, other)) <= most
+    ]
+    return min(near)[2] if near else None
+
+
+def normalised(word: str) -> str:
+    return word.lower().replace("_", "-").strip("-. ")
+
+
+def digits(word: str) -> str:
+    return "".join(one for one in word if one.isdigit())
+
+
+def key_counts(fleet: Fleet) -> dict[str, int]:
+    """Return the label keys of a fleet with the number of clusters that have each."""
+    keys = sorted({key for cluster in fleet for key in cluster.labels})
+    return {key: int(fleet.label(key).is_present.sum()) for key in keys}
+
+
+def some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+    return f"{', '.join(listed[:LISTED])}{more}"
+
+
+def counted(number: int, word: str = "cluster") -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def set_at(*path: str | int, value: Any) -> Edit:
+    """Return the edit of a policy that sets a field, or removes it with None."""
+
+    def edit(plain: dict[str, Any]) -> None:
+        put(plain, path, value)
+
+    return edit
+
+
+def put(plain: Any, path: Keys, value: Any) -> None:
+    """Set what is at a path of plain data, or remove it with None."""
+    *outer, last = path
+    holder: Any = plain
+    for key in outer:
+        holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
+    if value is not None:
+        holder[last] = value
+    elif isinstance(holder, list) or last in holder:
+        del holder[last]  # type: ignore[arg-type]
+
+
+def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) -> list[Finding]:
+    """Return the findings with those of one cause below the one of the highest rank."""
+    roots: list[tuple[Finding, set[tuple[str, str]]]] = []
+    for one in sorted(findings, key=lambda found: rank(found.rule)):
+        place = next((at for at, (_, known) in enumerate(roots) if known.intersection(one.evidence)), None)
+        if place is None:
+            roots.append((one, set(one.evidence)))
+        else:
+            root, known = roots[place]
+            known.update(one.evidence)
+            roots[place] = (replace(root, caused=(*root.caused, one), fix=root.fix or one.fix), known)
+    return [root for root, _ in roots]
+
+
+def flat(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings and those below them."""
+    for one in findings:
+        yield one
+        yield from one.caused

@@ -1,0 +1,200 @@
+"""Rules about topology spread constraints."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from clusters.columns import ABSENT, Codes, Ints
+from placements.engine.advice.diagnosis import pinned_groups
+from placements.engine.doctor.findings import (
+    Case,
+    Finding,
+    Fix,
+    Keys,
+    Needs,
+    NotCheckedError,
+    Rule,
+    Severity,
+    counted,
+    key_counts,
+    nearest,
+    set_at,
+    some,
+)
+from placements.engine.exact.record import ExactVerdict
+from placements.manifests.policy import KeyType, TopologySpreadConstraint, WhenUnsatisfiable
+
+_FIELD = "topologySpreadConstraints"
+
+
+def _constraints(case: Case) -> Iterator[tuple[int, TopologySpreadConstraint, str, tuple[str, str]]]:
+    """Yield the constraints on labels, each with its path and the evidence that it has in common."""
+    for index, one in enumerate(case.policy.topology_spread_constraints if case.is_pick_n else ()):
+        if one.topology_key_type is not KeyType.CLAIM:
+            yield index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index))
+
+
+def _removal(index: int) -> Fix:
+    return Fix("Remove the constraint.", edits=((("policy", _FIELD, index), None),))
+
+
+def unknown_key(case: Case) -> Iterator[Finding]:
+    for index, one, path, same in _constraints(case):
+        if not case.fleet.label(one.topology_key).values:
+            meant, fix = nearest(one.topology_key, key_counts(case.fleet)), None
+            message = f"No cluster has the label {one.topology_key}."
+            if meant:
+                message += f" Did you mean {meant}?"
+                place = ("policy", _FIELD, index, "topologyKey")
+                fix = Fix(f"Use the key {meant}.", edits=((place, meant),))
+            yield S01.finding(f"{path}.topologyKey", message, (one.topology_key, ""), same, fix=fix)
+
+
+def one_value(case: Case) -> Iterator[Finding]:
+    for index, one, path, same in _constraints(case):
+        if len(values := case.fleet.label(one.topology_key).values) == 1:
+            message = f"{one.topology_key} has the value {values[0]} only: the constraint has no effect."
+            yield S02.finding(f"{path}.topologyKey", message, same, fix=_removal(index))
+
+
+def nearly_unique(case: Case) -> Iterator[Finding]:
+    for index, one, path, same in _constraints(case):
+        values = case.fleet.label(one.topology_key).values
+        if len(case.fleet) > 5 and len(values) >= len(case.fleet) / 2:
+            message = f"{one.topology_key} is nearly unique: nearly every cluster is its own domain."
+            yield S03.finding(f"{path}.topologyKey", message, same, fix=_removal(index))
+
+
+def blocking_domain(case: Case) -> Iterator[Finding]:
+    decision = case.decision
+    for domain in pinned_groups(decision):
+        cause = "all its candidates are used" if domain.has_candidates else "it has no candidate"
+        message = f"{domain.topology_key}={domain.group} keeps the minimum at {domain.count}: {cause}."
+        yield S04.finding(f"spec.policy.{_FIELD}", message, (domain.topology_key, domain.group))
+    for _, one, path, _ in _constraints(case):
+        if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE:
+            continue
+        column = case.fleet.label(one.topology_key)
+        ready, placed = _counts(case, case.passes.nonzero()[0], one), _counts(case, decision.chosen, one)
+        if len(placed) < 2 or placed.max() - placed.min() <= one.max_skew:
+            continue
+        for at in np.nonzero((placed == placed.min()) & (ready <= placed))[0].tolist():
+            cause = "all its candidates are used" if ready[at] else "it has no candidate"
+            message = f"{one.topology_key}={column.values[at]} keeps the minimum at {placed[at]}: {cause}."
+            evidence = (one.topology_key, column.values[at])
+            yield Finding("S04", Severity.WARNING, f"{path}.topologyKey", message, (evidence,))
+
+
+def _counts(case: Case, positions: Ints | Codes, one: TopologySpreadConstraint) -> Ints:
+    """Return how many of the clusters are in each domain of a constraint."""
+    column = case.fleet.label(one.topology_key)
+    codes = column.codes[positions]
+    return np.bincount(codes[codes != ABSENT], minlength=len(column.values))
+
+
+def limit_without_effect(case: Case) -> Iterator[Finding]:
+    number = case.policy.number_of_clusters or 0
+    for index, one, path, same in _constraints(case):
+        counts = _counts(case, case.passes.nonzero()[0], one)
+        most = int(counts.max()) if len(counts) else 0
+        largest = max(1, min(number, most) - 1)
+        if most and one.max_skew > largest and one.max_skew >= min(number, most):
+            message = (
+                f"maxSkew {one.max_skew} never limits anything: a domain gets at most {min(number, most)} "
+                f"clusters. The largest value with an effect is {largest}."
+            )
+            place = ("policy", _FIELD, index, "maxSkew")
+            fix = Fix(f"Set maxSkew to {largest}.", edits=((place, largest),))
+            yield S05.finding(f"{path}.maxSkew", message, same, fix=fix)
+
+
+def candidates_without_key(case: Case) -> Iterator[Finding]:
+    for _, one, path, _ in _constraints(case):
+        column = case.fleet.label(one.topology_key)
+        lacking = np.nonzero(case.passes & ~column.is_present)[0].tolist()
+        if column.values and lacking:
+            names = some(case.fleet.names[at] for at in lacking)
+            message = (
+                f"{counted(len(lacking), 'candidate')} without {one.topology_key} ({names}): not limited by"
+                " the constraint, and often selected first."
+            )
+            fix = _require_key(case, one.topology_key)
+            yield S06.finding(f"{path}.topologyKey", message, (one.topology_key, "(absent)"), fix=fix)
+
+
+def _require_key(case: Case, key: str) -> Fix:
+    """Return the fix that requires a label in every required term."""
+    terms: Keys = (
+        *("policy", "affinity", "clusterAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+        "clusterSelectorTerms",
+    )
+    exists = {"key": key, "operator": "Exists"}
+    edits: list[tuple[Keys, Any]]
+    if not case.policy.required_terms:
+        edits = [(terms, [{"labelSelector": {"matchExpressions": [exists]}}])]
+    else:
+        edits = [
+            (
+                (*terms, at, "labelSelector", "matchExpressions"),
+                [
+                    *(
+                        expression.to_plain()
+                        for expression in (
+                            term.label_selector.match_expressions if term.label_selector else ()
+                        )
+                    ),
+                    exists,
+                ],
+            )
+            for at, term in enumerate(case.policy.required_terms)
+        ]
+    return Fix(f"Require the label {key}.", edits=tuple(edits))
+
+
+def no_effect_today(case: Case) -> Iterator[Finding]:
+    for index, one, path, same in _constraints(case):
+        if not case.fleet.label(one.topology_key).values:
+            continue
+        if case.has_no_effect(set_at(_FIELD, index, value=None)):
+            message = "Without this constraint the same clusters are selected today."
+            yield S07.finding(path, message, same, fix=_removal(index))
+
+
+def more_are_possible(case: Case) -> Iterator[Finding]:
+    if not case.is_pick_n or case.decision.is_fulfilled or not case.policy.topology_spread_constraints:
+        return
+    if case.exact is None:
+        raise NotCheckedError
+    greedy = len(case.decision.picked_names)
+    if case.exact.is_possible and case.exact.low > greedy:
+        message = f"{case.exact.low} are possible, the scheduler finds {greedy}."
+        yield S08.finding(f"spec.policy.{_FIELD}", message, ("numberOfClusters", ""))
+
+
+def impossible(case: Case) -> Iterator[Finding]:
+    if not case.is_pick_n or case.decision.is_fulfilled or not case.policy.topology_spread_constraints:
+        return
+    if case.exact is None:
+        raise NotCheckedError
+    if case.exact.verdict is not ExactVerdict.IMPOSSIBLE:
+        return
+    wanted = case.policy.number_of_clusters or 0
+    message = f"At most {case.exact.high} of {wanted} are possible."
+    pinned = tuple((one.topology_key, one.group) for one in pinned_groups(case.decision))
+    place = ("policy", "numberOfClusters")
+    fix = Fix(f"Set numberOfClusters to {case.exact.high}.", edits=((place, case.exact.high),))
+    evidence = (("numberOfClusters", ""), *pinned)
+    yield S09.finding("spec.policy.numberOfClusters", message, *evidence, fix=fix)
+
+
+S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", unknown_key)
+S02 = Rule("S02", Severity.WARNING, Needs.FLEET, "Topology key with one value", one_value)
+S03 = Rule("S03", Severity.WARNING, Needs.FLEET, "Topology key that is nearly unique", nearly_unique)
+S04 = Rule("S04", Severity.ERROR, Needs.DECISION, "Blocking domain", blocking_domain)
+S05 = Rule("S05", Severity.WARNING, Needs.FLEET, "maxSkew without effect", limit_without_effect)
+S06 = Rule("S06", Severity.WARNING, Needs.FLEET, "Candidates without the key", candidates_without_key)
+S07 = Rule("S07", Severity.INFO, Needs.DECISION, "Constraint without effect today", no_effect_today)
+S08 = Rule("S08", Severity.ERROR, Needs.EXACT, "More are possible", more_are_possible)
+S09 = Rule("S09", Severity.ERROR, Needs.EXACT, "Number that is not possible", impossible)
+SPREAD = (S01, S02, S03, S04, S05, S06, S07, S08, S09)

@@ -1,0 +1,73 @@
+"""Findings of the doctor as plain data, as lines of a terminal and as SARIF."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fleetui.apimachinery.errors import format_path
+from placements.engine.doctor.examination import RULES
+from placements.engine.doctor.findings import Finding, Fix, Severity
+
+LEVELS = {Severity.ERROR: "failed", Severity.WARNING: "attention", Severity.INFO: "unknown"}
+"""The status level of a severity on pages."""
+_SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def fix_document(fix: Fix | None) -> dict[str, Any] | None:
+    if fix is None:
+        return None
+    return {
+        "words": fix.words,
+        "edits": [{"path": format_path(("spec", *path)), "value": value} for path, value in fix.edits],
+        "labels": [{"cluster": name, "key": key, "value": value} for name, key, value in fix.labels],
+    }
+
+
+def finding_document(placement: str, finding: Finding) -> dict[str, Any]:
+    """Return a finding with those of its cause; `placement` is empty for one about the fleet."""
+    return {
+        "rule": finding.rule,
+        "title": RULES[finding.rule].title,
+        "severity": str(finding.severity),
+        "placement": placement,
+        "path": finding.path,
+        "message": finding.message,
+        "evidence": [{"key": key, "value": value} for key, value in finding.evidence],
+        "fix": fix_document(finding.fix),
+        "caused": [finding_document(placement, one) for one in finding.caused],
+    }
+
+
+def finding_lines(findings: Iterable[tuple[str, Finding]]) -> list[str]:
+    """Return a line for each finding, and one for each that has the same cause."""
+    lines = []
+    for placement, one in findings:
+        lines.append(f"{one.severity:<8} {one.rule}  {placement or 'fleet'}: {one.message}")
+        lines += [f"{'':<13} {other.rule}: {other.message}" for other in one.caused]
+        if one.fix:
+            lines.append(f"{'':<13} Fix: {one.fix.words}")
+    return lines
+
+
+def findings_sarif(
+    findings: Iterable[tuple[str, Finding]], places: Mapping[str, tuple[str, int]], *, version: str
+) -> str:
+    """Return SARIF 2.1.0; `places` are the file and line of placements that were read from files."""
+    results = []
+    for placement, one in findings:
+        subject = f"{placement}: " if placement else ""
+        result: dict[str, Any] = {
+            "ruleId": one.rule,
+            "ruleIndex": list(RULES).index(one.rule),
+            "level": _SARIF_LEVELS[one.severity],
+            "message": {"text": f"{subject}{one.message}"},
+        }
+        if placement in places:
+            file, line = places[placement]
+            physical = {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
+            result["locations"] = [{"physicalLocation": physical}]
+        results.append(result)
+    rules = [{"id": one.id, "shortDescription": {"text": one.title}} for one in RULES.values()]
+    driver = {"name": "FleetUI", "version": version, "rules": rules}
+    document = {"version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

@@ -1,0 +1,86 @@
+"""manage.py doctor: check the policies of placements and the labels of the fleet."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from fleetui import __version__
+from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from placements.engine.doctor.findings import Finding, Severity
+from placements.explain.doctor import finding_document, finding_lines, findings_sarif
+from placements.services.doctor import DoctorReport, current_report, examine
+from placements.services.impact.sources import BlobReader, UnreadableSourceError, read_side
+from placements.services.snapshots import draft_cycle
+
+FOUND = 1
+
+
+class Command(HubCommand):
+    """Check the placements of the hub, or those in files."""
+
+    help = (
+        "Check policies and labels for what is wrong, without effect or risky. Exit status 1: a finding is as"
+        " severe as --fail-on says."
+    )
+    exit_codes = {UnreadableSourceError: BAD_INPUT}
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
+        add(
+            "-f",
+            "--filename",
+            action="append",
+            default=[],
+            metavar="PATH",
+            help="file or folder (repeatable)",
+        )
+        add("--fail-on", choices=[str(one) for one in Severity], help="the least severity that fails")
+        add("-o", "--output", choices=["table", "json", "sarif"], default="table")
+
+    def handle(self, *, filename: list[str], output: str, **options: Any) -> None:
+        """Examine, print, and fail if something severe was found."""
+        report, places = self._examine_files(filename) if filename else (current_report(), {})
+        findings = report.findings
+        examined = [report.fleet, *report.placements.values()]
+        muted = sum(one.muted for one in examined)
+        not_checked = sorted({rule for one in examined for rule in one.not_checked})
+        if output == "sarif":
+            self.stdout.write(findings_sarif(findings, places, version=__version__), ending="")
+        elif output == "json":
+            items = [finding_document(placement, one) for placement, one in findings]
+            document = {"items": items, "muted": muted, "notChecked": not_checked}
+            self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+        else:
+            lines = finding_lines(findings) or ["No findings."]
+            lines += [f"{muted} muted."] if muted else []
+            lines += [f"Not checked: {', '.join(not_checked)}."] if not_checked else []
+            self.stdout.write("\n".join(lines))
+        severe = _at_least(findings, options["fail_on"])
+        if severe:
+            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=FOUND)
+
+    def _examine_files(self, names: list[str]) -> tuple[DoctorReport, dict[str, tuple[str, int]]]:
+        """Examine what is in files; their MemberClusters are the fleet."""
+        missing = [one for one in names if not Path(one).exists()]
+        if missing:
+            raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
+        paths = [Path(one).resolve() for one in names]
+        root = Path.cwd() if all(one.is_relative_to(Path.cwd()) for one in paths) else Path("/")
+        side = read_side(str(root), [str(one) for one in paths], BlobReader())
+        fleet = side.fleet()
+        written = {manifest.manifest.full_name: manifest for manifest in side.placements.values()}
+        report = examine(
+            (name, one.manifest, draft_cycle(one.manifest, saved=None, fleet=fleet))
+            for name, one in written.items()
+        )
+        return report, {name: (one.file, one.line) for name, one in written.items()}
+
+
+def _at_least(findings: list[tuple[str, Finding]], least: str | None) -> int:
+    """Return how many findings are at least as severe."""
+    order = list(Severity)
+    if least is None:
+        return 0
+    return sum(order.index(one.severity) <= order.index(Severity(least)) for _, one in findings)

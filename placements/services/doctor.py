@@ -1,0 +1,131 @@
+"""Examinations by the doctor: of all placements of the hub, of a draft, and of manifests in files."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
+
+from django.conf import settings
+from django.core.cache import caches
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Count, Max, Sum
+
+from clusters.fleet import Fleet
+from clusters.queries import current_fleet
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.hub_scope import current_hub_id
+from placements.engine.doctor.examination import RULES, Examination, examine_fleet, examine_placement
+from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, put
+from placements.engine.scheduling.cycle import Cycle
+from placements.manifests.placement import ClusterResourcePlacement, parse_placement
+from placements.models import Placement
+from placements.services.snapshots import cycles_of
+
+MUTE_ANNOTATION = "fleetui.io/doctor"
+KEPT_SECONDS = 300
+_LOG = logging.getLogger(__name__)
+_MUTED = re.compile(r"-([A-Z][0-9]{2})")
+if _UNKNOWN := sorted(set(settings.DOCTOR_MUTED) - RULES.keys()):
+    raise ImproperlyConfigured(
+        f"FLEETUI_DOCTOR_MUTED: unknown rules: {', '.join(_UNKNOWN)} (allowed: {', '.join(RULES)})"
+    )
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """What is found in the labels of the fleet, and by placement."""
+
+    fleet: Examination
+    placements: Mapping[str, Examination]
+    fleet_version: int = 0
+
+    @property
+    def findings(self) -> list[tuple[str, Finding]]:
+        """Return all findings by cause, each with its placement; "" for those about the fleet."""
+        found = [("", one) for one in self.fleet.findings]
+        found += [
+            (name, one)
+            for name, examination in self.placements.items()
+            for one in examination.findings
+            if one.rule[0] != "H"
+        ]
+        return found
+
+    def count(self, *severities: Severity) -> int:
+        return sum(one.severity in severities for _, one in self.findings)
+
+
+def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
+    """Return the rules that the settings mute, and those of an annotation such as `-S07,-N04`."""
+    text = (annotations or {}).get(MUTE_ANNOTATION, "")
+    return frozenset([*settings.DOCTOR_MUTED, *_MUTED.findall(text)])
+
+
+def current_report() -> DoctorReport:
+    """Return the examination of all placements; computed once for each state of the fleet and placements."""
+    view = current_fleet()
+    facts = Placement.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"), Sum("decisions_made"))
+    key = "-".join(map(str, ("doctor", current_hub_id(), view.version, *facts.values())))
+    found: DoctorReport | None = caches["process"].get(key)
+    if found is None:
+        rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
+        several = []
+        for row, cycle in cycles_of(list(rows), view.fleet):
+            with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
+                several.append((row.full_name, parse_placement(row.document), cycle))
+        examined = examine(several)
+        found = replace(examined, fleet=_fleet_examination(view.fleet), fleet_version=view.version)
+        caches["process"].set(key, found, KEPT_SECONDS)
+    return found
+
+
+def _fleet_examination(fleet: Fleet) -> Examination:
+    return _logged(examine_fleet(fleet, muted=muted_rules()))
+
+
+def _logged(found: Examination) -> Examination:
+    for error in found.errors:
+        _LOG.error("A rule of the doctor failed", exc_info=error)
+    return found
+
+
+def examine(placements: Iterable[tuple[str, ClusterResourcePlacement, Cycle]]) -> DoctorReport:
+    """Return the examination of placements, each with its cycle; bindings do not count."""
+    fleet: Examination | None = None
+    found = {}
+    for name, manifest, cycle in placements:
+        fleet = fleet or _fleet_examination(cycle.fleet)
+        found[name] = examine_one(manifest, cycle, fleet.findings)
+    return DoctorReport(fleet or Examination(()), found)
+
+
+def examine_one(
+    manifest: ClusterResourcePlacement, cycle: Cycle, hygiene: Iterable[Finding] = ()
+) -> Examination:
+    """Return the examination of one placement; `hygiene` are the findings about the fleet."""
+    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, monotonic)
+    return _logged(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
+
+
+WARNED = frozenset({"S01", "S02", "S06", "A01", "R01"})
+"""Rules whose findings are warnings of the editor already."""
+_QUICK = (Needs.POLICY, Needs.FLEET)
+
+
+def quick_findings(manifest: ClusterResourcePlacement, cycle: Cycle) -> tuple[Finding, ...]:
+    """Return what is found without a further run of the scheduler, apart from warnings of the editor."""
+    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update)
+    muted = muted_rules(manifest.metadata.annotations) | WARNED
+    return _logged(examine_placement(case, muted=muted, needs=_QUICK)).findings
+
+
+def fixed_document(document: Mapping[str, Any], fix: Fix) -> dict[str, Any]:
+    """Return a manifest with the edits of a fix."""
+    changed = deepcopy(dict(document))
+    for path, value in fix.edits:
+        put(changed["spec"], path, value)
+    return changed

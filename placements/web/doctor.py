@@ -1,0 +1,111 @@
+"""The doctor: findings about the labels of the fleet and the policies of all placements."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.htmx import render_page
+from fleetui.middleware import costly
+from fleetui.permissions import for_readers
+from placements.engine.doctor.examination import RULES
+from placements.engine.doctor.findings import Finding, Fix, Severity, flat
+from placements.explain.doctor import LEVELS
+from placements.models import Placement
+from placements.services.doctor import current_report, fixed_document
+from placements.web.badges import Badge
+from placements.web.request import unknown_words
+
+_SHOWN, _LINKS_SHOWN = 100, 5
+_WORDS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Information"}
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A finding by cause: its placement, its severity, and how it can be fixed.
+
+    `manifest` is that of the placement with the fix; `relabels` are links to changes of labels.
+    """
+
+    placement: Placement | None
+    finding: Finding
+    badge: Badge
+    manifest: str
+    relabels: list[tuple[str, str]]
+
+    @property
+    def title(self) -> str:
+        return RULES[self.finding.rule].title
+
+
+@for_readers
+@costly
+@require_safe
+def doctor(request: HttpRequest) -> HttpResponse:
+    """Show the findings by cause, filtered by rule, severity or placement."""
+    given, report = request.GET, current_report()
+    rule, severity, name = (given.get(one, "").strip() for one in ("rule", "severity", "placement"))
+    if name and name not in report.placements and not Placement.objects.filter(full_name=name).exists():
+        raise Http404(f"There is no placement {name}.")
+    shown = [
+        (placement, one)
+        for placement, one in report.findings
+        if name in ("", placement)
+        and severity in ("", str(one.severity))
+        and rule in ("", *(each.rule for each in flat([one])))
+    ]
+    order = list(Severity)
+    shown.sort(key=lambda found: order.index(found[1].severity))
+    names = {placement for placement, _ in shown[:_SHOWN]}
+    placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
+    examined = [report.fleet, *report.placements.values()]
+    rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
+    severities = Counter(one.severity for _, one in report.findings)
+    context = {
+        "rows": [_row(placements.get(placement), one) for placement, one in shown[:_SHOWN]],
+        "more": max(0, len(shown) - _SHOWN),
+        "total": len(report.findings),
+        "examined": len(report.placements),
+        "severities": [(one, _WORDS[one], severities[one]) for one in Severity],
+        "rules": [(RULES[one], count) for one, count in sorted(rules.items())],
+        "rule": rule,
+        "severity": severity,
+        "name": name,
+        "muted": sum(one.muted for one in examined),
+        "not_checked": sorted({each for one in examined for each in one.not_checked}),
+        "unknown": unknown_words(request, rule=RULES, severity=Severity),
+    }
+    return render_page(request, "doctor/doctor.html", context)
+
+
+def _row(placement: Placement | None, finding: Finding) -> FindingRow:
+    fix = finding.fix
+    manifest = dump_yaml(fixed_document(placement.document, fix)) if placement and fix and fix.edits else ""
+    badge = Badge(LEVELS[finding.severity], _WORDS[finding.severity])
+    return FindingRow(placement, finding, badge, manifest, _relabels(fix) if fix else [])
+
+
+def _relabels(fix: Fix) -> list[tuple[str, str]]:
+    """Return links to the preview of changes of labels: one for clusters that get the same."""
+    changes: dict[str, list[tuple[str, str | None]]] = {}
+    for name, key, value in fix.labels:
+        changes.setdefault(name, []).append((key, value))
+    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
+    for name, several in changes.items():
+        groups.setdefault(tuple(several), []).append(name)
+    links = []
+    for several_changes, names in list(groups.items())[:_LINKS_SHOWN]:
+        query: dict[str, Any] = {
+            "name": " ".join(names),
+            "labels": "\n".join(f"{key}={value}" for key, value in several_changes if value is not None),
+            "remove": " ".join(key for key, value in several_changes if value is None),
+            "do": "preview",
+        }
+        words = f"{len(names):,} cluster{'s' * (len(names) != 1)}"
+        links.append((words, f"{reverse('web:bulk-change', args=['labels'])}?{urlencode(query)}"))
+    return links

@@ -1,0 +1,78 @@
+"""Users and their roles, for superusers; passwords, groups and rights of superusers are in the admin."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from fleetui.access.users import change_user, create_user, known_users
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.permissions import for_superusers
+from fleetui.role_names import Role
+from placements.web.request import current_user, page_from
+
+ROLES = {
+    Role.VIEWER: "View clusters, placements and decisions",
+    Role.OPERATOR: "View and change everything",
+    Role.APPROVER: "View everything and approve stages of rollouts",
+    Role.CLUSTER_ADMINISTRATOR: "View everything and set connections of clusters",
+}
+
+
+@for_superusers
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def users(request: HttpRequest) -> HttpResponse:
+    """List the users with their roles, or add one."""
+    given, status = request.POST, 200
+    context: dict[str, Any] = {"username": ""}
+    if request.method == "POST":
+        name = given.get("username", "").strip()
+        try:
+            password = given.get("password", "")
+            create_user(name, password, roles=given.getlist("roles"), by=current_user(request))
+        except InvalidManifest as found:
+            context, status = {"faults": found.faults, "username": name}, 422
+        else:
+            messages.success(request, f"User {name} added.")
+            return redirect("web:users")
+    page = page_from(request, known_users(), order="username", unique="username")
+    rows = [(one, _roles_of(one)) for one in page.rows]
+    context |= {"rows": rows, "after": page.after, **_form(given.getlist("roles") or [Role.VIEWER])}
+    return render(request, "users/list.html", context, status=status)
+
+
+@for_superusers
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def user(request: HttpRequest, number: int) -> HttpResponse:
+    """Show the roles of a user and whether the account is active, or change them."""
+    person = get_object_or_404(known_users(), pk=number)
+    given, status = request.POST, 200
+    roles, is_active = _roles_of(person), person.is_active
+    context: dict[str, Any] = {"person": person}
+    if request.method == "POST":
+        roles, is_active = given.getlist("roles"), "active" in given
+        try:
+            change_user(person, roles=roles, is_active=is_active, by=current_user(request))
+        except InvalidManifest as found:
+            context["faults"], status = found.faults, 422
+        else:
+            messages.success(request, f"User {person} saved.")
+            return redirect("web:users")
+    context |= {"is_active": is_active, **_form(roles)}
+    return render(request, "users/user.html", context, status=status)
+
+
+def _roles_of(person: User) -> list[str]:
+    return sorted({group.name for group in person.groups.all()} & set(Role))
+
+
+def _form(chosen: list[str]) -> dict[str, Any]:
+    roles = [(role.value, words, role in chosen) for role, words in ROLES.items()]
+    return {"roles": roles, "provider": getattr(settings, "OIDC_NAME", "")}

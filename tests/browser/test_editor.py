@@ -1,0 +1,148 @@
+"""The editor as a newcomer uses it: with few clicks, by form and by YAML, and without losing input."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Dialog, Locator, Page, Route, expect
+
+from placements.models import Draft, Placement
+from tests.rows import placed
+
+Enter = Callable[..., Page]
+_NEW = """\
+apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourcePlacement
+metadata:
+  name: shop
+spec:
+  resourceSelectors:
+    - {group: "", version: v1, kind: Namespace, name: web}
+  policy:
+    placementType: PickN
+    numberOfClusters: 3
+    topologySpreadConstraints:
+      - topologyKey: regoin
+"""
+_CHOOSE = "(one, value) => { one.value = value; one.dispatchEvent(new Event('input', { bubbles: true })); }"
+"""What a browser does when an entry of a list of suggestions is chosen."""
+
+
+@pytest.fixture
+def clicks() -> list[str]:
+    """Return what was clicked."""
+    return []
+
+
+@pytest.fixture
+def click(clicks: list[str]) -> Callable[[Locator], None]:
+    """Return a function that clicks and counts."""
+
+    def press(one: Locator) -> None:
+        clicks.append(one.inner_text())
+        one.click()
+
+    return press
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_placement_by_form_takes_four_clicks_and_three_fields(
+    enter: Enter, click: Callable[[Locator], None], clicks: list[str]
+) -> None:
+    page = enter("/", "operator")
+    click(page.get_by_role("navigation", name="Sections").get_by_role("link", name="Placements"))
+    click(page.get_by_role("link", name="Create placement"))
+
+    page.get_by_label("Name", exact=True).first.fill("shop")
+    page.get_by_label("Resource on the hub").evaluate(_CHOOSE, "v1 Namespace web")
+    expect(page.locator('[name="spec.resourceSelectors[0].name"]')).to_have_value("web")
+    page.get_by_label("Number of clusters").fill("3")
+    expect(page.locator("#preview")).to_contain_text("resources selected")
+    click(page.get_by_role("button", name="Review changes"))
+    click(page.get_by_role("button", name="Save shop"))
+
+    expect(page).to_have_url(re.compile("/placements/shop/$"))
+    assert len(placed(Placement.objects.get(name="shop"))) == 3
+    assert len(clicks) <= 4
+    assert not Draft.objects.exists()
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_placement_by_yaml_is_completed_marked_and_saved_with_a_confirmation(
+    enter: Enter, click: Callable[[Locator], None], clicks: list[str]
+) -> None:
+    page = enter("/", "operator")
+    click(page.get_by_role("navigation", name="Sections").get_by_role("link", name="Placements"))
+    click(page.get_by_role("link", name="Create from YAML"))
+    editor = page.locator(".ace_editor.ace-fleet")
+    editor.locator(".ace_text-input").focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(_NEW)
+    page.keyboard.insert_text("  stra")
+
+    expect(editor.locator(".ace_gutter-cell.ace_error")).to_have_text("13")
+    expect(editor.locator(".ace_meta.ace_tag").first).to_have_text("apiVersion")
+    expect(page.locator("#preview")).to_contain_text("Ignored in preview (invalid): line 13")
+    expect(page.locator("#preview .result")).to_contain_text("3 of 3 clusters selected")
+    page.keyboard.press("Control+Space")
+    expect(page.locator(".ace_autocomplete")).to_be_visible()
+    page.keyboard.press("Enter")
+    page.keyboard.insert_text("\n    type: RollingUpdate")
+
+    expect(page.locator("#state")).to_contain_text("No errors")
+    expect(editor.locator(".ace_gutter-cell.ace_warning")).to_have_text("12")
+    assert "strategy:\n    type: RollingUpdate" in Draft.objects.get().text
+    click(page.get_by_role("button", name="Review changes"))
+    save = page.get_by_role("button", name="Save shop")
+    save.click()
+    expect(save).to_be_visible()  # the browser requires the confirmation
+    assert not Placement.objects.filter(name="shop").exists()
+    page.get_by_label("Save with these warnings").check()
+    click(save)
+
+    expect(page).to_have_url(re.compile("/placements/shop/$"))
+    assert len(clicks) <= 4
+    assert not Draft.objects.exists()
+
+
+@pytest.mark.usefixtures("nine")
+def test_input_is_not_lost_by_tab_keys_tabs_of_the_page_or_leaving(
+    enter: Enter, complaints: list[str]
+) -> None:
+    page = enter("/placements/web/edit/?as=yaml", "operator")
+    editor = page.locator(".ace_editor.ace-fleet")
+    editor.locator(".ace_text-input").focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.insert_text("# mine")
+    page.keyboard.press("Tab")
+    expect(editor.locator(".ace_text-input")).not_to_be_focused()
+    page.get_by_role("button", name="Form", exact=True).click()
+    page.get_by_label("Number of clusters").fill("6")
+    page.get_by_role("button", name="YAML", exact=True).click()
+    expect(page.locator("#manifest")).to_have_value(re.compile("numberOfClusters: 6(.|\n)*# mine"))
+    expect(page.locator("#unsaved")).to_be_empty()
+
+    asked: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    def refuse(route: Route) -> None:
+        route.abort()
+
+    page.on("dialog", stay)
+    page.route("**/drafts/**", refuse)
+    editor.locator(".ace_text-input").focus()
+    page.keyboard.insert_text("x")
+    expect(page.locator("#unsaved")).to_contain_text("Not saved")
+    page.get_by_role("link", name="Cancel").click()
+    expect(editor).to_be_visible()
+    assert asked == ["beforeunload"]
+    assert "# minex" not in Draft.objects.get().text
+    page.unroute("**/drafts/**")
+    page.keyboard.insert_text("y")
+    expect(page.locator("#unsaved")).to_be_empty()
+    page.get_by_role("link", name="Cancel").click()
+    expect(page).to_have_url(re.compile("/placements/web/$"))
+    complaints.clear()

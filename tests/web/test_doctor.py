@@ -1,0 +1,144 @@
+"""The doctor on its page, over REST, as a command and in the preview of a draft."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client
+
+from fleetui.apimachinery.yaml import load_documents
+from placements.models import Placement
+from placements.services.doctor import MUTE_ANNOTATION, current_report
+from placements.services.placements import save_placement
+from tests.rows import NOW, joined, pick_n_spec, placement_document
+
+pytestmark = pytest.mark.django_db
+Fetch = Callable[[Client, str], str]
+
+
+def _save(name: str, **fields: Any) -> None:
+    document = placement_document(name, pick_n_spec(2, **fields))
+    save_placement(document, by=None, now=NOW)
+
+
+def _unknown_key(name: str = "web") -> None:
+    constraint = {"topologyKey": "regoin", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    _save(name, topologySpreadConstraints=[constraint])
+
+
+@pytest.mark.usefixtures("web")
+def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
+    _unknown_key()
+
+    page, seen = text_of(operator, "/doctor/?rule=S01"), text_of(viewer, "/doctor/?rule=S01")
+
+    assert "No cluster has the label regoin. Did you mean region?" in page
+    assert "Unknown topology key" in page
+    [manifest] = re.findall(r'name="manifest" value="([^"]*)"', page)
+    document = load_documents(html.unescape(manifest))[0].data
+    assert document["spec"]["policy"]["topologySpreadConstraints"][0]["topologyKey"] == "region"
+    assert 'name="manifest"' not in seen
+    before = Placement.objects.get(name="web").revision
+    sent = {"manifest": html.unescape(manifest), "revision": str(before), "do": "draft"}
+    assert operator.post("/placements/web/edit/", sent).status_code == 302
+    assert Placement.objects.get(name="web").revision == before
+
+
+def test_the_fix_of_a_label_is_a_preview_of_its_change(operator: Client, text_of: Fetch) -> None:
+    for number in range(6):
+        joined(f"c{number}", env="prod")
+    joined("odd", env="Prod")
+
+    page = text_of(operator, "/doctor/?rule=H02")
+    links = re.findall(r'href="(/clusters/bulk/labels/[^"]*)"', page)
+
+    assert links
+    preview = text_of(operator, html.unescape(links[0]))
+    assert "odd" in preview
+    assert 'value="apply"' in preview
+
+
+@pytest.mark.usefixtures("web")
+def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
+    _unknown_key()
+
+    found = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()
+
+    [item] = found["items"]
+    assert (item["rule"], item["severity"], item["placement"]) == ("S01", "error", "web")
+    assert item["fix"]["edits"] == [
+        {"path": "spec.policy.topologySpreadConstraints[0].topologyKey", "value": "region"}
+    ]
+    assert viewer.get("/api/v1/doctor?rule=S99").status_code == 400
+    assert viewer.get("/api/v1/doctor?placement=none").status_code == 404
+
+
+@pytest.mark.usefixtures("web")
+def test_muted_rules_are_counted(viewer: Client, settings: Any) -> None:
+    _unknown_key()
+    document = Placement.objects.get(name="web").document
+    document["metadata"]["annotations"] = {MUTE_ANNOTATION: "-S01"}
+    save_placement(document, by=None, now=NOW)
+
+    by_annotation = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()
+    settings.DOCTOR_MUTED = ["N02", "N04", "A04", "S07"]
+
+    assert (by_annotation["items"], by_annotation["muted"] >= 1) == ([], True)
+    assert not {"N02", "N04", "A04", "S07"} & {one.rule for _, one in current_report().findings}
+
+
+@pytest.mark.usefixtures("web")
+def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Path) -> None:
+    _unknown_key()
+    assert "Did you mean region?" in _run()
+    with pytest.raises(CommandError) as failed:
+        _run("--fail-on", "warning")
+    assert failed.value.returncode == 1
+
+    path = tmp_path / "placement.json"
+    path.write_text(
+        json.dumps(
+            placement_document(
+                "alone",
+                {
+                    **pick_n_spec(2),
+                    "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+                },
+            )
+        )
+    )
+    sarif = json.loads(_run("-f", str(path), "-o", "sarif"))
+    [result] = sarif["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("R02", "note")
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("placement.json")
+    assert _run("-f", str(path), "--fail-on", "warning")
+    with pytest.raises(CommandError) as missing:
+        _run("-f", "nowhere.yaml")
+    assert missing.value.returncode == 2
+
+
+def _run(*arguments: str) -> str:
+    out = StringIO()
+    call_command("doctor", *arguments, stdout=out)
+    return out.getvalue()
+
+
+@pytest.mark.usefixtures("web")
+def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
+    document = {**placement_document("web", pick_n_spec(3)), "apiVersion": "placement.kubernetes-fleet.io/v1"}
+    shown = operator.post(
+        "/placements/web/edit/",
+        {"manifest": json.dumps(document), "mode": "yaml", "revision": "1"},
+        headers={"HX-Request": "true"},
+    ).content.decode()
+
+    assert "No spare cluster: any loss leaves the placement unfulfilled." in shown
