@@ -123,7 +123,12 @@ class Case:
         return inline_search(self.decision)
 
     def has_no_effect(self, edit: Edit) -> bool:
-        """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget."""
+        """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget.
+
+        Where nothing is picked, no part of the policy can be told apart from another.
+        """
+        if not self.decision.picked_names:
+            return False
         if self.runs >= MOST_RUNS or self.clock() > self.until:
             raise NotCheckedError
         self.runs += 1

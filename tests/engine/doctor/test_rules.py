@@ -241,6 +241,19 @@ def test_leaving_a_part_out_equals_two_runs() -> None:
     assert ("A04" in found) == (picks(spread=[spread("region")]) == both)
 
 
+@pytest.mark.parametrize("rule", ["S07", "A02", "A04", "T03"])
+def test_where_nothing_is_picked_no_part_is_without_effect(rule: str) -> None:
+    nowhere = labelled(region="nowhere")
+    policy = pick_n(
+        2,
+        required=[nowhere, labelled(region="elsewhere")],
+        prefer=[prefer(10, EAST)],
+        spread=[spread("region")],
+        tolerations=[tolerate(key="gpu", operator="Exists")],
+    )
+    assert _check(rule, _case(TAINTED, policy, {})) == []
+
+
 def test_one_misspelt_value_is_one_finding_with_its_consequences() -> None:
     clusters = [*_regions(30, 30), cluster("odd", region="East", not_eligible="unhealthy")]
     policy = pick_n(20, spread=[spread("region")])
