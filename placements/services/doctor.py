@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from time import monotonic
 from typing import Any
 
@@ -43,20 +44,33 @@ class DoctorReport:
     placements: Mapping[str, Examination]
     fleet_version: int = 0
 
-    @property
+    @cached_property
     def findings(self) -> list[tuple[str, Finding]]:
-        """Return all findings by cause, each with its placement; "" for those about the fleet."""
-        found = [("", one) for one in self.fleet.findings]
-        found += [
-            (name, one)
-            for name, examination in self.placements.items()
-            for one in examination.findings
-            if one.rule[0] != "H"
-        ]
-        return found
+        """Return all findings by cause, each with its placement; "" for those about the fleet.
 
-    def count(self, *severities: Severity) -> int:
-        return sum(one.severity in severities for _, one in self.findings)
+        What the labels of the fleet cause in placements is below the finding about the labels.
+        """
+        caused: dict[tuple[str, str], list[Finding]] = {}
+        own = []
+        for name, examination in self.placements.items():
+            for one in examination.findings:
+                if one.rule[0] != "H":
+                    own.append((name, one))
+                    continue
+                below = (replace(each, message=f"{name}: {each.message}") for each in one.caused)
+                caused.setdefault((one.rule, one.path), []).extend(below)
+        fleet = [
+            ("", replace(one, caused=(*one.caused, *caused.get((one.rule, one.path), ()))))
+            for one in self.fleet.findings
+        ]
+        return fleet + own
+
+    def findings_of(self, placement: str) -> list[tuple[str, Finding]]:
+        """Return the findings of one placement, those about labels that cause others too; "" for all."""
+        if not placement:
+            return self.findings
+        found = self.placements.get(placement)
+        return [(placement, one) for one in found.findings] if found else []
 
 
 def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:

@@ -67,6 +67,22 @@ def test_the_fix_of_a_label_is_a_preview_of_its_change(operator: Client, text_of
     assert 'value="apply"' in preview
 
 
+def test_what_labels_cause_is_below_the_finding_about_the_labels(viewer: Client) -> None:
+    for number in range(30):
+        joined(f"c{number:02}", region=("east", "west")[number % 2])
+    joined("bare")
+    _save("web", topologySpreadConstraints=[{"topologyKey": "region", "maxSkew": 1}])
+
+    def found(query: str) -> list[tuple[str, str, list[str]]]:
+        items = viewer.get(f"/api/v1/doctor?{query}").json()["items"]
+        return [(one["placement"], one["rule"], [each["message"] for each in one["caused"]]) for one in items]
+
+    [(placement, rule, [below])] = found("rule=S06")
+    assert (placement, rule, below.startswith("web: 1 candidate without region")) == ("", "H04", True)
+    [(placement, rule, [below])] = found("rule=S06&placement=web")
+    assert (placement, rule, below.startswith("1 candidate without region")) == ("web", "H04", True)
+
+
 @pytest.mark.usefixtures("web")
 def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
     _unknown_key()
