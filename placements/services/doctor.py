@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
 from placements.engine.doctor.examination import RULES, Examination, examine_fleet, examine_placement
-from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, put
+from placements.engine.doctor.findings import Case, Finding, Fix, Needs, flat, put
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import Placement
@@ -29,6 +29,7 @@ from placements.services.snapshots import cycles_of
 MUTE_ANNOTATION = "fleetui.io/doctor"
 KEPT_SECONDS = 300
 _LOG = logging.getLogger(__name__)
+_INDEX = re.compile(r"\[\d+\]")
 _MUTED = re.compile(r"-([A-Z][0-9]{2})")
 if _UNKNOWN := sorted(set(settings.DOCTOR_MUTED) - RULES.keys()):
     raise ImproperlyConfigured(
@@ -92,12 +93,13 @@ def current_report() -> DoctorReport:
             with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
                 several.append((row.full_name, parse_placement(row.document), cycle))
         examined = examine(several)
-        found = replace(examined, fleet=_fleet_examination(view.fleet), fleet_version=view.version)
+        found = replace(examined, fleet=fleet_examination(view.fleet), fleet_version=view.version)
         caches["process"].set(key, found, KEPT_SECONDS)
     return found
 
 
-def _fleet_examination(fleet: Fleet) -> Examination:
+def fleet_examination(fleet: Fleet) -> Examination:
+    """Return the examination of the labels of a fleet."""
     return _logged(examine_fleet(fleet, muted=muted_rules()))
 
 
@@ -112,17 +114,32 @@ def examine(placements: Iterable[tuple[str, ClusterResourcePlacement, Cycle]]) -
     fleet: Examination | None = None
     found = {}
     for name, manifest, cycle in placements:
-        fleet = fleet or _fleet_examination(cycle.fleet)
+        fleet = fleet or fleet_examination(cycle.fleet)
         found[name] = examine_one(manifest, cycle, fleet.findings)
     return DoctorReport(fleet or Examination(()), found)
 
 
 def examine_one(
-    manifest: ClusterResourcePlacement, cycle: Cycle, hygiene: Iterable[Finding] = ()
+    manifest: ClusterResourcePlacement,
+    cycle: Cycle,
+    hygiene: Iterable[Finding] = (),
+    *,
+    clock: Callable[[], float] = monotonic,
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
-    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, monotonic)
+    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock)
     return _logged(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
+
+
+def introduced(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are new, with those below them; their places in lists may differ."""
+    known = {_identity(one) for one in flat(before)}
+    return tuple(replace(one, caused=()) for one in flat(after) if _identity(one) not in known)
+
+
+def _identity(one: Finding) -> tuple[Any, ...]:
+    evidence = tuple(pair for pair in one.evidence if not pair[1].isdigit())
+    return one.rule, _INDEX.sub("", one.path), evidence
 
 
 WARNED = frozenset({"S01", "S02", "S06", "A01", "R01"})
