@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -36,6 +37,7 @@ from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.models import Event
 from fleetui.permissions import check_change
+from placements.engine.doctor.findings import Finding
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
@@ -46,6 +48,7 @@ from placements.models import DisruptionBudget, Override, Placement, StagedRun, 
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
+from placements.services.doctor import examine
 from placements.services.fleet.impact import Impact, impact_on
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.operations import NOUNS, save_override
@@ -65,6 +68,7 @@ from placements.services.results import PLACEMENT, SaveResult, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, save_strategy
+from placements.services.snapshots import draft_cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +195,20 @@ def _apply(
     return results
 
 
+MOST_EXAMINED = 20
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyPreview:
-    """What applying documents would do: the results, each change of an object, the next decisions."""
+    """What applying documents would do: the results, each change of an object, the next decisions.
+
+    `findings` are those of the doctor about the first placements in the documents.
+    """
 
     results: tuple[Result, ...]
     changes: tuple[Event, ...]
     impact: Impact
+    findings: tuple[tuple[str, Finding], ...]
 
 
 @on_live_hub(refuse)
@@ -221,10 +232,19 @@ def preview_documents(
         after = Placement.objects.values_list("pk", "generation")
         due = [pk for pk, generation in after if before.get(pk) != generation]
         named = {one.name for one in results if one.kind == PLACEMENT}
+        fleet = load_fleet()
+        placed = (
+            one.data for one, result in zip(documents, results, strict=True) if result.kind == PLACEMENT
+        )
+        manifests = [parse_placement(one) for one in islice(placed, MOST_EXAMINED)]
+        examined = examine(
+            (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests
+        )
         preview = ApplyPreview(
             tuple(results),
             tuple(Event.objects.filter(at=now).order_by("pk")),
-            impact_on(due, load_fleet(), named=named),
+            impact_on(due, fleet, named=named),
+            tuple(each for name in examined.placements for each in examined.findings_of(name)),
         )
         transaction.set_rollback(True)
     return preview
