@@ -976,4 +976,23 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(condition=models.Q(('broken__gt', 0)), fields=['hub'], name='broken_assertions')],
             },
         ),
+        migrations.CreateModel(
+            name='DoctorCheck',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('revision', models.PositiveBigIntegerField()),
+                ('fleet_version', models.PositiveBigIntegerField()),
+                ('checked_at', models.DateTimeField()),
+                ('errors', models.PositiveIntegerField()),
+                ('warnings', models.PositiveIntegerField()),
+                ('infos', models.PositiveIntegerField()),
+                ('muted', models.PositiveIntegerField()),
+                ('worst', models.JSONField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+                ('placement', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='doctor_check', to='placements.placement')),
+            ],
+            options={
+                'abstract': False,
+            },
+        ),
     ]

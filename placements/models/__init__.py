@@ -5,6 +5,7 @@ from placements.models.bindings import Binding, Leftover, ObservedObjects
 from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.models.doctor import DoctorCheck
 from placements.models.dry_runs import DryRun
 from placements.models.hub_decisions import (
     Agreement,
@@ -51,6 +52,7 @@ __all__ = [
     "Decision",
     "DecisionRecord",
     "DisruptionBudget",
+    "DoctorCheck",
     "Draft",
     "Drain",
     "DrainStep",

@@ -2,28 +2,31 @@
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any
 
 from django.conf import settings
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models import Count, Max, Sum
+from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
 
 from clusters.fleet import Fleet
+from clusters.models import FleetState
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
 from placements.engine.doctor.examination import RULES, Examination, examine_fleet, examine_placement
-from placements.engine.doctor.findings import Case, Finding, Fix, Needs, flat, put
+from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
-from placements.models import Placement
+from placements.models import DoctorCheck, Placement
 from placements.services.snapshots import cycles_of
 
 MUTE_ANNOTATION = "fleetui.io/doctor"
@@ -96,6 +99,73 @@ def current_report() -> DoctorReport:
         found = replace(examined, fleet=fleet_examination(view.fleet), fleet_version=view.version)
         caches["process"].set(key, found, KEPT_SECONDS)
     return found
+
+
+EVERY = timedelta(minutes=10)
+"""Minimum time between two checks of a placement that changes of the fleet cause."""
+BATCH = 20
+_WORST = 3
+
+
+def check_due(*, now: datetime) -> int:
+    """Check up to 20 placements that changed, or whose fleet did; return how many.
+
+    Findings of one cause count as one, as severe as the worst of them.
+    """
+    rows = list(due_checks(now=now).order_by("pk")[:BATCH])
+    if not rows:
+        return 0
+    view = current_fleet()
+    key = f"doctor-fleet-{current_hub_id()}-{view.version}"
+    make = partial(fleet_examination, view.fleet)
+    hygiene: Examination | None = caches["process"].get_or_set(key, make, KEPT_SECONDS)
+    found = dict.fromkeys(rows, Examination(()))
+    for row, cycle in cycles_of(rows, view.fleet):
+        with suppress(InvalidManifest):
+            found[row] = examine_one(
+                parse_placement(row.document), cycle, hygiene.findings if hygiene else ()
+            )
+    order = list(Severity)
+    for row, examination in found.items():
+        worst = [
+            min((each.severity for each in flat([one])), key=order.index) for one in examination.findings
+        ]
+        several = sorted(zip(worst, examination.findings, strict=True), key=lambda one: order.index(one[0]))
+        counts = Counter(worst)
+        DoctorCheck.objects.update_or_create(
+            placement=row,
+            defaults={
+                "revision": row.revision,
+                "fleet_version": view.version,
+                "checked_at": now,
+                "errors": counts[Severity.ERROR],
+                "warnings": counts[Severity.WARNING],
+                "infos": counts[Severity.INFO],
+                "muted": examination.muted,
+                "worst": [
+                    {"rule": one.rule, "severity": str(severity), "message": one.message}
+                    for severity, one in several[:_WORST]
+                ],
+            },
+        )
+    return len(rows)
+
+
+def is_due(*, now: datetime) -> bool:
+    return due_checks(now=now).exists()
+
+
+def due_checks(*, now: datetime) -> QuerySet[Placement]:
+    """Return the placements with another manifest than at their check, or long after it another fleet."""
+    version = Subquery(FleetState.objects.values("version")[:1])
+    is_fresh = Q(doctor_check__fleet_version=version) | Q(doctor_check__checked_at__gt=now - EVERY)
+    rows = Placement.objects.filter(deleting_since=None, decisions_made__gt=0)
+    return rows.exclude(Q(doctor_check__revision=F("revision")) & is_fresh)
+
+
+def doctor_check_of(placement: Placement) -> DoctorCheck | None:
+    """Return the check of a placement that was read with it."""
+    return getattr(placement, "doctor_check", None)
 
 
 def fleet_examination(fleet: Fleet) -> Examination:

@@ -14,10 +14,10 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from fleetui.apimachinery.yaml import load_documents
-from placements.models import Placement
-from placements.services.doctor import MUTE_ANNOTATION, current_report
+from placements.models import DoctorCheck, Placement
+from placements.services.doctor import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
 from placements.services.placements import save_placement
-from tests.rows import NOW, joined, pick_n_spec, placement_document
+from tests.rows import NOW, joined, pick_n_spec, placement_document, run_due
 
 pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
@@ -81,6 +81,31 @@ def test_what_labels_cause_is_below_the_finding_about_the_labels(viewer: Client)
     assert (placement, rule, below.startswith("web: 1 candidate without region")) == ("", "H04", True)
     [(placement, rule, [below])] = found("rule=S06&placement=web")
     assert (placement, rule, below.startswith("1 candidate without region")) == ("web", "H04", True)
+
+
+def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Client, text_of: Fetch) -> None:
+    joined("a", region="east")
+    _unknown_key()
+    run_due()
+    assert "finding" not in text_of(viewer, "/placements/").partition('id="list"')[2]
+    assert check_due(now=NOW) == 1
+    assert not is_due(now=NOW)
+    check = DoctorCheck.objects.get()
+    assert (check.errors, check.worst[0]["rule"]) == (2, "S01")
+    assert re.search(
+        r'href="/doctor/\?placement=web">.*?2 findings', text_of(viewer, "/placements/"), re.DOTALL
+    )
+    page = text_of(viewer, "/placements/web/")
+    assert "No cluster has the label regoin." in page
+    assert "All findings and fixes" in page
+
+    joined("b", region="west")
+    assert not is_due(now=NOW), "a change of the fleet is checked after a while"
+    assert is_due(now=NOW + EVERY)
+    document = placement_document("web", pick_n_spec(1))
+    save_placement(document, by=None, now=NOW)
+    assert check_due(now=NOW) == 1
+    assert "findings" not in text_of(viewer, "/placements/").partition('id="list"')[2]
 
 
 @pytest.mark.usefixtures("web")
