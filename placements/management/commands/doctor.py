@@ -1,7 +1,6 @@
 """manage.py doctor: check the policies of placements and the labels of the fleet."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -11,7 +10,7 @@ from fleetui.management.hub_command import BAD_INPUT, HubCommand
 from placements.engine.doctor.findings import Finding, Severity, flat
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
-from placements.services.impact.sources import BlobReader, UnreadableSourceError, read_side
+from placements.services.impact.sources import UnreadableSourceError, read_files
 from placements.services.snapshots import draft_cycle
 
 FOUND = 1
@@ -63,12 +62,7 @@ class Command(HubCommand):
 
     def _examine_files(self, names: list[str]) -> tuple[DoctorReport, dict[str, tuple[str, int]]]:
         """Examine what is in files; their MemberClusters are the fleet."""
-        missing = [one for one in names if not Path(one).exists()]
-        if missing:
-            raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
-        paths = [Path(one).resolve() for one in names]
-        root = Path.cwd() if all(one.is_relative_to(Path.cwd()) for one in paths) else Path("/")
-        side = read_side(str(root), [str(one) for one in paths], BlobReader())
+        side = read_files(names)
         fleet = side.fleet()
         written = {manifest.manifest.full_name: manifest for manifest in side.placements.values()}
         report = examine(

@@ -91,6 +91,16 @@ def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> DiffSide
     return DiffSide(tuple(members.values()), placements)
 
 
+def read_files(names: Sequence[str]) -> DiffSide:
+    """Return what files and folders have. Raise UnreadableSourceError."""
+    missing = [one for one in names if not Path(one).exists()]
+    if missing:
+        raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
+    paths = [Path(one).resolve() for one in names]
+    root = Path.cwd() if all(one.is_relative_to(Path.cwd()) for one in paths) else Path("/")
+    return read_side(str(root), [str(one) for one in paths], BlobReader())
+
+
 _File = tuple[str, str, Callable[[], bytes]]
 
 
