@@ -125,7 +125,7 @@ class Case:
     def has_no_effect(self, edit: Edit) -> bool:
         """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget.
 
-        Where nothing is picked, no part of the policy can be told apart from another.
+        Where nothing is picked, the effect of a part of the policy cannot be seen.
         """
         if not self.decision.picked_names:
             return False

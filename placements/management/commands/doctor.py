@@ -30,10 +30,11 @@ class Command(HubCommand):
         add(
             "-f",
             "--filename",
-            action="append",
+            action="extend",
+            nargs="+",
             default=[],
             metavar="PATH",
-            help="file or folder (repeatable)",
+            help="files or folders (repeatable)",
         )
         add("--fail-on", choices=[str(one) for one in Severity], help="the least severity that fails")
         add("-o", "--output", choices=["table", "json", "sarif"], default="table")
