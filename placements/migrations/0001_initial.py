@@ -958,6 +958,22 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='AssertionDocument',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63)),
+                ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
+                ('document', fleetui.fields.OrderedJSONField()),
+                ('revision', models.PositiveBigIntegerField(default=1)),
+                ('created_at', models.DateTimeField()),
+                ('updated_at', models.DateTimeField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('hub', 'name'), name='assertion_name_once'), models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='assertion_has_name')],
+            },
+        ),
+        migrations.CreateModel(
             name='AssertionCheck',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -966,6 +982,7 @@ class Migration(migrations.Migration):
                 ('fleet_version', models.PositiveBigIntegerField()),
                 ('checked_at', models.DateTimeField()),
                 ('others', models.TextField(blank=True)),
+                ('documents', models.TextField(blank=True, default='')),
                 ('results', models.JSONField()),
                 ('broken', models.PositiveIntegerField()),
                 ('unknown', models.PositiveIntegerField()),

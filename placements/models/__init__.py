@@ -1,6 +1,6 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
 
-from placements.models.assertions import AssertionCheck
+from placements.models.assertions import AssertionCheck, AssertionDocument
 from placements.models.bindings import Binding, Leftover, ObservedObjects
 from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
@@ -43,6 +43,7 @@ __all__ = [
     "Agreement",
     "ApprovalRequest",
     "AssertionCheck",
+    "AssertionDocument",
     "Binding",
     "BulkChange",
     "ChangeType",

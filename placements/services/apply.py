@@ -18,6 +18,8 @@ from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
+    ASSERTION_KIND,
+    ASSERTION_VERSION,
     BUDGET_KIND,
     CLUSTER_OVERRIDE_KIND,
     EVICTION_KIND,
@@ -39,12 +41,21 @@ from fleetui.models import Event
 from fleetui.permissions import check_change
 from placements.engine.doctor.findings import Finding
 from placements.engine.resource_manifest import parse_hub_object
+from placements.manifests.assertions import parse_placement_assertion
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
-from placements.models import DisruptionBudget, Override, Placement, StagedRun, StagedStrategy
+from placements.models import (
+    AssertionDocument,
+    DisruptionBudget,
+    Override,
+    Placement,
+    StagedRun,
+    StagedStrategy,
+)
+from placements.services.assertions import ASSERTION, save_assertions
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
@@ -292,6 +303,8 @@ def _kind(document: Document) -> str | None:
         return None
     if kind in _NAMESPACED_KINDS and not is_fleet_group(document.data.get("apiVersion")):
         return None
+    if kind == ASSERTION_KIND and document.data.get("apiVersion") != ASSERTION_VERSION:
+        return None
     return kind if isinstance(kind, str) else None
 
 
@@ -341,6 +354,7 @@ _PARSERS: Mapping[str | None, Callable[[Any], Any]] = {
     PLACEMENT_KIND: parse_placement,
     NAMESPACED_PLACEMENT_KIND: parse_placement,
     OCM_KIND: parse_placement,
+    ASSERTION_KIND: parse_placement_assertion,
     BUDGET_KIND: parse_disruption_budget,
     EVICTION_KIND: parse_eviction,
     STAGED_STRATEGY_KIND: parse_staged_strategy,
@@ -358,6 +372,7 @@ _MODELS: Mapping[str, type[Model]] = {
     PLACEMENT_KIND: Placement,
     NAMESPACED_PLACEMENT_KIND: Placement,
     OCM_KIND: Placement,
+    ASSERTION_KIND: AssertionDocument,
     BUDGET_KIND: DisruptionBudget,
     STAGED_STRATEGY_KIND: StagedStrategy,
     NAMESPACED_STRATEGY_KIND: StagedStrategy,
@@ -370,6 +385,7 @@ _SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
     PLACEMENT_KIND: (PLACEMENT, save_placement),
     NAMESPACED_PLACEMENT_KIND: (PLACEMENT, save_placement),
     OCM_KIND: (PLACEMENT, save_placement),
+    ASSERTION_KIND: (ASSERTION, save_assertions),
     BUDGET_KIND: (BUDGET, save_budget),
     STAGED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
     NAMESPACED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),

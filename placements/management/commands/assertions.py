@@ -10,7 +10,7 @@ from clusters.queries import current_fleet
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
 from placements.explain.assertions import result_document
 from placements.services.assertions import check_due, checks
-from placements.services.impact.compare import compare, own_assertions
+from placements.services.impact.compare import compare
 from placements.services.impact.sources import UnreadableSourceError, read_files
 from placements.services.results import UnknownPlacementError, get_placement
 
@@ -74,7 +74,7 @@ def _of_files(files: list[str], names: list[str]) -> _Rows:
         raise UnreadableSourceError(f"no placement in the files is named {missing[0]!r}")
     found = []
     for row in impact.rows:
-        items = own_assertions(row.where.manifest)
+        items = impact.assertions_of(row.where.manifest)
         if items and (not names or row.name in names):
             results = impact.assertion_results(row, items, of_base=False)
             found.append((row.name, [result_document(one) for one in results]))

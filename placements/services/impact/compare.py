@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from clusters.fleet import Fleet
-from placements.engine.assertions import AssertionResult, Known, evaluate_assertions
+from placements.engine.assertions import AssertionResult, Known, assertions_about, evaluate_assertions
 from placements.engine.doctor.examination import RULES, Examination
 from placements.engine.doctor.findings import Finding, Needs
 from placements.engine.resilience import (
@@ -19,7 +19,7 @@ from placements.engine.resilience import (
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.manifests.assertions import Assertion, parse_assertions
+from placements.manifests.assertions import Assertion, PlacementAssertion
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.services.doctor import examine_one, fleet_examination, introduced
@@ -136,6 +136,7 @@ class RevisionImpact:
 
     rows: tuple[DiffRow, ...]
     fleet_findings: tuple[Finding, ...] = ()
+    documents: tuple[PlacementAssertion, ...] = ()
     head_decisions: Mapping[str, Decision] = field(default_factory=dict)
     base_decisions: Mapping[str, Decision] = field(default_factory=dict)
 
@@ -150,6 +151,12 @@ class RevisionImpact:
     @cached_property
     def leaves(self) -> int:
         return sum(len(row.leaves) for row in self.rows)
+
+    def assertions_of(self, manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
+        """Return the assertions of a placement of the head, with those of documents about it."""
+        metadata = manifest.metadata
+        about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, self.documents)
+        return tuple(one for _, assertions in about for one in assertions.items)
 
     def assertion_results(
         self, row: DiffRow, items: Sequence[Assertion], *, of_base: bool
@@ -234,6 +241,7 @@ def compare(
     return RevisionImpact(
         tuple(rows),
         introduced(hygiene[0], hygiene[-1]),
+        head.assertions,
         {row.name: row.now for row in rows if row.now},
         {row.name: row.before for row in rows if row.before},
     )
@@ -254,7 +262,3 @@ def _examined(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
 
 def _cycle(manifest: ClusterResourcePlacement, fleet: Fleet, bindings: tuple[PlacedBinding, ...]) -> Cycle:
     return replace(placement_input(manifest).cycle(fleet, bindings), namespace=manifest.namespace)
-
-
-def own_assertions(manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
-    return parse_assertions(manifest.metadata.annotations).items

@@ -15,7 +15,7 @@ from placements.engine.doctor.examination import RULES
 from placements.engine.doctor.findings import Finding, Severity
 from placements.explain.assertions import assertion_name, assertion_sentence
 from placements.manifests.assertions import Assertion, assertion_problems, assertions_in
-from placements.services.impact.compare import DiffRow, RevisionImpact, own_assertions
+from placements.services.impact.compare import DiffRow, RevisionImpact
 
 CONFIG = ".fleetui.yaml"
 _GATES = (
@@ -149,7 +149,7 @@ def _check_row(impact: RevisionImpact, row: DiffRow, gates: Mapping[str, Any]) -
     if severity := gates.get("doctor"):
         yield from _check_findings(row.name, row.findings, row.not_checked, severity, row)
     added = assertions_in(gates["assert"]).items if gates.get("assert") else ()
-    items = own_assertions(row.head.manifest) + added
+    items = impact.assertions_of(row.head.manifest) + added
     yield from _check_assertions(impact, row, items)
 
 
