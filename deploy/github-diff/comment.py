@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -31,11 +32,11 @@ def call(method: str, path: str, body: Any = None) -> Any:
 
 def comments(path: str) -> Iterator[dict[str, Any]]:
     """Yield the comments of the pull request, page by page."""
-    page, found = 1, [{}] * PAGE
-    while len(found) == PAGE:
+    for page in count(1):
         found = call("GET", f"{path}?per_page={PAGE}&page={page}")
         yield from found
-        page += 1
+        if len(found) < PAGE:
+            return
 
 
 def main() -> None:

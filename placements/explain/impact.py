@@ -146,7 +146,7 @@ def _plain(text: str) -> str:
 
 def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
     """Return new findings and gates that did not pass as SARIF 2.1.0, at the lines of their placements."""
-    found = [(one, None) for one in impact.fleet_findings]
+    found: list[tuple[Any, Any]] = [(one, None) for one in impact.fleet_findings]
     found += [(one, row) for row in impact.changed for one in row.findings]
     listed = [
         (one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}" if row else one.message, row)

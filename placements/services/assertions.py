@@ -178,7 +178,7 @@ def _check(
     about = _about(placement, documents)
     items = [one for _, assertions in about for one in assertions.items]
     results = evaluate_assertions(items, at_rest(cycle), _known(placement, items, now=now))
-    documents = [result_document(one) for one in results]
+    found = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {REPORT for one in items if one.predicate == "survives"}
     with transaction.atomic():
@@ -193,12 +193,12 @@ def _check(
                 "checked_at": now,
                 "others": f"|{'|'.join(sorted(others))}|" if others else "",
                 "documents": "".join(f"|{name}|" for name, _ in about if name),
-                "results": documents,
+                "results": found,
                 "broken": sum(one.state is AssertionState.BROKEN for one in results),
                 "unknown": sum(one.state is AssertionState.UNKNOWN for one in results),
             },
         )
-        for one, document in zip(results, documents, strict=True):
+        for one, document in zip(results, found, strict=True):
             was_broken = before.get(_identity(document)) == AssertionState.BROKEN
             if was_broken is not (one.state is AssertionState.BROKEN):
                 verb = "assertion holds again" if was_broken else "assertion broken"

@@ -23,7 +23,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
 from placements.engine.doctor.examination import RULES, Examination, examine_fleet, examine_placement
-from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put
+from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import DoctorCheck, Placement
@@ -64,7 +64,7 @@ class DoctorReport:
                 below = (replace(each, message=f"{name}: {each.message}") for each in one.caused)
                 caused.setdefault((one.rule, one.path), []).extend(below)
         fleet = [
-            ("", replace(one, caused=(*one.caused, *caused.get((one.rule, one.path), ()))))
+            ("", worst_of(replace(one, caused=(*one.caused, *caused.get((one.rule, one.path), ())))))
             for one in self.fleet.findings
         ]
         return fleet + own
@@ -108,10 +108,7 @@ _WORST = 3
 
 
 def check_due(*, now: datetime) -> int:
-    """Check up to 20 placements that changed, or whose fleet did; return how many.
-
-    Findings of one cause count as one, as severe as the worst of them.
-    """
+    """Check up to 20 placements that changed, or whose fleet did, and save the counts; return how many."""
     rows = list(due_checks(now=now).order_by("pk")[:BATCH])
     if not rows:
         return 0
@@ -127,11 +124,8 @@ def check_due(*, now: datetime) -> int:
             )
     order = list(Severity)
     for row, examination in found.items():
-        worst = [
-            min((each.severity for each in flat([one])), key=order.index) for one in examination.findings
-        ]
-        several = sorted(zip(worst, examination.findings, strict=True), key=lambda one: order.index(one[0]))
-        counts = Counter(worst)
+        several = sorted(examination.findings, key=lambda one: order.index(one.severity))
+        counts = Counter(one.severity for one in several)
         DoctorCheck.objects.update_or_create(
             placement=row,
             defaults={
@@ -143,8 +137,8 @@ def check_due(*, now: datetime) -> int:
                 "infos": counts[Severity.INFO],
                 "muted": examination.muted,
                 "worst": [
-                    {"rule": one.rule, "severity": str(severity), "message": one.message}
-                    for severity, one in several[:_WORST]
+                    {"rule": one.rule, "severity": str(one.severity), "message": one.message}
+                    for one in several[:_WORST]
                 ],
             },
         )

@@ -92,7 +92,9 @@ def test_many_placements_are_grouped_by_team_or_namespace() -> None:
     losses = [ResilienceLoss(cells=_packed({1: (True, 3), 2: (False, 0), 3: (True, 1)}))]
     teams = [(key, f"p{key}", "", {"team": "ab"[key % 2]}) for key in range(1, 60)]
     assert survival_by_group(losses, teams) == ("team", [{"b": (2, 2), "a": (1, 0)}])
-    spaces = [(key, f"p{key}", "shop" if key > 1 else "", {}) for key in range(1, 60)]
+    spaces: list[tuple[int, str, str, dict[str, str]]] = [
+        (key, f"p{key}", "shop" if key > 1 else "", {}) for key in range(1, 60)
+    ]
     assert survival_by_group(losses, spaces) == ("namespace", [{"no namespace": (1, 1), "shop": (2, 1)}])
     assert survival_by_group(losses, teams[:2]) == ("placement", [{"p1": (1, 1), "p2": (1, 0)}])
 
@@ -102,7 +104,7 @@ def _packed(cells: dict[int, tuple[bool, int]]) -> bytes:
     found = {key: LossResult(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
     row = operations._loss(report, "region", "east", "leave", 1, found)
     assert row is not None
-    return row.cells
+    return bytes(row.cells)
 
 
 def _surviving(level: str) -> list[int]:

@@ -218,7 +218,7 @@ def put(plain: Any, path: Keys, value: Any) -> None:
 
 
 def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) -> list[Finding]:
-    """Return the findings with those of one cause below the one of the highest rank."""
+    """Return the findings with those of one cause below the first of them, as severe as the worst."""
     roots: list[tuple[Finding, set[tuple[str, str]]]] = []
     for one in sorted(findings, key=lambda found: rank(found.rule)):
         place = next((at for at, (_, known) in enumerate(roots) if known.intersection(one.evidence)), None)
@@ -228,7 +228,13 @@ def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) 
             root, known = roots[place]
             known.update(one.evidence)
             roots[place] = (replace(root, caused=(*root.caused, one), fix=root.fix or one.fix), known)
-    return [root for root, _ in roots]
+    return [worst_of(root) for root, _ in roots]
+
+
+def worst_of(finding: Finding) -> Finding:
+    """Return a finding as severe as the worst of its cause."""
+    severities = {one.severity for one in flat([finding])}
+    return replace(finding, severity=next(one for one in Severity if one in severities))
 
 
 def flat(findings: Iterable[Finding]) -> Iterator[Finding]:

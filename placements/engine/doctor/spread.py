@@ -70,8 +70,8 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
     """Yield one finding for each key and cause: domains without a candidate are often many."""
     decision, blocking = case.decision, dict[tuple[str, Severity, str], list[str]]()
     for domain in pinned_groups(decision):
-        at = (domain.topology_key, Severity.ERROR, _minimum(domain.count, domain.has_candidates))
-        blocking.setdefault(at, []).append(domain.group)
+        cause = (domain.topology_key, Severity.ERROR, _minimum(domain.count, domain.has_candidates))
+        blocking.setdefault(cause, []).append(domain.group)
     for _, one, _, _ in _constraints(case):
         if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE:
             continue
@@ -82,9 +82,9 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
         for at in np.nonzero((placed == placed.min()) & (ready <= placed))[0].tolist():
             cause = (one.topology_key, Severity.WARNING, _minimum(int(placed[at]), bool(ready[at])))
             blocking.setdefault(cause, []).append(column.values[at])
-    for (key, severity, cause), domains in blocking.items():
+    for (key, severity, minimum), domains in blocking.items():
         verb = "keeps" if len(domains) == 1 else "keep"
-        message = f"{key}={some(domains)} {verb} the minimum {cause}."
+        message = f"{key}={some(domains)} {verb} the minimum {minimum}."
         evidence = tuple((key, one) for one in domains)
         yield Finding("S04", severity, f"spec.policy.{_FIELD}", message, evidence)
 

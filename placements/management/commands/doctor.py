@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from fleetui import __version__
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.engine.doctor.findings import Finding, Severity, flat
+from placements.engine.doctor.findings import Finding, Severity
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
 from placements.services.impact.sources import UnreadableSourceError, read_files
@@ -78,5 +78,4 @@ def _at_least(findings: list[tuple[str, Finding]], least: str | None) -> int:
     order = list(Severity)
     if least is None:
         return 0
-    every = flat(one for _, one in findings)
-    return sum(order.index(one.severity) <= order.index(Severity(least)) for one in every)
+    return sum(order.index(one.severity) <= order.index(Severity(least)) for _, one in findings)
