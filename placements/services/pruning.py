@@ -40,6 +40,7 @@ from placements.models import (
     OverrideSnapshot,
     Placement,
     PolicySnapshot,
+    RebalancePlan,
     ResourceSnapshot,
     Rollout,
     RolloutSample,
@@ -144,6 +145,9 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
     evictions = evictions if is_local else evictions.none()
     yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH
+    plans = RebalancePlan.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
+    later_plan = RebalancePlan.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
+    yield "rebalance plans", plans.filter(Exists(later_plan)), _SMALL_BATCH
     drains = Drain.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
     later_drain = Drain.objects.filter(cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk"))
     member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))

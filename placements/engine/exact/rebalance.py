@@ -4,7 +4,7 @@ A move is one cluster that leaves. Sets are compared column by column: placed, e
 of soft limits, stale clusters kept, skew, affinity, moves (`docs/concepts/scheduling.md`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
@@ -81,6 +81,44 @@ class RebalanceStep:
             "hardExcess": self.hard_excess,
             "breaksLimit": self.breaks_limit,
         }
+
+
+def hard_excess(cycle: Cycle, names: Iterable[str]) -> list[int]:
+    """Return by how much a set of clusters exceeds each hard limit."""
+    taken = np.zeros(len(cycle.fleet), dtype=np.bool_)
+    taken[[cycle.fleet.positions[name] for name in names]] = True
+    candidates = candidates_of(replace(cycle, bindings=(), batch=None))
+    found = []
+    for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
+        if is_hard(one) and len(groups) > 1:
+            codes = groups.codes[taken & (groups.codes != ABSENT)]
+            counts = np.bincount(codes, minlength=len(groups.values))
+            found.append(max(0, int(counts.max() - counts.min()) - one.max_skew))
+    return found
+
+
+def batches_of(steps: Sequence[RebalanceStep], size: int) -> list[tuple[RebalanceStep, ...]]:
+    """Cut ordered steps into batches of at most `size` swaps where the order allows it.
+
+    A batch adds as many clusters as it removes, except for those that make up for missing ones.
+    """
+    missing = sum(1 if step.leave is None else -1 for step in steps)
+    batches: list[tuple[RebalanceStep, ...]] = []
+    current: list[RebalanceStep] = []
+    swaps = net = 0
+    for step in steps:
+        current.append(step)
+        net += 1 if step.leave is None else -1
+        if not 0 <= net <= missing:
+            continue
+        # Here the batch may end; a swap that is complete is counted.
+        swaps += 1
+        missing -= net
+        net = 0
+        if swaps == size:
+            batches.append(tuple(current))
+            current, swaps = [], 0
+    return [*batches, tuple(current)] if current else batches
 
 
 @dataclass(frozen=True)
@@ -195,7 +233,7 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
     if len(model.sizes) > MOST_CLASSES or len(model.constraints) > MOST_CONSTRAINTS:
         return NoPlanReason.TOO_LARGE
     stale = np.zeros_like(model.sizes)
-    stale[model.class_of] = kind[model.positions] == 2  # noqa: PLR2004 -- placed and stale
+    stale[model.class_of] = kind[model.positions] == 2  # placed and stale
     hard = tuple(is_hard(constraints[one.index]) for one in model.constraints)
     return MoveModel(cycle, model, hard, stale)
 
@@ -236,9 +274,9 @@ def plan_rebalance(
         chosen = fewest
     else:
         chosen = _knee(list(points.values()))
-    ordered = find_safe_order(
-        model, sets[chosen], band=(max_unavailable, max_surge), most_states=options.most_states
-    )
+    # One swap after another: a batch of several is a row of swaps, each of them safe.
+    band = (min(1, max_unavailable), min(1, max_surge))
+    ordered = find_safe_order(model, sets[chosen], band=band, most_states=options.most_states)
     return RebalancePlan(today, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
 
 

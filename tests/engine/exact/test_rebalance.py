@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.rebalance import NoPlanReason, RebalancePlan, plan_rebalance
+from placements.engine.exact.rebalance import NoPlanReason, RebalancePlan, batches_of, plan_rebalance
 from placements.engine.scheduling.candidates import candidates_of
-from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.cycle import Batch, Cycle
+from placements.engine.scheduling.outcome import Outcome, Outcomes
+from placements.engine.scheduling.record import difference, pack, unpack
+from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
 from tests.builders import binding, cluster, cycle, fleet, grouped, pick_all, pick_n, spread
 from tests.engine.exact.random_problems import random_decision
@@ -83,6 +86,7 @@ def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -
             repaired += 1
             assert plan.chosen.limit == fewest
         _check_steps(problem, plan)
+        _check_batches(problem, plan, size=rng.randint(1, 3))
     assert repaired > count // 20
 
 
@@ -112,6 +116,29 @@ def _check_steps(problem: Cycle, plan: RebalancePlan) -> None:
         -plan.chosen.skew,
         plan.chosen.affinity,
     )
+
+
+def _check_batches(problem: Cycle, plan: RebalancePlan, size: int) -> None:
+    """Carry out the batches by cycles of their own: each is stored, replayed, and keeps to the rules."""
+    missing = plan.chosen.placed - plan.today.placed
+    excess, at = plan.today.hard_excess, problem
+    for batch in batches_of(plan.steps, size):
+        leaves = tuple(step.leave for step in batch if step.leave)
+        joins = tuple(step.join for step in batch if step.join)
+        assert 0 <= len(joins) - len(leaves) <= missing
+        missing -= len(joins) - len(leaves)
+        decision = schedule(replace(at, batch=Batch(leaves, joins)))
+        assert decision.picked_names == joins
+        assert decision.unscheduled == tuple(sorted(leaves))
+        assert difference(unpack(pack(decision), at.fleet), decision) == ""
+        assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {Outcome.OUTRANKED}
+        after = tuple(one for one in decision.bindings_after if one.is_active)
+        at = replace(at, bindings=after)
+        if not any(step.breaks_limit for step in batch):
+            assert batch[-1].hard_excess <= excess
+        excess = batch[-1].hard_excess
+    assert missing == 0
+    assert len(at.bindings) == plan.chosen.placed
 
 
 def test_two_moves_repair_a_region_that_holds_all() -> None:

@@ -1,0 +1,138 @@
+"""Rebalance plans in sentences, as documents and as a chart."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from placements.engine.exact.rebalance import CurvePoint, NoPlanReason, RebalancePlan, RebalanceStep
+from placements.explain.charts.figure import LEGEND_ABOVE, Chart, Color, figure, round_ticks
+from placements.explain.vocabulary import counted, verb
+
+NO_PLAN = {
+    NoPlanReason.TYPE: "Only placements of the type PickN can be rebalanced.",
+    NoPlanReason.SEMANTICS: "Placements with these scheduling rules cannot be rebalanced.",
+    NoPlanReason.OBSOLETE: "The policy was changed; its scheduling cycle reschedules the placement.",
+    NoPlanReason.SCALES_DOWN: (
+        "More clusters are selected than requested; the next scheduling cycle removes some."
+    ),
+    NoPlanReason.TOO_LARGE: "There are too many classes of clusters or constraints for a plan.",
+}
+
+
+def balance_sentence(today: CurvePoint) -> str:
+    """Return what is out of balance now."""
+    parts = [
+        f"hard spread limits exceeded by {today.hard_excess:,}" if today.hard_excess else "",
+        f"soft spread limits exceeded by {today.excess:,}" if today.excess else "",
+        counted(today.stale, "outdated placement") if today.stale else "",
+    ]
+    found = ", ".join(part for part in parts if part)
+    return (
+        f"{found[0].upper()}{found[1:]}." if found else "No limit is exceeded and no placement is outdated."
+    )
+
+
+def repair_sentence(plan: RebalancePlan) -> str:
+    """Return what the chosen moves reach."""
+    chosen, today = plan.chosen, plan.today
+    if not plan.steps:
+        return "No moves are needed."
+    moves = counted(chosen.moves, "move")
+    joins = chosen.placed - today.placed
+    what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves
+    if today.hard_excess and not chosen.hard_excess:
+        many = chosen.moves + joins
+        return f"{what} {verb(many, 'repairs')} all hard limits."
+    if chosen.hard_excess:
+        return f"With {what}, hard limits are exceeded by {chosen.hard_excess:,} (now {today.hard_excess:,})."
+    if today.stale > chosen.stale:
+        return f"With {what}, {counted(chosen.stale, 'outdated placement')} (now {today.stale:,})."
+    affinity = f"affinity {chosen.affinity:,} (now {today.affinity:,})"
+    return f"With {what}, {affinity}, skew {chosen.skew:,} (now {today.skew:,})."
+
+
+def step_words(step: RebalanceStep) -> str:
+    return f"leave {step.leave}" if step.leave else f"join {step.join}"
+
+
+def plan_lines(
+    plan: RebalancePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
+) -> Iterator[str]:
+    """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
+    yield balance_sentence(plan.today)
+    yield repair_sentence(plan)
+    yield ""
+    yield f"{'MOVES':>6} {'SELECTED':>9} {'EXCESS':>7} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
+    for one in plan.curve:
+        mark = " *" if one.limit == plan.chosen.limit else ""
+        row = f"{one.limit:>6} {one.placed:>9} {one.hard_excess:>7} {one.stale:>9} {one.skew:>6}"
+        yield f"{row} {one.affinity:>9}{mark}"
+    if plan.steps:
+        yield ""
+    shown = 0
+    for number, batch in enumerate(batches, start=1):
+        for step in batch:
+            if shown == most:
+                yield f"… {len(plan.steps) - most:,} more steps"
+                return
+            shown += 1
+            warning = "  breaks a limit" if step.breaks_limit else ""
+            after = f"skew {step.skew}, excess {step.hard_excess}"
+            yield f"batch {number}: {step_words(step)} ({after}){warning}"
+
+
+def plan_document(
+    plan: RebalancePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str
+) -> dict[str, Any]:
+    """Return a plan as REST and the command write it."""
+    document = plan.to_plain()
+    document.pop("steps")
+    return {
+        **document,
+        "batches": [[step.to_plain() for step in batch] for batch in batches],
+        "refusal": refusal,
+    }
+
+
+def curve_chart(plan: RebalancePlan) -> Chart | None:
+    """Draw what each number of moves reaches; None where there is one point only."""
+    curve = plan.curve
+    if len(curve) < 2:
+        return None
+    limits = [str(one.limit) for one in curve]
+    series = [
+        ("excess of hard limits", Color.FAILED, "solid", [one.hard_excess for one in curve]),
+        ("excess of soft limits", Color.ATTENTION, "dash", [one.excess for one in curve]),
+        ("outdated placements", Color.UNKNOWN, "dot", [one.stale for one in curve]),
+    ]
+    drawn = [one for one in series if any(one[-1])] or series[:1]
+    lines = [
+        go.Scatter(
+            name=name,
+            mode="lines+markers",
+            x=limits,
+            y=values,
+            line={"color": color, "dash": dash, "width": 2},
+            hovertemplate=f"%{{x}} moves: %{{y}} {name}<extra></extra>",
+        )
+        for name, color, dash, values in drawn
+    ]
+    largest = max(max(values) for *_, values in drawn)
+    return Chart(
+        name="rebalance",
+        title="What each number of moves reaches",
+        caption=f"{repair_sentence(plan)} The best possible set takes {counted(curve[-1].moves, 'move')}.",
+        figure=figure(
+            *lines,
+            height=240,
+            xaxis={"title": "moves at most", "type": "category"},
+            yaxis={"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)},
+            **LEGEND_ABOVE,
+        ),
+        columns=("Moves", "Selected", "Hard excess", "Soft excess", "Outdated", "Skew", "Affinity"),
+        rows=tuple(
+            (one.limit, one.placed, one.hard_excess, one.excess, one.stale, one.skew, one.affinity)
+            for one in curve
+        ),
+    )
