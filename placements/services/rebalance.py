@@ -135,7 +135,7 @@ def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) 
         number=last + 1,
         moves=preview.plan.chosen.limit,
         policy_number=inputs.snapshot.number,
-        wanted=placement.number_of_clusters,
+        wanted=inputs.cycle.policy.number_of_clusters or 0,
         batches=[[step.to_plain() for step in batch] for batch in preview.batches],
         placed_digest=_digest(one.cluster for one in inputs.cycle.standing.current),
         requeue_at=now,
