@@ -56,7 +56,7 @@ class CurvePointSerializer(CamelCaseSerializer):
 class RebalanceSerializer(CamelCaseSerializer):
     """What few moves reach, and the steps of one plan."""
 
-    today = CurvePointSerializer(required=False)
+    current = CurvePointSerializer(required=False)
     curve = CurvePointSerializer(many=True, required=False)
     chosen = CurvePointSerializer(required=False)
     is_safe = serializers.BooleanField(required=False, help_text="No step breaks a limit on the way.")

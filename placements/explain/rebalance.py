@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placements.engine.exact.rebalance import CurvePoint, NoPlanReason, RebalancePlan, RebalanceStep
+from placements.engine.exact.rebalance import CurvePoint, MovePlan, NoPlanReason, RebalanceStep
 from placements.explain.vocabulary import counted, verb
 
 NO_PLAN = {
@@ -30,9 +30,9 @@ def balance_sentence(today: CurvePoint) -> str:
     )
 
 
-def repair_sentence(plan: RebalancePlan) -> str:
+def repair_sentence(plan: MovePlan) -> str:
     """Return what the chosen moves reach."""
-    chosen, today = plan.chosen, plan.today
+    chosen, today = plan.chosen, plan.current
     if not plan.steps:
         return "No moves are needed."
     moves = counted(chosen.moves, "move")
@@ -54,10 +54,10 @@ def step_words(step: RebalanceStep) -> str:
 
 
 def plan_lines(
-    plan: RebalancePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
+    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
 ) -> Iterator[str]:
     """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
-    yield balance_sentence(plan.today)
+    yield balance_sentence(plan.current)
     yield repair_sentence(plan)
     yield ""
     yield f"{'MOVES':>6} {'SELECTED':>9} {'EXCESS':>7} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
@@ -79,9 +79,7 @@ def plan_lines(
             yield f"batch {number}: {step_words(step)} ({after}){warning}"
 
 
-def plan_document(
-    plan: RebalancePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str
-) -> dict[str, Any]:
+def plan_document(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str) -> dict[str, Any]:
     """Return a plan as REST and the command write it."""
     document = plan.to_plain()
     document.pop("steps")
