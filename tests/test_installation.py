@@ -309,7 +309,8 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
         assert comments[-1]["body"].startswith("<!-- fleetui-impact -->\n**Placement impact: 1 of 1")
         assert "`max-leaves`" in comments[-1]["body"]
 
-        assert compare(FLEETUI_IMPACT_APPROVED="true")[0] == 0
+        approved, _ = compare(FLEETUI_IMPACT_APPROVED="true")
+        assert approved == 0
         assert len(comments) == 151, "the comment is updated"
         assert calls[-1] == "PATCH /repos/ana/fleet/issues/comments/1150"
         assert "were approved" in comments[-1]["body"]

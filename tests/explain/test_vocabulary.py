@@ -217,9 +217,8 @@ def test_a_stale_pick_is_called_by_name() -> None:
 
 
 def test_after_a_change_of_the_policy_clusters_that_were_selected_are_no_new_ones() -> None:
-    changed = decide(
-        fleet("a", "b", "c"), pick_n(3), binding("a", obsolete=True), binding("b", obsolete=True)
-    )
+    before = (binding("a", obsolete=True), binding("b", obsolete=True))
+    changed = decide(fleet("a", "b", "c"), pick_n(3), *before)
     more = decide(fleet("a", "b", "c"), pick_n(3), binding("a"), binding("b"))
 
     assert vocabulary.headline(changed) == "3 of 3 clusters selected (1 new, 2 again)"

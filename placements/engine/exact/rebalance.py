@@ -4,7 +4,7 @@ A move is one cluster that leaves. Sets are compared column by column: placed, e
 of soft limits, stale clusters kept, skew, affinity, moves (`docs/concepts/scheduling.md`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
@@ -83,11 +83,49 @@ class RebalanceStep:
         }
 
 
+def hard_excess(cycle: Cycle, names: Iterable[str]) -> list[int]:
+    """Return by how much a set of clusters exceeds each hard limit."""
+    taken = np.zeros(len(cycle.fleet), dtype=np.bool_)
+    taken[[cycle.fleet.positions[name] for name in names]] = True
+    candidates = candidates_of(replace(cycle, bindings=(), batch=None))
+    found = []
+    for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
+        if is_hard(one) and len(groups) > 1:
+            codes = groups.codes[taken & (groups.codes != ABSENT)]
+            counts = np.bincount(codes, minlength=len(groups.values))
+            found.append(max(0, int(counts.max() - counts.min()) - one.max_skew))
+    return found
+
+
+def batches_of(steps: Sequence[RebalanceStep], size: int) -> list[tuple[RebalanceStep, ...]]:
+    """Cut ordered steps into batches of at most `size` swaps where the order allows it.
+
+    A batch adds as many clusters as it removes, except for those that make up for missing ones.
+    """
+    missing = sum(1 if step.leave is None else -1 for step in steps)
+    batches: list[tuple[RebalanceStep, ...]] = []
+    current: list[RebalanceStep] = []
+    swaps = net = 0
+    for step in steps:
+        current.append(step)
+        net += 1 if step.leave is None else -1
+        if not 0 <= net <= missing:
+            continue
+        # Here the batch may end; a swap that is complete is counted.
+        swaps += 1
+        missing -= net
+        net = 0
+        if swaps == size:
+            batches.append(tuple(current))
+            current, swaps = [], 0
+    return [*batches, tuple(current)] if current else batches
+
+
 @dataclass(frozen=True)
-class RebalancePlan:
+class MovePlan:
     """The curve of what each number of moves reaches, and the steps of one point of it."""
 
-    today: CurvePoint
+    current: CurvePoint
     curve: tuple[CurvePoint, ...]
     chosen: CurvePoint
     steps: tuple[RebalanceStep, ...]
@@ -99,7 +137,7 @@ class RebalancePlan:
 
     def to_plain(self) -> dict[str, Any]:
         return {
-            "today": self.today.to_plain(),
+            "current": self.current.to_plain(),
             "curve": [point.to_plain() for point in self.curve],
             "chosen": self.chosen.to_plain(),
             "steps": [step.to_plain() for step in self.steps],
@@ -195,7 +233,7 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
     if len(model.sizes) > MOST_CLASSES or len(model.constraints) > MOST_CONSTRAINTS:
         return NoPlanReason.TOO_LARGE
     stale = np.zeros_like(model.sizes)
-    stale[model.class_of] = kind[model.positions] == 2  # noqa: PLR2004 -- placed and stale
+    stale[model.class_of] = kind[model.positions] == 2  # placed and stale
     hard = tuple(is_hard(constraints[one.index]) for one in model.constraints)
     return MoveModel(cycle, model, hard, stale)
 
@@ -207,13 +245,13 @@ def plan_rebalance(
     max_unavailable: int = 1,
     max_surge: int = 1,
     options: SearchOptions = DEFAULT_OPTIONS,
-) -> RebalancePlan | NoPlanReason:
+) -> MovePlan | NoPlanReason:
     """Return the curve, and the steps for at most `moves` moves; None takes the fewest that repair."""
     model = move_model(cycle)
     if isinstance(model, NoPlanReason):
         return model
     limits = SearchLimits(options.limit_seconds, options.node_limit)
-    today = model.point(0, model.placed)
+    current = model.point(0, model.placed)
     repaired, is_proved = model.best(model.placed, limits, fewest=True)
     fewest = model.point(0, repaired).moves
     optimum, optimum_is_proved = model.best(model.placed, limits)
@@ -232,14 +270,14 @@ def plan_rebalance(
     points = {limit: model.point(limit, taken) for limit, taken in sets.items()}
     if moves is not None:
         chosen = min(moves, most)
-    elif today.hard_excess or fewest:
+    elif current.hard_excess or fewest:
         chosen = fewest
     else:
         chosen = _knee(list(points.values()))
-    ordered = find_safe_order(
-        model, sets[chosen], band=(max_unavailable, max_surge), most_states=options.most_states
-    )
-    return RebalancePlan(today, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
+    # One swap after another: a batch of several is a row of swaps, each of them safe.
+    band = (min(1, max_unavailable), min(1, max_surge))
+    ordered = find_safe_order(model, sets[chosen], band=band, most_states=options.most_states)
+    return MovePlan(current, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
 
 
 def _knee(points: list[CurvePoint]) -> int:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.rebalance import NoPlanReason, RebalancePlan, plan_rebalance
+from placements.engine.exact.rebalance import MovePlan, NoPlanReason, batches_of, plan_rebalance
 from placements.engine.scheduling.candidates import candidates_of
-from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.cycle import Batch, Cycle
+from placements.engine.scheduling.outcome import Outcome, Outcomes
+from placements.engine.scheduling.record import difference, pack, unpack
+from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
 from tests.builders import binding, cluster, cycle, fleet, grouped, pick_all, pick_n, spread
 from tests.engine.exact.random_problems import random_decision
@@ -67,7 +70,7 @@ def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -
     for _ in range(count):
         problem = _drifted(rng)
         plan = plan_rebalance(problem)
-        assert isinstance(plan, RebalancePlan)
+        assert isinstance(plan, MovePlan)
         values = _brute_force(problem)
         rows = []
         for point in plan.curve:
@@ -79,14 +82,15 @@ def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -
         best = max(one[:2] for one in values)
         fewest = min(-one[-1] for one in values if one[:2] == best)
         assert fewest in [point.limit for point in plan.curve]
-        if plan.today.hard_excess:
+        if plan.current.hard_excess:
             repaired += 1
             assert plan.chosen.limit == fewest
         _check_steps(problem, plan)
+        _check_batches(problem, plan, size=rng.randint(1, 3))
     assert repaired > count // 20
 
 
-def _check_steps(problem: Cycle, plan: RebalancePlan) -> None:
+def _check_steps(problem: Cycle, plan: MovePlan) -> None:
     members = frozenset(problem.placed.tolist())
     number, low = problem.policy.number_of_clusters or 0, len(members) - 1
     positions = problem.fleet.positions
@@ -114,14 +118,37 @@ def _check_steps(problem: Cycle, plan: RebalancePlan) -> None:
     )
 
 
+def _check_batches(problem: Cycle, plan: MovePlan, size: int) -> None:
+    """Carry out the batches by cycles of their own: each is stored, replayed, and keeps to the rules."""
+    missing = plan.chosen.placed - plan.current.placed
+    excess, at = plan.current.hard_excess, problem
+    for batch in batches_of(plan.steps, size):
+        leaves = tuple(step.leave for step in batch if step.leave)
+        joins = tuple(step.join for step in batch if step.join)
+        assert 0 <= len(joins) - len(leaves) <= missing
+        missing -= len(joins) - len(leaves)
+        decision = schedule(replace(at, batch=Batch(leaves, joins)))
+        assert decision.picked_names == joins
+        assert decision.unscheduled == tuple(sorted(leaves))
+        assert difference(unpack(pack(decision), at.fleet), decision) == ""
+        assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {Outcome.OUTRANKED}
+        after = tuple(one for one in decision.bindings_after if one.is_active)
+        at = replace(at, bindings=after)
+        if not any(step.breaks_limit for step in batch):
+            assert batch[-1].hard_excess <= excess
+        excess = batch[-1].hard_excess
+    assert missing == 0
+    assert len(at.bindings) == plan.chosen.placed
+
+
 def test_two_moves_repair_a_region_that_holds_all() -> None:
     east = grouped("region", east="a b c d", west="e f", north="g h")
     problem = cycle(fleet(*east), pick_n(4, spread=[spread("region")]), *map(binding, "abcd"))
 
     plan = plan_rebalance(problem)
 
-    assert isinstance(plan, RebalancePlan)
-    assert (plan.today.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
+    assert isinstance(plan, MovePlan)
+    assert (plan.current.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
     assert plan.is_safe
     assert [step.leave is None for step in plan.steps].count(True) == 2
 
@@ -131,8 +158,8 @@ def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
 
     plan = plan_rebalance(cycle(clusters, pick_n(1), binding("c")))
 
-    assert isinstance(plan, RebalancePlan)
-    assert (plan.today.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
+    assert isinstance(plan, MovePlan)
+    assert (plan.current.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
     assert {step.leave for step in plan.steps} == {None, "c"}
 
 
