@@ -285,7 +285,7 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
     assert not any("${{" in one["run"] for one in (install, step))
     program_in(tmp_path)
     output = tmp_path / "output"
-    comments = [{"id": at, "body": None} for at in range(150)]
+    comments: list[dict[str, Any]] = [{"id": at, "body": None} for at in range(150)]
     with github(comments) as (address, calls):
 
         def compare(**given: str) -> tuple[int, str]:
