@@ -195,6 +195,7 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
         "state": badges.placement_state(health),
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
+        "exceeded": _exceeded(placement),
         "is_waiting": placement.is_due or placement.needs_sync or placement.deleting_since is not None,
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
@@ -211,6 +212,14 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
     }
+
+
+def _exceeded(placement: Placement) -> list[str]:
+    """Return the hard limits that the selected clusters of a PickN placement exceed."""
+    if placement.placement_type != PlacementType.PICK_N:
+        return []
+    over = [one for one in skews_of(placement) if one.is_hard and one.skew > one.most]
+    return [f"{one.key} {one.skew} / {one.most}" for one in over]
 
 
 def _tab_context(
