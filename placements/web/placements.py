@@ -29,7 +29,7 @@ from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import HealthLevel
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
-from placements.explain.vocabulary import headline, policy_sentence
+from placements.explain.vocabulary import counted, headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
 from placements.manifests.policy import PlacementType
@@ -46,6 +46,7 @@ from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
 from placements.services.decisions.records import decision_of, fixes_of, problems_of
 from placements.services.disruption.impact import has_begun_run
+from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
     PLACEMENT_ORDERS,
@@ -106,6 +107,14 @@ class PlacementListRow:
         return self.stands.tight.placement
 
     @property
+    def findings(self) -> badges.Badge | None:
+        """Return how many errors and warnings the doctor found, None without any."""
+        check = doctor_check_of(self.placement)
+        if check is None or not check.severe:
+            return None
+        return badges.Badge("failed" if check.errors else "attention", counted(check.severe, "finding"))
+
+    @property
     def resilience(self) -> PlacementResilience | None:
         return resilience_in(self.placement)
 
@@ -133,7 +142,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     page = page_from(
         request,
-        with_rollouts(rows.select_related("staleness_check", "resilience__report")),
+        with_rollouts(rows.select_related("staleness_check", "resilience__report", "doctor_check")),
         order=order,
         unique="full_name",
     )
@@ -167,7 +176,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    related = ("staleness_check", "resilience__report", "assertion_check")
+    related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
     found = rows.first() if version else None
     if found is None:
@@ -234,6 +243,7 @@ def _tab_context(
             "unknown": unknown_words(request, outcome=ClusterFacet),
             "resilience": resilience_in(placement),
             "assertions": check_of(placement),
+            "findings": doctor_check_of(placement),
         }
     if tab == "decision":
         return _decision_tab(placement, latest)
