@@ -92,7 +92,6 @@ def age(moment: datetime | None) -> str:
 
 
 register.filter("age", age)
-register.filter("ageing", age)
 
 
 @register.filter("moment")
@@ -106,12 +105,16 @@ def moment_text(moment: datetime | None, pattern: str) -> str:
 
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
-    """Return how long something took, or takes by now, such as "0.4s" or "6m12s".
+    """Return how long something took, such as "0.4s"; what is not over has whole seconds, which `app.js` counts."""
+    if until:
+        return duration_text(seconds_between(since, until))
+    return _time(since, "since", since.isoformat(), duration_text(int(seconds_between(since, timezone.now()))))
 
-    What is not over is shown in whole seconds: the page counts on from there.
-    """
-    seconds = seconds_between(since, until or timezone.now())
-    return duration_text(seconds if until else int(seconds))
+
+@register.filter
+def remaining(until: datetime) -> str:
+    """Return how long it is until a moment, which `app.js` counts down."""
+    return _time(until, "until", until.isoformat(), duration_text(int(seconds_between(timezone.now(), until))))
 
 
 @register.filter

@@ -76,7 +76,7 @@ def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
 ) -> None:
     under_way, ended = text_of(viewer, RUN), text_of(viewer, "/rollouts/web/1/")
 
-    clocks = re.findall(r'duration </span><span data-since="2026-11-20T12:\d\d:\d\d\+00:00">', under_way)
+    clocks = re.findall(r'duration </span><time datetime="2026-11-20T12:\d\d:\d\d\+00:00"', under_way)
     assert len(clocks) == 1
     assert re.findall(r"duration </span>(\w+)", ended) == ["2s"] * 3
 
@@ -109,7 +109,7 @@ def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
     world.work()
     paused = text_of(viewer, "/rollouts/web/3/")
 
-    assert re.search(r'<span data-until="2026-11-20T12:[^"]*">[\dms]+</span> left', retried)
+    assert re.search(r'data-until="2026-11-20T12:[^"]*">[\dms]+</time> left', retried)
     assert 'data-active="false"' not in retried
     assert 'hx-swap="outerHTML" data-active="false"' in paused
 

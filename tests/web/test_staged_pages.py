@@ -183,7 +183,7 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
     page = text_of(viewer, RUN)
 
     assert re.findall(r"<h2>(\d\. \w+)</h2>", page) == ["1. canary", "2. prod"]
-    assert re.search(r'Wait \(30s\)</span> · <span data-until="[^"]+">\d+s</span> left', page)
+    assert re.search(r'Wait \(30s\)</span> · <time [^>]*data-until="[^"]+">\d+s</time> left', page)
     assert "Pending approval" in page
     assert "max 67% of 3 → 2 at a time" in page
     assert text(page).count("After stage canary.") == 3
