@@ -105,16 +105,21 @@ def moment_text(moment: datetime | None, pattern: str) -> str:
 
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
-    """Return how long something took, such as "0.4s"; what is not over has whole seconds, which `app.js` counts."""
+    """Return how long something took, such as "0.4s".
+
+    What is not over is shown in whole seconds, which `app.js` counts on.
+    """
     if until:
         return duration_text(seconds_between(since, until))
-    return _time(since, "since", since.isoformat(), duration_text(int(seconds_between(since, timezone.now()))))
+    seconds = int(seconds_between(since, timezone.now()))
+    return _time(since, "since", since.isoformat(), duration_text(seconds))
 
 
 @register.filter
 def remaining(until: datetime) -> str:
     """Return how long it is until a moment, which `app.js` counts down."""
-    return _time(until, "until", until.isoformat(), duration_text(int(seconds_between(timezone.now(), until))))
+    seconds = int(seconds_between(timezone.now(), until))
+    return _time(until, "until", until.isoformat(), duration_text(seconds))
 
 
 @register.filter

@@ -215,7 +215,7 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
 
     assert "<h1>Rollout plan: 2 waves</h1>" in page
     assert re.findall(r'class="label" href="/clusters/(\w+)/"', page) == ["c001", "c002"]
-    assert page.count('<td class="nowrap">Update r0 → r1</td>') == 2
+    assert page.count('<td class="nowrap inline">Update r0 → r1</td>') == 2
     assert not re.search(r"\b[0-9a-f]{16,}\b", page.partition("<main")[2])
     waves = viewer.get("/api/v1/placements/web/plan").json()["waves"]
     assert [one["actions"][0]["words"] for one in waves] == ["Update r0 → r1"] * 2
