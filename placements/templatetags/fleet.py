@@ -18,6 +18,7 @@ from clusters.hubs.dispatch import refusal_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.explain.agreements import shown_agreement
 from placements.explain.charts.figure import duration_text, seconds_between
+from placements.explain.diff import side_by_side
 from placements.explain.vocabulary import NONE, score_text
 
 register = template.Library()
@@ -150,6 +151,9 @@ def plain(code: str) -> str:
 def number(value: int) -> str:
     """Return a count with commas between thousands."""
     return f"{value:,}"
+
+
+register.filter("side_by_side", side_by_side)
 
 
 @register.simple_tag(takes_context=True)
