@@ -85,7 +85,9 @@ def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
 ) -> None:
     decided("even", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
 
-    topology = text_of(viewer, "/placements/even/").partition('class="topology"')[2].partition("</section>")[0]
+    topology = (
+        text_of(viewer, "/placements/even/").partition('class="topology"')[2].partition("</section>")[0]
+    )
 
     drawn = re.findall(r'<th scope="row">(\w+)</th>.*?<td class="number">([^<]*)</td>', topology)
     placed = re.findall(r'href="/placements/even/clusters/(\w+)/"', topology)
