@@ -28,6 +28,7 @@ from placements.services.hubs.projection.operations import (
 )
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
+from placements.services.rebalance import advance_plans
 from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
 from placements.services.waiting_work import count_waiting
@@ -188,10 +189,14 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; seal the access log, advance drains."""
+    """Send hints for the work that is due, whose own may be lost; seal the access log, take drains further.
+
+    Rebalance plans are continued here too.
+    """
     seal()
     enqueue_affected_placements()
     _repeat(advance_drains)
+    _repeat(advance_plans)
     due = {
         schedule_due: scheduling.is_due,
         sync_due_rollouts: controller.is_due,

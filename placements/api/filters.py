@@ -20,6 +20,7 @@ from placements.models import Agreement, Eviction, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.hubs.inbox import InboxKind
 from placements.services.placements import CONFIRMATION
+from placements.services.rebalance import MOST_MOVES
 from placements.services.what_if.queries import PlacementImpact, Variant
 
 RESOURCE_ORDERS = ("name", "-name", "kind", "-kind", "updated_at", "-updated_at")
@@ -201,6 +202,14 @@ SearchQuery = query_of(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
 )
 AssertionQuery = query_of(PageQuery, state=choice(AssertionState))
+RebalanceQuery = query_of(
+    moves=serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MOST_MOVES,
+        help_text="The maximum of moves; by default the fewest that repair all hard limits.",
+    ),
+)
 ResilienceQuery = query_of(
     variant=choice(LossVariant),
     level=_text(help_text="`cluster` or a topology key."),

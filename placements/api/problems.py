@@ -55,6 +55,7 @@ from placements.services.hub_writes.planning import (
 from placements.services.notifications.operations import UnknownNotificationError
 from placements.services.overrides.operations import UnknownOverrideError
 from placements.services.placements import CONFIRMATION, UnschedulesEverything
+from placements.services.rebalance import UnknownPlanError
 from placements.services.resilience.queries import NoReportError
 from placements.services.resources.operations import UnknownResourceError
 from placements.services.results import UnknownPlacementError
@@ -327,6 +328,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     RequestTooLongError: _as(503, "too-long"),
     UnknownTokenError: _as(404, "unknown-token"),
     NotOwnerError: _as(403),
+    UnknownPlanError: _as(404, "unknown-rebalance-plan"),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     NoReportError: _as(404, "no-report"),
     BadCursorError: _as(400, "bad-cursor"),

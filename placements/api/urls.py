@@ -23,6 +23,7 @@ from placements.api import (
     notifications,
     overrides,
     placements,
+    rebalance,
     resilience,
     resources,
     rollouts,
@@ -32,6 +33,7 @@ from placements.api import (
 )
 from placements.api.base import DecisionConverter, NameConverter, NumberConverter, Router
 from placements.api.schema import NotFoundView, documentation
+from placements.services.rebalance import PLAN_ACTIONS
 
 register_converter(NameConverter, "named")
 register_converter(NumberConverter, "number")
@@ -98,6 +100,29 @@ first_version: list[URLPattern | URLResolver] = [
         "placements/<full_name:name>/assertions",
         assertions.PlacementAssertionViewSet.as_view({"get": "retrieve"}),
         name="placement-assertions",
+    ),
+    path(
+        "placements/<full_name:name>/rebalance",
+        rebalance.RebalanceViewSet.as_view({"get": "retrieve"}),
+        name="rebalance",
+    ),
+    path(
+        "placements/<full_name:name>/rebalance-plans",
+        rebalance.RebalanceViewSet.as_view({"get": "list", "post": "create"}),
+        name="rebalance-plans",
+    ),
+    path(
+        "placements/<full_name:name>/rebalance-plans/<number:number>",
+        rebalance.RebalancePlanViewSet.as_view({"get": "retrieve"}),
+        name="rebalance-plan",
+    ),
+    *(
+        path(
+            f"placements/<full_name:name>/rebalance-plans/<number:number>/{action}",
+            rebalance.RebalancePlanViewSet.as_view({"post": action}),
+            name=f"rebalance-plan-{action}",
+        )
+        for action in PLAN_ACTIONS
     ),
     path("doctor", doctor.DoctorViewSet.as_view({"get": "retrieve"}), name="doctor"),
     path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),

@@ -117,7 +117,7 @@ def _min_free(value: Any, decision: Decision, _placed: list[Cluster], _known: Kn
     wanted = (cycle.policy.number_of_clusters or 0) + value
     policy = cycle.policy.model_copy(update={"number_of_clusters": wanted})
     after = tuple(one for one in decision.bindings_after if one.is_active)
-    found = schedule(replace(cycle, policy=policy, bindings=after))
+    found = schedule(replace(cycle, policy=policy, bindings=after, batch=None))
     count = len(placed_after(found))
     return [] if found.is_fulfilled else [f"{count} of {wanted} clusters are possible"], ""
 

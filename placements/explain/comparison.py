@@ -12,7 +12,7 @@ from placements.engine.scheduling.comparison import (
     placed,
     turn_of,
 )
-from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.decision import WITHOUT_EVALUATION, CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.round import NAME_COLUMN, ConstraintScore, Round
@@ -186,7 +186,7 @@ class _Side:
     def _why_none(self, rival: str | None) -> Iterator[str]:
         """Yield why no cluster is selected, and the domains that hold the minimum without candidates."""
         decision, step = self.decision, self.step
-        silent = (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.NO_NAMES)
+        silent = (*WITHOUT_EVALUATION, CycleKind.NO_NAMES)
         if decision.is_failed:
             yield headline(decision)
         elif decision.kind in silent:

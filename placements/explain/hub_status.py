@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.decision import WITHOUT_EVALUATION, CycleKind, Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.manifests.binding import BindingState
@@ -93,7 +93,7 @@ def _unselected(decision: Decision) -> list[Plain]:
 
     A placed cluster that would not pass the filters today takes up a line of the 20 without being shown.
     """
-    if decision.kind in (CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO):
+    if decision.kind in WITHOUT_EVALUATION:
         return []
     names, outcomes = decision.cycle.fleet.names, Outcomes(decision)
     is_fixed = decision.kind is CycleKind.PICK_FIXED

@@ -141,13 +141,18 @@ def headline(decision: Decision) -> str:
     policy, kind = decision.cycle.policy, decision.kind
     selected, kept, ended = len(decision.picked), len(decision.kept), len(decision.unscheduled)
     wanted = policy.number_of_clusters
-    if profile_of(decision.cycle).chooses_anew and kind in (CycleKind.PICK, CycleKind.PICK_ALL):
+    if kind in (CycleKind.PICK, CycleKind.PICK_ALL):
         active = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         again = sum(name in active for name in decision.picked_names)
-        of = "All matching clusters" if wanted is None else f"{selected:,} of {wanted:,} clusters"
-        counts = {"new": selected - again, "again": again, "deselected": ended}
-        parts = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-        return f"{of} selected ({parts})" if parts else f"{of} selected"
+        of = "All matching clusters" if wanted is None else f"{selected + kept:,} of {wanted:,} clusters"
+        if profile_of(decision.cycle).chooses_anew:
+            shown = {"new": selected - again, "again": again, "deselected": ended}
+            parts = [f"{count:,} {what}" for what, count in shown.items() if count]
+        else:
+            # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
+            counts = [(selected - again, "new", True), (again, "again", False), (kept, "kept", not again)]
+            parts = [f"{count:,} {what}" for count, what, is_always in counts if count or is_always]
+        return f"{of} selected ({', '.join(parts)})" if parts else f"{of} selected"
     if kind is CycleKind.FAILED and decision.is_unsatisfiable:
         return (
             f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
@@ -156,13 +161,10 @@ def headline(decision: Decision) -> str:
     sentences = {
         CycleKind.PICK_FIXED: f"{selected + kept:,} of {named:,} named clusters selected",
         CycleKind.NO_NAMES: "No change: the list of cluster names is empty",
-        CycleKind.PICK_ALL: f"All matching clusters selected ({selected:,} new, {kept:,} kept)",
-        CycleKind.PICK: (
-            f"{selected + kept:,} of {wanted or 0:,} clusters selected ({selected:,} new, {kept:,} kept)"
-        ),
         CycleKind.SCALE_DOWN: f"{kept:,} of {wanted or 0:,} clusters kept, {ended:,} deselected",
         CycleKind.NOTHING_TO_DO: f"No change: {kept:,} of {wanted or 0:,} clusters already selected",
         CycleKind.FAILED: "Scheduling failed: property value is not a valid quantity",
+        CycleKind.REBALANCE: f"Rebalanced: {selected:,} selected, {ended:,} deselected, {kept:,} kept",
     }
     return sentences[kind]
 
@@ -316,6 +318,9 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.PICKED: lambda facts: f"Selected in step {facts['round']} ({_scores(facts)})",
     ReasonCode.PICKED_ALL: "Passes every filter",
     ReasonCode.PICKED_BY_NAME: "Named and ready",
+    ReasonCode.PICKED_BY_PLAN: lambda facts: f"Selected by a rebalance plan ({_scores(facts)})",
+    ReasonCode.MOVED_BY_PLAN: "Moved to another cluster by a rebalance plan",
+    ReasonCode.NOT_IN_BATCH: "Not evaluated: a rebalance plan named the clusters",
     ReasonCode.KEPT: lambda facts: (
         f"Already placed ({_STATES[facts['state']]}); existing placements are kept"
     ),

@@ -1,4 +1,4 @@
-"""Placements, their snapshots, decisions, bindings, runs, evictions, drains, and saved what-ifs."""
+"""Placements, their snapshots, decisions, bindings, runs, evictions, drains, plans, and saved what-ifs."""
 
 from placements.models.assertions import AssertionCheck
 from placements.models.bindings import Binding, Leftover, ObservedObjects
@@ -22,6 +22,7 @@ from placements.models.notifications import (
 )
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
 from placements.models.placements import LONGEST_NAME, Draft, Placement
+from placements.models.rebalance import RebalancePlan
 from placements.models.resilience import PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.models.resources import Resource
 from placements.models.rollouts import (
@@ -72,6 +73,7 @@ __all__ = [
     "PlacementResilience",
     "PolicySnapshot",
     "ProblemKind",
+    "RebalancePlan",
     "ReplayInputs",
     "ReplayKind",
     "ResilienceLoss",

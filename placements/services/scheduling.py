@@ -154,7 +154,10 @@ def schedule_confirmed(
 
 
 def run_cycle(placement: models.Placement) -> CycleResult:
-    inputs = load_cycle_inputs(placement, current_fleet())
+    return decide(load_cycle_inputs(placement, current_fleet()))
+
+
+def decide(inputs: CycleInputs) -> CycleResult:
     started = perf_counter()
     decision = schedule(inputs.cycle)
     return CycleResult(inputs, decision, (perf_counter() - started) * 1000)

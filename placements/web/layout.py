@@ -364,6 +364,9 @@ _API_URLS: dict[str, Twin] = {
     ),
     "placement-plan": _object("plan", "name"),
     "placement-reschedule": _object("reschedule", "name"),
+    "placement-rebalance": lambda arguments, query: _at(
+        "rebalance", arguments["name"], query={"moves": moves} if (moves := query.get("moves")) else {}
+    ),
     "placement-history": _object("history", "name"),
     "comparison": _object("compare", "name", "before", "after"),
     "rollouts": _list("rollouts", "placement", "state"),

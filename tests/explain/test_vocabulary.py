@@ -216,6 +216,15 @@ def test_a_stale_pick_is_called_by_name() -> None:
     assert not list(advice.trap_sentences(decide(fleet("a", "b"), pick_n(1), binding("a"))))
 
 
+def test_after_a_change_of_the_policy_clusters_that_were_selected_are_no_new_ones() -> None:
+    before = (binding("a", obsolete=True), binding("b", obsolete=True))
+    changed = decide(fleet("a", "b", "c"), pick_n(3), *before)
+    more = decide(fleet("a", "b", "c"), pick_n(3), binding("a"), binding("b"))
+
+    assert vocabulary.headline(changed) == "3 of 3 clusters selected (1 new, 2 again)"
+    assert vocabulary.headline(more) == "3 of 3 clusters selected (1 new, 2 kept)"
+
+
 def test_pick_fixed_speaks_of_names() -> None:
     decision = decide(fleet("a", "b"), pick_fixed("b"))
 

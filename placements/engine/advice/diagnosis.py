@@ -125,5 +125,5 @@ def feasibility_bound(cycle: Cycle) -> int | None:
     if len(constraints) > 1:
         return None
     update = {"topology_spread_constraints": constraints, "number_of_clusters": len(cycle.fleet)}
-    decision = schedule(replace(cycle, policy=cycle.policy.model_copy(update=update)))
+    decision = schedule(replace(cycle, policy=cycle.policy.model_copy(update=update), batch=None))
     return None if decision.is_failed else len(decision.picked_names) + len(decision.kept)

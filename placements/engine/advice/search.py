@@ -11,7 +11,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.candidates import Axis, candidate_changes, fulfilment_axes
 from placements.engine.advice.changes import Change
 from placements.engine.advice.diagnosis import pinned_groups
-from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.decision import WITHOUT_EVALUATION, Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
 from placements.engine.scheduling.scheduler import schedule
 
@@ -62,6 +62,9 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
 
     For a cluster that is placed there is no advice. Raise KeyError when the fleet lacks it.
     """
+    if decision.cycle.batch is not None and cluster not in (*decision.picked_names, *decision.unscheduled):
+        # Beside the clusters that the batch moved, the state after it is explained.
+        decision = schedule(replace(decision.cycle, batch=None, bindings=decision.bindings_after))
     evaluated = evaluated_decision(decision, cluster)
     outcome = Outcomes(evaluated).of(cluster)
     if cluster in decision.picked_names or cluster in decision.kept:
@@ -75,7 +78,7 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
 
 def evaluated_decision(decision: Decision, cluster: str) -> Decision:
     """Return what explains a cluster: a decision that evaluated no cluster is rescheduled for that."""
-    is_evaluated = decision.kind not in (CycleKind.NOTHING_TO_DO, CycleKind.SCALE_DOWN)
+    is_evaluated = decision.kind not in WITHOUT_EVALUATION
     if is_evaluated or cluster in decision.kept or cluster in decision.unscheduled:
         return decision
     return schedule(decision.cycle.rescheduled())

@@ -27,11 +27,23 @@ class DuplicateBindingError(ValueError):
         self.cluster = cluster
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The clusters that leave and join together: one batch of a rebalance plan."""
+
+    leaves: tuple[str, ...]
+    joins: tuple[str, ...]
+
+    def to_plain(self) -> dict[str, list[str]]:
+        return {"leaves": list(self.leaves), "joins": list(self.joins)}
+
+
 @dataclass(frozen=True)
 class Cycle:
     """The inputs of one run of the scheduler for one placement. Raise DuplicateBindingError.
 
-    `namespace` is that of the placement, "" for one that is cluster-scoped.
+    `namespace` is that of the placement, "" for one that is cluster-scoped. With a `batch` the cycle applies
+    it and selects nothing itself.
     """
 
     fleet: Fleet
@@ -40,6 +52,7 @@ class Cycle:
     semantics: Semantics = DEFAULT_SEMANTICS
     options: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
     namespace: str = ""
+    batch: Batch | None = None
 
     def __post_init__(self) -> None:
         clusters = [binding.cluster for binding in self.live_bindings]
@@ -54,7 +67,8 @@ class Cycle:
 
     def rescheduled(self) -> "Cycle":
         """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
-        return replace(self, bindings=tuple(replace(one, is_current=False) for one in self.bindings))
+        obsolete = tuple(replace(one, is_current=False) for one in self.bindings)
+        return replace(self, bindings=obsolete, batch=None)
 
     @cached_property
     def live_bindings(self) -> tuple[PlacedBinding, ...]:

@@ -33,6 +33,11 @@ class CycleKind(StrEnum):
     SCALE_DOWN = "scale-down"
     NOTHING_TO_DO = "nothing-to-do"
     FAILED = "failed"
+    REBALANCE = "rebalance"
+
+
+WITHOUT_EVALUATION = frozenset({CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.REBALANCE})
+"""The kinds of cycles that compare no clusters with each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,8 @@ class Decision:
 
     `chosen` has the positions of the clusters picked, in the order of picking; `kept` and `unscheduled`
     are names, sorted, the latter with clusters that are no longer in the fleet. `verdicts` are the
-    filters' where filters ran; `candidates` and `picks` are there when a PickN cycle picked.
+    filters' where filters ran; `candidates` and `picks` are there when a PickN cycle picked. `scores` are
+    the topology spread and affinity scores of the clusters that a batch of a rebalance plan adds.
     """
 
     cycle: Cycle
@@ -64,6 +70,7 @@ class Decision:
     candidates: Candidates | None = None
     picks: Picks | None = None
     malformed: tuple[Malformed, ...] = ()
+    scores: tuple[tuple[SpreadScore, float], ...] = ()
 
     @cached_property
     def id(self) -> str:
@@ -79,6 +86,8 @@ class Decision:
         }
         if cycle.namespace:
             identity["namespace"] = cycle.namespace
+        if cycle.batch is not None:
+            identity["batch"] = cycle.batch.to_plain()
         text = json.dumps(identity, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
         return "d-" + hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -92,6 +101,8 @@ class Decision:
         """Return the clusters picked in this cycle, in the order of picking, with their rounds' scores."""
         if self.kind is CycleKind.PICK_FIXED:
             return tuple(map(Picked, self.picked_names))
+        if self.kind is CycleKind.REBALANCE:
+            return tuple(Picked(name, *one) for name, one in zip(self.picked_names, self.scores, strict=True))
         if self.candidates is None or self.picks is None:
             return tuple(Picked(name, 0, 0) for name in self.picked_names)
         affinity = self.candidates.affinity[self.chosen].tolist()

@@ -55,6 +55,7 @@ _NOT_REACHED = {
     CycleKind.SCALE_DOWN: ReasonCode.SCALING_DOWN,
     CycleKind.NOTHING_TO_DO: ReasonCode.NOTHING_TO_DO,
     CycleKind.FAILED: ReasonCode.CYCLE_FAILED,
+    CycleKind.REBALANCE: ReasonCode.NOT_IN_BATCH,
 }
 
 
@@ -123,6 +124,10 @@ class Outcomes:
     def _why_picked(self, number: int, in_round: int | None) -> Reason:
         if self.decision.kind is CycleKind.PICK_FIXED:
             return Reason(ReasonCode.PICKED_BY_NAME)
+        if self.decision.kind is CycleKind.REBALANCE:
+            spread, affinity = self.decision.scores[number - 1]
+            facts = {"topologySpreadScore": spread, "affinityScore": affinity}
+            return Reason(ReasonCode.PICKED_BY_PLAN, facts)
         if in_round is None:
             return Reason(ReasonCode.PICKED_ALL)
         picked = self.decision.picked[number - 1]
@@ -133,6 +138,8 @@ class Outcomes:
         binding, against = self._bindings[cluster], self._against(position)
         if self.cycle.fleet.clusters[position].is_leaving:
             code = ReasonCode.CLUSTER_LEFT
+        elif self.decision.kind is CycleKind.REBALANCE:
+            code = ReasonCode.MOVED_BY_PLAN
         elif not binding.is_current:
             code = ReasonCode.POLICY_CHANGED
         else:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from clusters.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, SeenNamespaces, Taint
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.candidates import Candidates, Picks
-from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision, binding_facts
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import Malformed
@@ -61,6 +61,8 @@ def pack(decision: Decision) -> bytes:
 
     if cycle.namespace:
         header["namespace"] = cycle.namespace
+    if cycle.batch is not None:
+        header |= {"batch": cycle.batch.to_plain(), "scores": decision.scores}
     header["arrays"] = [[name, array.dtype.str, len(array)] for name, array in arrays.items()]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     parts = (len(text).to_bytes(_LENGTH_BYTES, "big"), text, *(array.tobytes() for array in arrays.values()))
@@ -181,6 +183,7 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
         Semantics(header["semantics"]),
         header["options"],
         header.get("namespace", ""),
+        Batch(tuple(batch["leaves"]), tuple(batch["joins"])) if (batch := header.get("batch")) else None,
     )
 
     candidates, picks = None, None
@@ -212,6 +215,10 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
         candidates=candidates,
         picks=picks,
         malformed=tuple(Malformed(*one) for one in header["malformed"]),
+        scores=tuple(
+            (tuple(spread) if isinstance(spread, list) else spread, affinity)
+            for spread, affinity in header.get("scores", ())
+        ),
     )
 
 

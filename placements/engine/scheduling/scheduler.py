@@ -1,15 +1,17 @@
 """The entry point `schedule()`: from the inputs of one cycle to a decision (`spec/scheduler.md` 3 and 4)."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from clusters.columns import Codes
 from placements.engine.scheduling.candidates import candidates_of, verdicts
-from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.round import Round, SpreadScore
 from placements.engine.scheduling.scores.preferred_affinity import malformed_sorter_values
 from placements.engine.scheduling.selectors import Malformed, match_any_term
 from placements.manifests.binding import BindingState, PlacedBinding
@@ -18,6 +20,8 @@ from placements.manifests.policy import PlacementType
 
 def schedule(cycle: Cycle) -> Decision:
     """Decide which clusters the placement gets. Deterministic: equal inputs result in equal decisions."""
+    if cycle.batch is not None:
+        return _rebalance(cycle, cycle.batch)
     match cycle.policy.placement_type:
         case PlacementType.PICK_FIXED:
             return _pick_fixed(cycle)
@@ -25,6 +29,31 @@ def schedule(cycle: Cycle) -> Decision:
             return _pick_all(cycle)
         case PlacementType.PICK_N:
             return _pick_n(cycle)
+
+
+def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
+    """Apply a batch of a rebalance plan; each join gets the scores of a round at that state."""
+    fleet, bindings = cycle.fleet, cycle.standing
+    stays = replace(
+        cycle, batch=None, bindings=tuple(one for one in cycle.bindings if one.cluster not in batch.leaves)
+    )
+    candidates = candidates_of(stays)
+    chosen = np.array([fleet.positions[name] for name in batch.joins], dtype=np.int32)
+    scores: list[tuple[SpreadScore, float]] = []
+    for number, position in enumerate(chosen.tolist(), start=1):
+        spread = Round(candidates, number, chosen[: number - 1]).spread_score(position)
+        scores.append((spread, candidates.affinity[position].item()))
+    kept = tuple(name for name in _names(bindings.current) if name not in batch.leaves)
+    return Decision(
+        cycle,
+        CycleKind.REBALANCE,
+        chosen=chosen,
+        kept=kept,
+        unscheduled=tuple(sorted({*batch.leaves, *_names(bindings.dangling)})),
+        is_fulfilled=len(kept) + len(chosen) >= (cycle.policy.number_of_clusters or 0),
+        verdicts=candidates.failed,
+        scores=tuple(scores),
+    )
 
 
 def _pick_fixed(cycle: Cycle) -> Decision:

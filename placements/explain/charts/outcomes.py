@@ -33,6 +33,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.CYCLE_FAILED: "scheduling failed",
     ReasonCode.NOTHING_TO_DO: "placement already satisfied",
     ReasonCode.SCALING_DOWN: "this cycle only removes",
+    ReasonCode.NOT_IN_BATCH: "not in this batch",
     ReasonCode.CLUSTER_LEFT: "leaving the fleet",
     ReasonCode.NOT_NAMED: "not named",
     ReasonCode.REQUIRED_AFFINITY: "required affinity",
@@ -45,6 +46,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.POLICY_CHANGED: "lower rank",
     ReasonCode.CHOSEN_AGAIN: "lower rank",
     ReasonCode.SCALED_DOWN: "fewer clusters requested",
+    ReasonCode.MOVED_BY_PLAN: "moved by a plan",
 }
 """The rules that remove clusters, in the order in which they apply, and their names on pages.
 

@@ -75,7 +75,7 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
                 raise NameTakenError(noun, taken)
         _refuse_taken_resources(demo)
         first = demo.at_first
-        upsert_clusters([_simulated(document) for document in first.clusters], by=by, now=now)
+        upsert_clusters([_simulated(document) for document in first.clusters], by=by, now=begun)
         apply_resources(list(first.resources), by=by, now=begun, is_demo=True)
         for document in first.placements:
             save_placement(document, by=by, now=begun, is_demo=True)

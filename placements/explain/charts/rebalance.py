@@ -1,0 +1,51 @@
+"""Rebalance plans: what does each number of moves reach?"""
+
+import plotly.graph_objects as go
+
+from placements.engine.exact.rebalance import MovePlan
+from placements.explain.charts.figure import LEGEND_ABOVE, Chart, Color, figure, round_ticks
+from placements.explain.rebalance import repair_sentence
+from placements.explain.vocabulary import counted
+
+
+def curve_chart(plan: MovePlan) -> Chart | None:
+    """Draw what each number of moves reaches; None where there is one point only."""
+    curve = plan.curve
+    if len(curve) < 2:
+        return None
+    limits = [str(one.limit) for one in curve]
+    series = [
+        ("excess of hard limits", Color.FAILED, "solid", [one.hard_excess for one in curve]),
+        ("excess of soft limits", Color.ATTENTION, "dash", [one.excess for one in curve]),
+        ("outdated placements", Color.UNKNOWN, "dot", [one.stale for one in curve]),
+    ]
+    drawn = [one for one in series if any(one[-1])] or series[:1]
+    lines = [
+        go.Scatter(
+            name=name,
+            mode="lines+markers",
+            x=limits,
+            y=values,
+            line={"color": color, "dash": dash, "width": 2},
+            hovertemplate=f"%{{x}} moves: %{{y}} {name}<extra></extra>",
+        )
+        for name, color, dash, values in drawn
+    ]
+    largest = max(max(values) for *_, values in drawn)
+    return Chart(
+        name="rebalance",
+        title="What each number of moves reaches",
+        caption=f"{repair_sentence(plan)} The best possible set takes {counted(curve[-1].moves, 'move')}.",
+        figure=figure(
+            *lines,
+            height=240,
+            xaxis={"title": "moves at most", "type": "category"},
+            yaxis={"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)},
+            **LEGEND_ABOVE,
+        ),
+        columns=("Moves", "Selected", "Hard excess", "Soft excess", "Outdated", "Skew", "Affinity"),
+        rows=tuple(
+            (one.limit, one.placed, one.hard_excess, one.excess, one.stale, one.skew, one.affinity)
+            for one in curve
+        ),
+    )

@@ -1,0 +1,90 @@
+"""Rebalance plans in sentences, as documents and as a chart."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from placements.engine.exact.rebalance import CurvePoint, MovePlan, NoPlanReason, RebalanceStep
+from placements.explain.vocabulary import counted, verb
+
+NO_PLAN = {
+    NoPlanReason.TYPE: "Only placements of the type PickN can be rebalanced.",
+    NoPlanReason.SEMANTICS: "Placements with these scheduling rules cannot be rebalanced.",
+    NoPlanReason.OBSOLETE: "The policy was changed; its scheduling cycle reschedules the placement.",
+    NoPlanReason.SCALES_DOWN: (
+        "More clusters are selected than requested; the next scheduling cycle removes some."
+    ),
+    NoPlanReason.TOO_LARGE: "There are too many classes of clusters or constraints for a plan.",
+}
+
+
+def balance_sentence(today: CurvePoint) -> str:
+    """Return what is out of balance now."""
+    parts = [
+        f"hard spread limits exceeded by {today.hard_excess:,}" if today.hard_excess else "",
+        f"soft spread limits exceeded by {today.excess:,}" if today.excess else "",
+        counted(today.stale, "outdated placement") if today.stale else "",
+    ]
+    found = ", ".join(part for part in parts if part)
+    return (
+        f"{found[0].upper()}{found[1:]}." if found else "No limit is exceeded and no placement is outdated."
+    )
+
+
+def repair_sentence(plan: MovePlan) -> str:
+    """Return what the chosen moves reach."""
+    chosen, today = plan.chosen, plan.current
+    if not plan.steps:
+        return "No moves are needed."
+    moves = counted(chosen.moves, "move")
+    joins = chosen.placed - today.placed
+    what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves
+    if today.hard_excess and not chosen.hard_excess:
+        many = chosen.moves + joins
+        return f"{what} {verb(many, 'repairs')} all hard limits."
+    if chosen.hard_excess:
+        return f"With {what}, hard limits are exceeded by {chosen.hard_excess:,} (now {today.hard_excess:,})."
+    if today.stale > chosen.stale:
+        return f"With {what}, {counted(chosen.stale, 'outdated placement')} (now {today.stale:,})."
+    affinity = f"affinity {chosen.affinity:,} (now {today.affinity:,})"
+    return f"With {what}, {affinity}, skew {chosen.skew:,} (now {today.skew:,})."
+
+
+def step_words(step: RebalanceStep) -> str:
+    return f"leave {step.leave}" if step.leave else f"join {step.join}"
+
+
+def plan_lines(
+    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
+) -> Iterator[str]:
+    """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
+    yield balance_sentence(plan.current)
+    yield repair_sentence(plan)
+    yield ""
+    yield f"{'MOVES':>6} {'SELECTED':>9} {'EXCESS':>7} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
+    for one in plan.curve:
+        mark = " *" if one.limit == plan.chosen.limit else ""
+        row = f"{one.limit:>6} {one.placed:>9} {one.hard_excess:>7} {one.stale:>9} {one.skew:>6}"
+        yield f"{row} {one.affinity:>9}{mark}"
+    if plan.steps:
+        yield ""
+    shown = 0
+    for number, batch in enumerate(batches, start=1):
+        for step in batch:
+            if shown == most:
+                yield f"… {len(plan.steps) - most:,} more steps"
+                return
+            shown += 1
+            warning = "  breaks a limit" if step.breaks_limit else ""
+            after = f"skew {step.skew}, excess {step.hard_excess}"
+            yield f"batch {number}: {step_words(step)} ({after}){warning}"
+
+
+def plan_document(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str) -> dict[str, Any]:
+    """Return a plan as REST and the command write it."""
+    document = plan.to_plain()
+    document.pop("steps")
+    return {
+        **document,
+        "batches": [[step.to_plain() for step in batch] for batch in batches],
+        "refusal": refusal,
+    }

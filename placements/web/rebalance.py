@@ -1,0 +1,149 @@
+"""The rebalance plan of a placement: what few moves repair, the steps, and the plan in progress."""
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_http_methods
+
+from clusters.hubs.dispatch import acts_through
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.htmx import render_page, wants_fragment
+from fleetui.middleware import costly
+from fleetui.permissions import for_operators, for_readers
+from fleetui.polling import not_modified
+from placements.explain.charts.rebalance import curve_chart
+from placements.explain.rebalance import balance_sentence, repair_sentence
+from placements.models import Placement, RebalancePlan
+from placements.services.rebalance import (
+    MOST_MOVES,
+    PLAN_ACTIONS,
+    change_plan,
+    preview_rebalance,
+    start_plan,
+)
+from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.teams import of_placement
+from placements.web.badges import Badge
+from placements.web.request import asked_table, current_user, number_of
+
+_BATCHES_SHOWN = 100
+PLANS = {
+    RebalancePlan.State.RUNNING: Badge("progress", "In progress"),
+    RebalancePlan.State.PAUSED: Badge("suspended", "Paused"),
+    RebalancePlan.State.STALE: Badge("outdated", "Outdated"),
+    RebalancePlan.State.COMPLETED: Badge("healthy", "Completed"),
+    RebalancePlan.State.STOPPED: Badge("suspended", "Stopped"),
+    RebalancePlan.State.ABANDONED: Badge("suspended", "Abandoned"),
+}
+
+
+@acts_through(start_plan, has_page=True)
+@for_readers
+@costly
+@require_http_methods(["GET", "HEAD", "POST"])
+def rebalance(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Show the curve and the steps, or the progress; start, pause, resume or stop a plan."""
+    placement = get_object_or_404(Placement, full_name=name)
+    if request.method == "POST":
+        return _change(request, name=name)
+    if wants_fragment(request) and (same := not_modified(request, _version(name), partial(_version, name))):
+        return same
+    return _page(request, placement)
+
+
+def _version(name: str) -> str:
+    """Return the version of the progress of the last plan; empty without one."""
+    rows = RebalancePlan.objects.filter(placement__full_name=name).order_by("-number")
+    columns = rows.values_list("number", "state", "done", "is_moving", "waits_for").first()
+    return "-".join(str(one) for one in columns).replace(" ", "_") if columns else ""
+
+
+@for_operators("rebalance placements", of=of_placement)
+def _change(request: HttpRequest, *, name: str) -> HttpResponse:
+    placement = get_object_or_404(Placement, full_name=name)
+    by, now, action = current_user(request), datetime.now(UTC), request.POST.get("do", "")
+    try:
+        if action == "start":
+            row = start_plan(name, moves=_moves(request.POST.get("moves", "")), by=by, now=now)
+            done = f"Rebalance plan {row.number} of {name} started."
+        elif action in PLAN_ACTIONS:
+            number = number_of(request.POST.get("plan", "")) or 0
+            row = change_plan(name, number, action, by=by, now=now)
+            done = f"Rebalance plan {row.number} of {name}: {PLANS[RebalancePlan.State(row.state)].words}."
+        else:
+            allowed = ", ".join(["start", *PLAN_ACTIONS])
+            raise InvalidManifest([FieldError("do", "not-one-of", f"Unsupported value: {action!r}", allowed)])
+    except InvalidManifest as found:
+        return _page(request, placement, faults=found.faults, status=422)
+    except (ActionNotAllowed, LookupError) as refused:
+        return _page(request, placement, refused=str(refused), status=409)
+    messages.success(request, done)
+    return redirect("web:placement-rebalance", name)
+
+
+def _moves(given: str) -> int | None:
+    if not given.strip():
+        return None
+    if (number := number_of(given.strip())) is None or number > MOST_MOVES:
+        message = f"Invalid value: {given[:20]!r}"
+        raise InvalidManifest([FieldError("moves", "out-of-range", message, f"0 to {MOST_MOVES}")])
+    return number
+
+
+def _page(
+    request: HttpRequest,
+    placement: Placement,
+    *,
+    faults: tuple[FieldError, ...] = (),
+    refused: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    last = placement.rebalance_plans.order_by("-number").first()
+    context: dict[str, Any] = {
+        "placement": placement,
+        "last": last,
+        "state": PLANS[RebalancePlan.State(last.state)] if last else None,
+        "batches": _progress(last) if last else [],
+        "version": _version(placement.full_name),
+        "faults": faults,
+        "refused": refused,
+        "given": request.GET.get("moves", ""),
+    }
+    if last is None or not last.is_active:
+        try:
+            moves = _moves(context["given"])
+        except InvalidManifest as found:
+            moves, context["faults"], status = None, found.faults, 422
+        preview = preview_rebalance(placement, moves=moves)
+        context |= {"preview": preview, "chart": None}
+        if preview.plan is not None:
+            chart = curve_chart(preview.plan)
+            if table := asked_table(request, [chart] if chart else []):
+                return table
+            context |= {
+                "chart": chart,
+                "today": balance_sentence(preview.plan.current),
+                "reached": repair_sentence(preview.plan),
+                "planned": list(enumerate(preview.batches[:_BATCHES_SHOWN], start=1)),
+                "more": max(0, len(preview.batches) - _BATCHES_SHOWN),
+            }
+    fragment = "rebalance/_progress.html" if request.method != "POST" else None
+    return render_page(request, "rebalance/rebalance.html", context, fragment=fragment, status=status)
+
+
+def _progress(row: RebalancePlan) -> list[tuple[int, Badge, Any]]:
+    """Return the batches around the one in progress, each with its state."""
+    start = max(0, min(row.done - 2, len(row.batches) - _BATCHES_SHOWN))
+    states = []
+    for at, batch in enumerate(row.batches[start : start + _BATCHES_SHOWN], start=start):
+        badge = Badge("pending", "Pending")
+        if at < row.done:
+            badge = Badge("healthy", "Completed")
+        elif at == row.done and row.is_moving:
+            badge = Badge("progress", "In progress")
+        states.append((at + 1, badge, batch))
+    return states

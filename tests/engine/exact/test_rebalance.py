@@ -1,0 +1,176 @@
+"""Rebalance plans against brute force: the curve, the order and the refusals (`spec/foresight.md` 2.4)."""
+
+import random
+from dataclasses import replace
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+
+from fleetui.apimachinery.model import Semantics
+from placements.engine.exact.rebalance import MovePlan, NoPlanReason, batches_of, plan_rebalance
+from placements.engine.scheduling.candidates import candidates_of
+from placements.engine.scheduling.cycle import Batch, Cycle
+from placements.engine.scheduling.outcome import Outcome, Outcomes
+from placements.engine.scheduling.record import difference, pack, unpack
+from placements.engine.scheduling.scheduler import schedule
+from placements.engine.scheduling.spread.base import is_hard
+from tests.builders import binding, cluster, cycle, fleet, grouped, pick_all, pick_n, spread
+from tests.engine.exact.random_problems import random_decision
+
+LONG = pytest.param(2_000, marks=pytest.mark.nightly)
+
+
+def _drifted(rng: random.Random) -> Cycle:
+    """Draw a placement whose clusters were not picked by its policy."""
+    given = random_decision(rng).cycle
+    number = given.policy.number_of_clusters or 0
+    names = [one.name for one in given.fleet]
+    placed = rng.sample(names, rng.randint(0, min(number, len(names))))
+    return replace(given, bindings=tuple(binding(name) for name in placed))
+
+
+def _columns(problem: Cycle, members: frozenset[int]) -> tuple[tuple[int, ...], list[int]]:
+    """Return the columns of a set from the labels, larger is better, and the excess of each hard limit."""
+    candidates = candidates_of(replace(problem, bindings=()))
+    labels = [one.labels for one in problem.fleet]
+    hard, soft, total = list[int](), 0, 0
+    for one in problem.policy.topology_spread_constraints:
+        key = one.topology_key
+        domains = {each[key] for each in labels if key in each}
+        if len(domains) < 2:
+            continue
+        counts = [sum(labels[at].get(key) == domain for at in members) for domain in domains]
+        skew = max(counts) - min(counts)
+        total += skew
+        if is_hard(one):
+            hard.append(max(0, skew - one.max_skew))
+        else:
+            soft += max(0, skew - one.max_skew)
+    stale = sum(not candidates.passes[at] for at in members)
+    affinity = sum(int(candidates.preference[at]) for at in members)
+    moves = len(set(problem.placed.tolist()) - members)
+    return (len(members), -sum(hard), -soft, -stale, -total, affinity, -moves), hard
+
+
+def _brute_force(problem: Cycle) -> list[tuple[int, ...]]:
+    """Return the columns of every set that can be reached."""
+    placed = set(problem.placed.tolist())
+    passes = candidates_of(replace(problem, bindings=())).passes
+    usable = sorted(placed | set(np.nonzero(passes)[0].tolist()))
+    most = min(problem.policy.number_of_clusters or 0, len(usable))
+    sets = chain.from_iterable(combinations(usable, size) for size in range(most + 1))
+    return [_columns(problem, frozenset(one))[0] for one in sets]
+
+
+@pytest.mark.parametrize("count", [200, LONG])
+def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -> None:
+    rng = random.Random(11)
+    repaired = 0
+    for _ in range(count):
+        problem = _drifted(rng)
+        plan = plan_rebalance(problem)
+        assert isinstance(plan, MovePlan)
+        values = _brute_force(problem)
+        rows = []
+        for point in plan.curve:
+            row = (point.placed, -point.hard_excess, -point.excess, -point.stale, -point.skew)
+            rows.append((*row, point.affinity, -point.moves))
+            assert rows[-1] == max(one for one in values if -one[-1] <= point.limit)
+        # The moves are the last column: with more of them allowed, no set is worse in the others.
+        assert [one[:-1] for one in rows] == sorted(one[:-1] for one in rows)
+        best = max(one[:2] for one in values)
+        fewest = min(-one[-1] for one in values if one[:2] == best)
+        assert fewest in [point.limit for point in plan.curve]
+        if plan.current.hard_excess:
+            repaired += 1
+            assert plan.chosen.limit == fewest
+        _check_steps(problem, plan)
+        _check_batches(problem, plan, size=rng.randint(1, 3))
+    assert repaired > count // 20
+
+
+def _check_steps(problem: Cycle, plan: MovePlan) -> None:
+    members = frozenset(problem.placed.tolist())
+    number, low = problem.policy.number_of_clusters or 0, len(members) - 1
+    positions = problem.fleet.positions
+    _, before = _columns(problem, members)
+    for step in plan.steps:
+        if step.leave is not None:
+            assert positions[step.leave] in members
+            members -= {positions[step.leave]}
+        if step.join is not None:
+            assert positions[step.join] not in members
+            members |= {positions[step.join]}
+        value, after = _columns(problem, members)
+        assert (step.hard_excess, step.skew) == (-value[1], -value[4])
+        is_kept = all(now <= earlier for earlier, now in zip(before, after, strict=True))
+        assert step.breaks_limit is not (is_kept and low <= len(members) <= number + 1)
+        before = after
+    value, _ = _columns(problem, members)
+    assert value[:-1] == (
+        plan.chosen.placed,
+        -plan.chosen.hard_excess,
+        -plan.chosen.excess,
+        -plan.chosen.stale,
+        -plan.chosen.skew,
+        plan.chosen.affinity,
+    )
+
+
+def _check_batches(problem: Cycle, plan: MovePlan, size: int) -> None:
+    """Carry out the batches by cycles of their own: each is stored, replayed, and keeps to the rules."""
+    missing = plan.chosen.placed - plan.current.placed
+    excess, at = plan.current.hard_excess, problem
+    for batch in batches_of(plan.steps, size):
+        leaves = tuple(step.leave for step in batch if step.leave)
+        joins = tuple(step.join for step in batch if step.join)
+        assert 0 <= len(joins) - len(leaves) <= missing
+        missing -= len(joins) - len(leaves)
+        decision = schedule(replace(at, batch=Batch(leaves, joins)))
+        assert decision.picked_names == joins
+        assert decision.unscheduled == tuple(sorted(leaves))
+        assert difference(unpack(pack(decision), at.fleet), decision) == ""
+        assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {Outcome.OUTRANKED}
+        after = tuple(one for one in decision.bindings_after if one.is_active)
+        at = replace(at, bindings=after)
+        if not any(step.breaks_limit for step in batch):
+            assert batch[-1].hard_excess <= excess
+        excess = batch[-1].hard_excess
+    assert missing == 0
+    assert len(at.bindings) == plan.chosen.placed
+
+
+def test_two_moves_repair_a_region_that_holds_all() -> None:
+    east = grouped("region", east="a b c d", west="e f", north="g h")
+    problem = cycle(fleet(*east), pick_n(4, spread=[spread("region")]), *map(binding, "abcd"))
+
+    plan = plan_rebalance(problem)
+
+    assert isinstance(plan, MovePlan)
+    assert (plan.current.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
+    assert plan.is_safe
+    assert [step.leave is None for step in plan.steps].count(True) == 2
+
+
+def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
+    clusters = fleet("a", "b", cluster("c", not_eligible="noAgent"))
+
+    plan = plan_rebalance(cycle(clusters, pick_n(1), binding("c")))
+
+    assert isinstance(plan, MovePlan)
+    assert (plan.current.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
+    assert {step.leave for step in plan.steps} == {None, "c"}
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (cycle(fleet("a"), pick_all()), NoPlanReason.TYPE),
+        (replace(cycle(fleet("a"), pick_n(1)), semantics=Semantics.KUBERNETES), NoPlanReason.SEMANTICS),
+        (cycle(fleet("a"), pick_n(1), binding("a", obsolete=True)), NoPlanReason.OBSOLETE),
+        (cycle(fleet("a", "b"), pick_n(1), binding("a"), binding("b")), NoPlanReason.SCALES_DOWN),
+    ],
+)
+def test_what_has_no_plan_says_why(problem: Cycle, reason: NoPlanReason) -> None:
+    assert plan_rebalance(problem) is reason
