@@ -266,6 +266,18 @@ def is_degraded(*, now: datetime) -> Q:
     )
 
 
+def is_healthy(*, now: datetime) -> Q:
+    """Return the condition of placements whose status is healthy (`placement_health`)."""
+    selected = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, conditions__Available__0=_TRUE)
+    is_started = Q(conditions__RolloutStarted__0__isnull=True) | Q(conditions__RolloutStarted__0=_TRUE)
+    is_not_monitored = Q(cluster_name__in=_members(~_IS_MONITORED))
+    outstanding = selected.filter(is_not_monitored | ~is_available | ~is_started)
+    removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
+    is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
+    return is_settled & ~is_degraded(now=now) & ~_among(outstanding) & ~_among(removing)
+
+
 def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
     return MemberCluster.objects.filter(*conditions, **lookups).values("name")
 

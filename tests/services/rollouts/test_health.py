@@ -17,6 +17,7 @@ from placements.services.health import (
     health_by_domain,
     health_of,
     is_degraded,
+    is_healthy,
     with_rollouts,
 )
 from placements.services.placements import delete_placement
@@ -43,6 +44,8 @@ def health(world: World, name: str = "web") -> PlacementHealth:
     statuses = Counter(status for _, status in cluster_statuses(row, bindings, now=world.now))
     assert by_domain == found
     assert sum((Counter({one.status: one.count}) for one in selected), Counter()) == statuses
+    is_fine = Placement.objects.filter(is_healthy(now=world.now), name=name).exists()
+    assert is_fine == (found.level is HealthLevel.HEALTHY)
     needs_attention = found.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
     assert Placement.objects.filter(is_degraded(now=world.now), name=name).exists() == needs_attention
     return found
