@@ -328,7 +328,7 @@ def test_a_cluster_that_has_the_label_is_not_without_it_in_a_preview() -> None:
     decision = schedule(Cycle(one, parse_policy(raw, semantics=KUBERNETES), (binding("a"),), KUBERNETES))
 
     (bars,) = spread_bars(decision)
-    page = render_to_string("editor/_spread.html", {"one": bars})
+    page = render_to_string("parts/spread.html", {"one": bars})
 
     assert "1 cluster in no domain" in page
     assert "without the label" not in page
