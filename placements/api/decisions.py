@@ -206,9 +206,6 @@ class AdviceSerializer(CamelCaseSerializer):
     not_tried = PolicyChangeSerializer(many=True)
 
 
-_list_of_names = partial(serializers.ListField, child=serializers.CharField())
-
-
 class ExactSerializer(CamelCaseSerializer):
     """The result of an exact search."""
 
@@ -221,11 +218,11 @@ class ExactSerializer(CamelCaseSerializer):
         child=serializers.IntegerField(),
         help_text="The least and the most that may be possible, clusters that stay included.",
     )
-    picks = _list_of_names(help_text="The best set, without clusters that stay.")
-    sequence = _list_of_names(help_text="An order of it in which every prefix keeps the hard limits.")
+    picks = names(help_text="The best set, without clusters that stay.")
+    sequence = names(help_text="An order of it in which every prefix keeps the hard limits.")
     columns = AnyObject(allow_null=True, help_text="What the greedy and the exact set reach.")
-    missed = _list_of_names(help_text="Only in the exact set.")
-    instead_of = _list_of_names(help_text="Only in the greedy set.")
+    missed = names(help_text="Only in the exact set.")
+    instead_of = names(help_text="Only in the greedy set.")
     order = enum(PickOrder)
     conflict = AnyValue(help_text="The smallest conflicts: lists of filters and constraints.")
     corrections = AnyValue(help_text="Alternatives with which the number is possible.")
@@ -233,7 +230,7 @@ class ExactSerializer(CamelCaseSerializer):
     classes = AnyValue(help_text="Clusters that agree in all topology keys.")
     seconds = serializers.FloatField()
     nodes = serializers.IntegerField()
-    cut_stages = _list_of_names(help_text="Stages that a limit cut.")
+    cut_stages = names(help_text="Stages that a limit cut.")
 
 
 class DivergenceSerializer(CamelCaseSerializer):
