@@ -220,7 +220,9 @@ class ExactSerializer(CamelCaseSerializer):
     )
     picks = names(help_text="The best set, without clusters that stay.")
     sequence = names(help_text="An order of it in which every prefix keeps the hard limits.")
-    columns = AnyObject(allow_null=True, help_text="What the greedy and the exact set reach.")
+    columns = json_field(map_of(map_of({"type": "integer"})))(
+        allow_null=True, help_text="What the greedy and the exact set reach."
+    )
     missed = names(help_text="Only in the exact set.")
     instead_of = names(help_text="Only in the greedy set.")
     order = enum(PickOrder)

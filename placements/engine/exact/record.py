@@ -68,7 +68,7 @@ class SearchOptions:
 DEFAULT_OPTIONS = SearchOptions()
 INLINE_OPTIONS = SearchOptions(limit_seconds=2, most_states=5_000)
 REQUEST_OPTIONS = SearchOptions(most_states=15_000)
-"""For a search that somebody waits for: 200,000 states take longer than the whole limit of the solver."""
+"""For the search of a request: 200,000 states take longer than the whole limit of the solver."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Exact searches that somebody waits for, large ones included."""
+"""Exact searches of requests, large ones included."""
 
 import threading
 import time
@@ -6,7 +6,6 @@ import time
 from django.core.cache import caches
 
 from fleetui.middleware import RequestTooLongError, settle
-from placements.engine.exact.child import GRACE_SECONDS, search_in_child
 from placements.engine.exact.model import ExactModel
 from placements.engine.exact.record import (
     REQUEST_OPTIONS,
@@ -18,6 +17,7 @@ from placements.engine.exact.record import (
     record_id,
 )
 from placements.engine.scheduling.decision import Decision
+from placements.services.decisions.exact_process import GRACE_SECONDS, search_in_child
 
 LONGEST_SECONDS = 30
 """The largest limit of a search that a request may set."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from placements.engine.exact import child
-from placements.engine.exact.child import search_in_child
 from placements.engine.exact.record import REQUEST_OPTIONS, ExactVerdict, OpenReason, exact_search
+from placements.services.decisions import exact_process as child
+from placements.services.decisions.exact_process import search_in_child
 from tests.engine.exact.random_problems import dead_end
 
 
