@@ -3,7 +3,6 @@
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -56,7 +55,7 @@ class CurvePointSerializer(CamelCaseSerializer):
 class RebalanceSerializer(CamelCaseSerializer):
     """What few moves reach, and the steps of one plan."""
 
-    today = CurvePointSerializer(required=False)
+    current = CurvePointSerializer(required=False)
     curve = CurvePointSerializer(many=True, required=False)
     chosen = CurvePointSerializer(required=False)
     is_safe = serializers.BooleanField(required=False, help_text="No step breaks a limit on the way.")
@@ -121,8 +120,7 @@ class RebalanceViewSet(FullNameViewSet):
     )
     def create(self, request: Request, name: str) -> Response:
         """Start the plan of a placement as it is now. The body is optional."""
-        errors: Any = ValidationError
-        given = parse_body(request, PlanInputSerializer, errors=errors) if has_body(request) else {}
+        given = parse_body(request, PlanInputSerializer) if has_body(request) else {}
         row = start_plan(get_placement(name).full_name, moves=given.get("moves"), **actor(request))
         location = reverse("api:rebalance-plan", args=[name, row.number], request=request)
         return Response(RebalancePlanSerializer(row).data, status=201, headers={"Location": location})

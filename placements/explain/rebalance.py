@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placements.engine.exact.rebalance import CurvePoint, NoPlanReason, RebalancePlan, RebalanceStep
+from placements.engine.exact.rebalance import CurvePoint, MovePlan, NoPlanReason, RebalanceStep
 from placements.explain.vocabulary import counted, verb
 
 NO_PLAN = {
@@ -30,11 +30,12 @@ def balance_sentence(today: CurvePoint) -> str:
     )
 
 
-def repair_sentence(plan: RebalancePlan) -> str:
+def repair_sentence(plan: MovePlan) -> str:
     """Return what the chosen moves reach."""
-    chosen, today = plan.chosen, plan.today
+    chosen, today = plan.chosen, plan.current
     if not plan.steps:
-        return "No moves are needed."
+        is_balanced = not (today.hard_excess or today.excess or today.stale)
+        return "No moves are needed." if is_balanced else "No other set of clusters is better."
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves
@@ -54,17 +55,17 @@ def step_words(step: RebalanceStep) -> str:
 
 
 def plan_lines(
-    plan: RebalancePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
+    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
 ) -> Iterator[str]:
     """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
-    yield balance_sentence(plan.today)
+    yield balance_sentence(plan.current)
     yield repair_sentence(plan)
     yield ""
-    yield f"{'MOVES':>6} {'SELECTED':>9} {'EXCESS':>7} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
+    yield f"{'MOVES':>6} {'SELECTED':>9} {'HARD':>6} {'SOFT':>6} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
     for one in plan.curve:
         mark = " *" if one.limit == plan.chosen.limit else ""
-        row = f"{one.limit:>6} {one.placed:>9} {one.hard_excess:>7} {one.stale:>9} {one.skew:>6}"
-        yield f"{row} {one.affinity:>9}{mark}"
+        row = f"{one.limit:>6} {one.placed:>9} {one.hard_excess:>6} {one.excess:>6}"
+        yield f"{row} {one.stale:>9} {one.skew:>6} {one.affinity:>9}{mark}"
     if plan.steps:
         yield ""
     shown = 0
@@ -79,9 +80,7 @@ def plan_lines(
             yield f"batch {number}: {step_words(step)} ({after}){warning}"
 
 
-def plan_document(
-    plan: RebalancePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str
-) -> dict[str, Any]:
+def plan_document(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str) -> dict[str, Any]:
     """Return a plan as REST and the command write it."""
     document = plan.to_plain()
     document.pop("steps")

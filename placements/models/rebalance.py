@@ -1,4 +1,4 @@
-"""Rebalance plans: moves of a placement that are carried out batch by batch."""
+"""Rebalance plans: moves of a placement that are applied batch by batch."""
 
 from django.db import models
 from django.db.models import Q

@@ -145,9 +145,6 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
     evictions = evictions if is_local else evictions.none()
     yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH
-    plans = RebalancePlan.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
-    later_plan = RebalancePlan.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
-    yield "rebalance plans", plans.filter(Exists(later_plan)), _SMALL_BATCH
     drains = Drain.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
     later_drain = Drain.objects.filter(cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk"))
     member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
@@ -177,7 +174,10 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
-    """Yield what is kept of live hubs to replay their decisions; of versions of a fleet a number at most."""
+    """Yield old plans, old records of live hubs for replays, and surplus versions of a fleet."""
+    plans = RebalancePlan.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
+    later_plan = RebalancePlan.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
+    yield "rebalance plans", plans.filter(Exists(later_plan)), _SMALL_BATCH
     before = now - settings.KEEP_HUB_HISTORY
     undecided = HubDecision.objects.filter(decision=None, is_latest=False, judged_at__lt=before)
     yield "hub decisions without a replay", undecided, _BATCH

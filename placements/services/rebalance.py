@@ -1,4 +1,4 @@
-"""Rebalance plans of placements: computed, started, and carried out batch by batch.
+"""Rebalance plans of placements: computed, started, and applied batch by batch.
 
 A plan moves a placement to the best set of clusters that few moves reach (`spec/foresight.md` 2). Its state
 is in the database, so any worker can continue it, also after a crash: the bindings of a batch and the
@@ -22,8 +22,8 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from placements.engine.disruption import EvictionReason, Executed, judge_eviction
 from placements.engine.exact.rebalance import (
+    MovePlan,
     NoPlanReason,
-    RebalancePlan,
     RebalanceStep,
     batches_of,
     hard_excess,
@@ -32,13 +32,12 @@ from placements.engine.exact.rebalance import (
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch, Cycle
-from placements.explain.rebalance import NO_PLAN
+from placements.explain.rebalance import NO_PLAN, repair_sentence
 from placements.explain.staged_updates import eviction_sentence
 from placements.explain.vocabulary import first_names
 from placements.manifests.placement import parse_placement
 from placements.manifests.strategy import RollingUpdate
-from placements.models import Binding, Placement, PolicySnapshot
-from placements.models import RebalancePlan as PlanRow
+from placements.models import Binding, Placement, PolicySnapshot, RebalancePlan
 from placements.services.disruption.impact import is_held
 from placements.services.disruption.queries import budget_for
 from placements.services.resources.snapshots import PlacementChanged
@@ -53,7 +52,7 @@ MOST_MOVES = 100_000
 RESYNC = timedelta(seconds=2)
 """How often a plan is continued, also after its worker was killed."""
 BATCH = 20
-ACTIVE = (PlanRow.State.RUNNING, PlanRow.State.PAUSED)
+ACTIVE = (RebalancePlan.State.RUNNING, RebalancePlan.State.PAUSED)
 
 
 class UnknownPlanError(LookupError):
@@ -67,7 +66,7 @@ class UnknownPlanError(LookupError):
 class RebalancePreview:
     """The plan of a placement as of now, or why there is none, and why it cannot be started."""
 
-    plan: RebalancePlan | None
+    plan: MovePlan | None
     refusal: str
     batches: tuple[tuple[RebalanceStep, ...], ...] = ()
 
@@ -101,21 +100,21 @@ def _preview(placement: Placement, cycle: Cycle, moves: int | None) -> Rebalance
     elif placement.is_due:
         refusal = "A scheduling cycle is due; compute the plan again after it."
     elif placement.is_staged:
-        refusal = "Changes of this placement wait for staged update runs, so a plan cannot be carried out."
+        refusal = "Changes of this placement wait for staged update runs, so a plan cannot be started."
     elif not plan.is_safe:
         refusal = "A step would break a limit on the way. Choose another number of moves."
     elif not plan.steps:
-        refusal = "No moves are needed."
+        refusal = repair_sentence(plan)
     batches = tuple(batches_of(plan.steps, max(1, unavailable or surge)))
     return RebalancePreview(plan, refusal, batches)
 
 
 @on_live_hub(refuse_local)
 @transaction.atomic
-def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) -> PlanRow:
+def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) -> RebalancePlan:
     """Start the plan of a placement as it is now.
 
-    Raise UnknownPlacementError, InvalidManifest, and ActionNotAllowed where no plan can be carried out or
+    Raise UnknownPlacementError, InvalidManifest, and ActionNotAllowed where no plan can be started or
     another one is in progress.
     """
     lock_fleet()
@@ -130,7 +129,7 @@ def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) 
         raise ActionNotAllowed(preview.refusal)
     inputs = load_cycle_inputs(placement, current_fleet())
     last = placement.rebalance_plans.aggregate(last=Max("number"))["last"] or 0
-    row = PlanRow.objects.create(
+    row = RebalancePlan.objects.create(
         placement=placement,
         number=last + 1,
         moves=preview.plan.chosen.limit,
@@ -149,12 +148,12 @@ def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) 
 
 @on_live_hub(refuse_local)
 @transaction.atomic
-def change_plan(name: str, number: int, action: str, *, by: User | None, now: datetime) -> PlanRow:
+def change_plan(name: str, number: int, action: str, *, by: User | None, now: datetime) -> RebalancePlan:
     """Pause, resume or stop a plan; `action` is one of `PLAN_ACTIONS`. Again it does nothing.
 
     A batch that was begun is finished by the rollout in any case. Raise UnknownPlanError, ActionNotAllowed.
     """
-    row = PlanRow.objects.select_for_update().filter(placement__full_name=name, number=number).first()
+    row = RebalancePlan.objects.select_for_update().filter(placement__full_name=name, number=number).first()
     if row is None:
         raise UnknownPlanError(name, number)
     check_documents(by, f"placement {name}", row.placement.document)
@@ -163,27 +162,27 @@ def change_plan(name: str, number: int, action: str, *, by: User | None, now: da
         return row
     if row.state not in before:
         raise ActionNotAllowed(f"Rebalance plan {number} of {name} is {row.state}; {action} is not possible.")
-    if after == PlanRow.State.STOPPED:
+    if after == RebalancePlan.State.STOPPED:
         _end(row, after, f"Stopped by {actor_name(by)}.", by=by, now=now)
         return row
     row.state, row.requeue_at, row.waits_for = after, now, ""
     row.save(update_fields=["state", "requeue_at", "waits_for"])
-    verb = "rebalance paused" if after == PlanRow.State.PAUSED else "rebalance resumed"
+    verb = "rebalance paused" if after == RebalancePlan.State.PAUSED else "rebalance resumed"
     record(AuditEvent(verb, PLACEMENT, name, after={"plan": number}), by=by, now=now)
     return row
 
 
 PLAN_ACTIONS: dict[str, tuple[Sequence[str], str]] = {
-    "pause": ((PlanRow.State.RUNNING,), PlanRow.State.PAUSED),
-    "resume": ((PlanRow.State.PAUSED,), PlanRow.State.RUNNING),
-    "stop": (ACTIVE, PlanRow.State.STOPPED),
+    "pause": ((RebalancePlan.State.RUNNING,), RebalancePlan.State.PAUSED),
+    "resume": ((RebalancePlan.State.PAUSED,), RebalancePlan.State.RUNNING),
+    "stop": (ACTIVE, RebalancePlan.State.STOPPED),
 }
 """The actions on a plan: the states in which each is possible, and the one that follows."""
 
 
 def advance_plans(*, now: datetime) -> int:
     """Continue the due plans; return how many. Each is claimed by a conditional update."""
-    due = PlanRow.objects.filter(state=PlanRow.State.RUNNING, requeue_at__lte=now)
+    due = RebalancePlan.objects.filter(state=RebalancePlan.State.RUNNING, requeue_at__lte=now)
     keys = list(due.order_by("requeue_at", "pk").values_list("pk", flat=True)[:BATCH])
     claimed = [key for key in keys if due.filter(pk=key).update(requeue_at=now + RESYNC)]
     for key in claimed:
@@ -198,23 +197,28 @@ def advance_plans(*, now: datetime) -> int:
 def _advance(key: int, *, now: datetime) -> None:
     """Take one plan a step further: compare it with what is, finish a batch, and write the next one."""
     lock_fleet()
-    row = PlanRow.objects.select_for_update().filter(pk=key, state=PlanRow.State.RUNNING).first()
+    row = RebalancePlan.objects.select_for_update().filter(pk=key, state=RebalancePlan.State.RUNNING).first()
     if row is None:
         return
     placement = Placement.objects.select_for_update().get(pk=row.placement_id)
     inputs = load_cycle_inputs(placement, current_fleet())
     if placement.deleting_since is not None:
-        _end(row, PlanRow.State.ABANDONED, "The placement is being deleted.", now=now)
+        _end(row, RebalancePlan.State.ABANDONED, "The placement is being deleted.", now=now)
         return
     if (inputs.snapshot.number, placement.number_of_clusters) != (row.policy_number, row.wanted):
-        _end(row, PlanRow.State.ABANDONED, "The policy of the placement was changed.", now=now)
+        _end(row, RebalancePlan.State.ABANDONED, "The policy of the placement was changed.", now=now)
         return
     if placement.is_due:
         _wait(row, "A scheduling cycle is due.")
         return
     placed = {one.cluster for one in inputs.cycle.standing.current}
     if _digest(placed) != row.placed_digest:
-        _end(row, PlanRow.State.STALE, "A decision or an eviction changed the selected clusters.", now=now)
+        _end(
+            row,
+            RebalancePlan.State.STALE,
+            "A decision or an eviction changed the selected clusters.",
+            now=now,
+        )
         return
     if is_held(placement):
         _wait(row, "The rollout of the placement is paused or stopped.")
@@ -222,12 +226,12 @@ def _advance(key: int, *, now: datetime) -> None:
     if row.is_moving and not _is_finished(row, now=now):
         return
     if row.done == len(row.batches):
-        _end(row, PlanRow.State.COMPLETED, "All steps are completed.", now=now)
+        _end(row, RebalancePlan.State.COMPLETED, "All steps are completed.", now=now)
     elif _may_move(row, inputs, placed, now=now):
         _move(row, inputs, placed, now=now)
 
 
-def _is_finished(row: PlanRow, *, now: datetime) -> bool:
+def _is_finished(row: RebalancePlan, *, now: datetime) -> bool:
     """Return whether the rollout has finished the batch; end the plan where it failed."""
     batch = _batch(row)
     names = [*batch.leaves, *batch.joins]
@@ -238,7 +242,7 @@ def _is_finished(row: PlanRow, *, now: datetime) -> bool:
     )
     failed = [name for name in names if phases.get(name) in (Phase.FAILED, Phase.REMOVE_FAILED)]
     if failed:
-        _end(row, PlanRow.State.STOPPED, f"The rollout failed on {first_names(failed)}.", now=now)
+        _end(row, RebalancePlan.State.STOPPED, f"The rollout failed on {first_names(failed)}.", now=now)
         return False
     left = [name for name in batch.leaves if name in phases]
     left += [name for name in batch.joins if phases.get(name) != Phase.AVAILABLE]
@@ -250,19 +254,19 @@ def _is_finished(row: PlanRow, *, now: datetime) -> bool:
     return True
 
 
-def _may_move(row: PlanRow, inputs: CycleInputs, placed: set[str], *, now: datetime) -> bool:
+def _may_move(row: RebalancePlan, inputs: CycleInputs, placed: set[str], *, now: datetime) -> bool:
     """Return whether the next batch still does what was planned, and whether the budget allows it."""
     batch, cycle = _batch(row), inputs.cycle
     stays = replace(cycle, bindings=tuple(one for one in cycle.bindings if one.cluster not in batch.leaves))
     names = np.array(cycle.fleet.names)[candidates_of(stays).passes]
     lost = sorted({*batch.joins} - {*names.tolist()})
     if lost:
-        _end(row, PlanRow.State.STALE, f"No longer selectable: {first_names(lost)}.", now=now)
+        _end(row, RebalancePlan.State.STALE, f"No longer selectable: {first_names(lost)}.", now=now)
         return False
     after = hard_excess(cycle, (placed - {*batch.leaves}) | {*batch.joins})
     is_worse = any(then > today for today, then in zip(hard_excess(cycle, placed), after, strict=True))
     if is_worse or sum(after) > row.batches[row.done][-1]["hardExcess"]:
-        _end(row, PlanRow.State.STALE, "The fleet changed: the next step has another effect.", now=now)
+        _end(row, RebalancePlan.State.STALE, "The fleet changed: the next step has another effect.", now=now)
         return False
     budget = budget_for(inputs.placement.full_name)
     context = eviction_context(load_rollout_context(inputs.placement, now=now))
@@ -277,7 +281,7 @@ def _may_move(row: PlanRow, inputs: CycleInputs, placed: set[str], *, now: datet
     return True
 
 
-def _move(row: PlanRow, inputs: CycleInputs, placed: set[str], *, now: datetime) -> None:
+def _move(row: RebalancePlan, inputs: CycleInputs, placed: set[str], *, now: datetime) -> None:
     """Write the bindings of the next batch, all at once, and that the plan waits for its rollout."""
     batch, placement = _batch(row), inputs.placement
     placement.trigger = f"rebalance plan {row.number}, batch {row.done + 1} of {len(row.batches)}"
@@ -288,7 +292,7 @@ def _move(row: PlanRow, inputs: CycleInputs, placed: set[str], *, now: datetime)
     row.save(update_fields=["placed_digest", "is_moving", "waits_for"])
 
 
-def _batch(row: PlanRow) -> Batch:
+def _batch(row: RebalancePlan) -> Batch:
     steps = row.batches[row.done]
     leaves = tuple(step["leave"] for step in steps if step["leave"])
     return Batch(leaves, tuple(step["join"] for step in steps if step["join"]))
@@ -298,13 +302,13 @@ def _digest(names: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
-def _wait(row: PlanRow, reason: str) -> None:
+def _wait(row: RebalancePlan, reason: str) -> None:
     if row.waits_for != reason:
         row.waits_for = reason
         row.save(update_fields=["waits_for"])
 
 
-def _end(row: PlanRow, state: str, reason: str, *, now: datetime, by: User | None = None) -> None:
+def _end(row: RebalancePlan, state: str, reason: str, *, now: datetime, by: User | None = None) -> None:
     row.state, row.ended_at, row.ended_reason, row.waits_for = state, now, reason, ""
     row.save(update_fields=["state", "ended_at", "ended_reason", "waits_for"])
     facts = {"plan": row.number, "state": str(state), "reason": reason, "batches": row.done}

@@ -122,10 +122,10 @@ def batches_of(steps: Sequence[RebalanceStep], size: int) -> list[tuple[Rebalanc
 
 
 @dataclass(frozen=True)
-class RebalancePlan:
+class MovePlan:
     """The curve of what each number of moves reaches, and the steps of one point of it."""
 
-    today: CurvePoint
+    current: CurvePoint
     curve: tuple[CurvePoint, ...]
     chosen: CurvePoint
     steps: tuple[RebalanceStep, ...]
@@ -137,7 +137,7 @@ class RebalancePlan:
 
     def to_plain(self) -> dict[str, Any]:
         return {
-            "today": self.today.to_plain(),
+            "current": self.current.to_plain(),
             "curve": [point.to_plain() for point in self.curve],
             "chosen": self.chosen.to_plain(),
             "steps": [step.to_plain() for step in self.steps],
@@ -245,13 +245,13 @@ def plan_rebalance(
     max_unavailable: int = 1,
     max_surge: int = 1,
     options: SearchOptions = DEFAULT_OPTIONS,
-) -> RebalancePlan | NoPlanReason:
+) -> MovePlan | NoPlanReason:
     """Return the curve, and the steps for at most `moves` moves; None takes the fewest that repair."""
     model = move_model(cycle)
     if isinstance(model, NoPlanReason):
         return model
     limits = SearchLimits(options.limit_seconds, options.node_limit)
-    today = model.point(0, model.placed)
+    current = model.point(0, model.placed)
     repaired, is_proved = model.best(model.placed, limits, fewest=True)
     fewest = model.point(0, repaired).moves
     optimum, optimum_is_proved = model.best(model.placed, limits)
@@ -270,14 +270,14 @@ def plan_rebalance(
     points = {limit: model.point(limit, taken) for limit, taken in sets.items()}
     if moves is not None:
         chosen = min(moves, most)
-    elif today.hard_excess or fewest:
+    elif current.hard_excess or fewest:
         chosen = fewest
     else:
         chosen = _knee(list(points.values()))
     # One swap after another: a batch of several is a row of swaps, each of them safe.
     band = (min(1, max_unavailable), min(1, max_surge))
     ordered = find_safe_order(model, sets[chosen], band=band, most_states=options.most_states)
-    return RebalancePlan(today, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
+    return MovePlan(current, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
 
 
 def _knee(points: list[CurvePoint]) -> int:

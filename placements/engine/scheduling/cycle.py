@@ -42,8 +42,8 @@ class Batch:
 class Cycle:
     """The inputs of one run of the scheduler for one placement. Raise DuplicateBindingError.
 
-    `namespace` is that of the placement, "" for one that is cluster-scoped. With a `batch` the cycle carries
-    it out and selects nothing itself.
+    `namespace` is that of the placement, "" for one that is cluster-scoped. With a `batch` the cycle applies
+    it and selects nothing itself.
     """
 
     fleet: Fleet

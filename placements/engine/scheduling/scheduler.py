@@ -32,7 +32,7 @@ def schedule(cycle: Cycle) -> Decision:
 
 
 def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
-    """Carry out a batch of a rebalance plan; each join gets the scores of a round at that state."""
+    """Apply a batch of a rebalance plan; each join gets the scores of a round at that state."""
     fleet, bindings = cycle.fleet, cycle.standing
     stays = replace(
         cycle, batch=None, bindings=tuple(one for one in cycle.bindings if one.cluster not in batch.leaves)

@@ -2,13 +2,13 @@
 
 import plotly.graph_objects as go
 
-from placements.engine.exact.rebalance import RebalancePlan
+from placements.engine.exact.rebalance import MovePlan
 from placements.explain.charts.figure import LEGEND_ABOVE, Chart, Color, figure, round_ticks
 from placements.explain.rebalance import repair_sentence
 from placements.explain.vocabulary import counted
 
 
-def curve_chart(plan: RebalancePlan) -> Chart | None:
+def curve_chart(plan: MovePlan) -> Chart | None:
     """Draw what each number of moves reaches; None where there is one point only."""
     curve = plan.curve
     if len(curve) < 2:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.rebalance import NoPlanReason, RebalancePlan, batches_of, plan_rebalance
+from placements.engine.exact.rebalance import MovePlan, NoPlanReason, batches_of, plan_rebalance
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -70,7 +70,7 @@ def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -
     for _ in range(count):
         problem = _drifted(rng)
         plan = plan_rebalance(problem)
-        assert isinstance(plan, RebalancePlan)
+        assert isinstance(plan, MovePlan)
         values = _brute_force(problem)
         rows = []
         for point in plan.curve:
@@ -82,7 +82,7 @@ def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -
         best = max(one[:2] for one in values)
         fewest = min(-one[-1] for one in values if one[:2] == best)
         assert fewest in [point.limit for point in plan.curve]
-        if plan.today.hard_excess:
+        if plan.current.hard_excess:
             repaired += 1
             assert plan.chosen.limit == fewest
         _check_steps(problem, plan)
@@ -90,7 +90,7 @@ def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -
     assert repaired > count // 20
 
 
-def _check_steps(problem: Cycle, plan: RebalancePlan) -> None:
+def _check_steps(problem: Cycle, plan: MovePlan) -> None:
     members = frozenset(problem.placed.tolist())
     number, low = problem.policy.number_of_clusters or 0, len(members) - 1
     positions = problem.fleet.positions
@@ -118,10 +118,10 @@ def _check_steps(problem: Cycle, plan: RebalancePlan) -> None:
     )
 
 
-def _check_batches(problem: Cycle, plan: RebalancePlan, size: int) -> None:
+def _check_batches(problem: Cycle, plan: MovePlan, size: int) -> None:
     """Carry out the batches by cycles of their own: each is stored, replayed, and keeps to the rules."""
-    missing = plan.chosen.placed - plan.today.placed
-    excess, at = plan.today.hard_excess, problem
+    missing = plan.chosen.placed - plan.current.placed
+    excess, at = plan.current.hard_excess, problem
     for batch in batches_of(plan.steps, size):
         leaves = tuple(step.leave for step in batch if step.leave)
         joins = tuple(step.join for step in batch if step.join)
@@ -147,8 +147,8 @@ def test_two_moves_repair_a_region_that_holds_all() -> None:
 
     plan = plan_rebalance(problem)
 
-    assert isinstance(plan, RebalancePlan)
-    assert (plan.today.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
+    assert isinstance(plan, MovePlan)
+    assert (plan.current.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
     assert plan.is_safe
     assert [step.leave is None for step in plan.steps].count(True) == 2
 
@@ -158,8 +158,8 @@ def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
 
     plan = plan_rebalance(cycle(clusters, pick_n(1), binding("c")))
 
-    assert isinstance(plan, RebalancePlan)
-    assert (plan.today.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
+    assert isinstance(plan, MovePlan)
+    assert (plan.current.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
     assert {step.leave for step in plan.steps} == {None, "c"}
 
 
