@@ -1,5 +1,6 @@
 """Decisions: their records, rounds and outcomes, and advice."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from rest_framework.response import Response
 
 from fleetui.apimachinery.model import Semantics
 from placements.api.base import BaseViewSet, Params, Rows, listed, next_page, page_response, query_params
-from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
+from placements.api.filters import DecisionQuery, ExactQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
 from placements.api.hubs import HubDecisionSerializer
 from placements.api.renderers import CsvRenderer, YamlRenderer
 from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
@@ -31,6 +32,8 @@ from placements.api.serializers import (
     names,
 )
 from placements.engine.advice.search import why_not
+from placements.engine.exact.model import STAGES
+from placements.engine.exact.record import REQUEST_OPTIONS, ExactVerdict, OpenReason, PickOrder
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.replay import Replay
@@ -46,6 +49,7 @@ from placements.explain.decision_document import (
 )
 from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
+from placements.services.decisions.exact import searched
 from placements.services.decisions.records import UnknownInDecisionError, cycles_of, exact_of, recorded
 from placements.services.filters import decisions_of
 from placements.services.hubs.queries import hub_decision_of
@@ -202,6 +206,35 @@ class AdviceSerializer(CamelCaseSerializer):
     not_tried = PolicyChangeSerializer(many=True)
 
 
+class ExactSerializer(CamelCaseSerializer):
+    """The result of an exact search."""
+
+    id = serializers.CharField()
+    decision = serializers.CharField()
+    verdict = enum(ExactVerdict)
+    reason = enum(OpenReason, allow_null=True, help_text="Why it is open.")
+    wanted = serializers.IntegerField()
+    most = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="The least and the most that may be possible, clusters that stay included.",
+    )
+    picks = names(help_text="The best set, without clusters that stay.")
+    sequence = names(help_text="An order of it in which every prefix keeps the hard limits.")
+    columns = json_field(map_of(map_of({"type": "integer"})))(
+        allow_null=True, help_text="What the greedy and the exact set reach."
+    )
+    missed = names(help_text="Only in the exact set.")
+    instead_of = names(help_text="Only in the greedy set.")
+    order = enum(PickOrder)
+    conflict = AnyValue(help_text="The smallest conflicts: lists of filters and constraints.")
+    corrections = AnyValue(help_text="Alternatives with which the number is possible.")
+    shopping = AnyValue(help_text="The fewest clusters whose addition makes the number possible.")
+    classes = AnyValue(help_text="Clusters that agree in all topology keys.")
+    seconds = serializers.FloatField()
+    nodes = serializers.IntegerField()
+    cut_stages = names(help_text="Stages that a limit cut.")
+
+
 class DivergenceSerializer(CamelCaseSerializer):
     """The first difference between two scheduling rules, and its reason."""
 
@@ -286,6 +319,17 @@ class DecisionViewSet(BaseViewSet):
         sides = side_by_side(recorded(decision)[1], name=decision)
         document = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
         return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
+
+    @_of_record("get_exact_search", ExactSerializer, query=ExactQuery, path="exact", is_costly=True)
+    def exact(self, request: Request, decision: str) -> Response:
+        """Search for the best set of a decision; may take seconds on a large fleet."""
+        params = query_params(request, ExactQuery)
+        options = replace(
+            REQUEST_OPTIONS,
+            stages=tuple(params["stages"]) or STAGES,
+            limit_seconds=params["limitSeconds"],
+        )
+        return Response(searched(recorded(decision)[1], options, user=request.user.pk).to_plain())
 
     @_of_record("list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery)
     def rounds(self, request: Request, decision: str) -> Response:

@@ -15,6 +15,7 @@ from placements.api.schema import documented
 from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
 from placements.engine.advice.search import why_not
 from placements.explain.decision_document import advice_document, comparison_document, decision_document
+from placements.services.decisions.exact import searched
 from placements.services.simulate import request as simulation
 
 
@@ -30,6 +31,7 @@ class SimulateSerializer(CamelCaseSerializer):
     strict_health = serializers.BooleanField(required=False, default=False)
     step = serializers.IntegerField(required=False, min_value=1, max_value=10**9)
     why = serializers.CharField(required=False)
+    exact = serializers.BooleanField(required=False, default=False, help_text="Search for the best set too.")
 
 
 ALL = "all"
@@ -45,7 +47,7 @@ class SimulateViewSet(BaseViewSet):
         """Schedule a placement on the clusters of the body; `semantics: all` compares."""
         options = parse_body(request, SimulateSerializer, errors=ValidationError)
         semantics = options.get("semantics")
-        extra = [name for name in ("step", "why") if name in options]
+        extra = [name for name in ("step", "why", "exact") if options.get(name)]
         if semantics == ALL and extra:
             message = "cannot be combined with semantics: all"
             raise InvalidManifest([FieldError(extra[0], "conflict", message, "one semantics")])
@@ -74,6 +76,8 @@ class SimulateViewSet(BaseViewSet):
                         [FieldError("why", "unknown-cluster", f"the fleet has no cluster {why[:63]!r}")]
                     )
                 document["why"] = advice_document(why_not(result.decision, why))
+            if options["exact"]:
+                document["exact"] = searched(result.decision, user=request.user.pk).to_plain()
             return Response(document)
         simulations = simulation.simulate_all(inputs)
         warnings = {rules: one.warnings for rules, one in simulations.items()}

@@ -14,6 +14,8 @@ from django.views.decorators.http import require_safe
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
+from placements.engine.exact.model import ExactModel
+from placements.engine.exact.record import ExactRecord, model_of
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import RoundSummary
@@ -32,9 +34,11 @@ from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.decision_document import outcome_document
 from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_of, written
 from placements.explain.decisions import step_sentences
+from placements.explain.exact import exact_sentences
 from placements.explain.hub_status import condition_of
 from placements.explain.vocabulary import bindings_sentence, headline, policy_sentence
 from placements.models import Rollout, ScenarioDecision
+from placements.services.decisions.exact import searched
 from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named
 from placements.services.hubs.queries import HubSide, hub_decision_of
 from placements.services.status import ranking_decision
@@ -48,6 +52,7 @@ PANELS = {
     "issues": "decisions/_issues.html",
     "view": "decisions/_view.html",
     "replay": "decisions/_replay.html",
+    "exact": "decisions/_exact.html",
 }
 """Parts of the page that htmx fetches by themselves: `?panel=issues`."""
 _MOST_DOMAINS, _MOST_OFFERED, _MOST_FOUND = 60, 200, 20
@@ -144,6 +149,28 @@ class DecisionPage(DecisionView):
                 "web:rollout", args=[run.placement_name, run.number]
             )
         return f"staged update run {run.full_name}", reverse("web:staged-run", args=[run.full_name])
+
+    @cached_property
+    def exact(self) -> ExactRecord | None:
+        """The exact search of an unfulfilled decision, where it is fast or the address asks for it."""
+        found = super().exact
+        if found is None and self.is_search_asked and not self.value.is_fulfilled:
+            return searched(self.value, user=self._request.user.pk)
+        return found
+
+    @property
+    def is_search_asked(self) -> bool:
+        return self._request.GET.get("panel") == "exact"
+
+    @property
+    def can_search(self) -> bool:
+        """Whether an exact search takes longer than a page may: it runs when it is opened."""
+        is_open = self.exact is None and not self.value.is_fulfilled
+        return is_open and isinstance(model_of(self.value), ExactModel)
+
+    @property
+    def exact_sentences(self) -> list[str]:
+        return list(exact_sentences(self.exact, self.value.cycle.policy)) if self.exact else []
 
     @cached_property
     def step(self) -> int | None:

@@ -7,6 +7,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from placements.models import Decision, DecisionRecord, Placement
+from placements.services.decisions import exact
 from tests.builders import labelled, prefer
 from tests.rows import all_joined, decided, joined, pick_n_spec
 
@@ -60,6 +61,38 @@ def test_large_records_side_by_side_leave_rounds_and_outcomes_out(reader: APICli
     for one in sides["semantics"].values():
         assert (one["numberOfRounds"], one["numberOfClusters"], len(one["picked"])) == (60, 201, 60)
         assert (one["rounds"], one["outcomes"]) == (None, None)
+
+
+def test_an_exact_search_is_requested_with_its_limits(
+    reader: APIClient, decision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{DECISIONS}/{decision}/exact"
+    small = reader.get(address).json()
+    monkeypatch.setattr(exact, "is_small", lambda _model: False)
+    large = reader.get(f"{address}?stages=n&stages=skew&limitSeconds=2").json()
+
+    assert (small["verdict"], small["most"], small["columns"]["exact"]["skew"]) == ("optimal", [2, 2], 0)
+    assert (large["verdict"], large["picks"]) == ("optimal", small["picks"])
+    assert large["id"] != small["id"]
+    for query in ("stages=n&stages=best", "limitSeconds=1e9", "limitSeconds=nan", "limit=2"):
+        assert reader.get(f"{address}?{query}").status_code == 400, query
+
+
+def test_one_large_search_at_a_time_is_kept_and_has_a_price(
+    reader: APIClient, decision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, spent = f"{DECISIONS}/{decision}/exact", list[float]()
+    monkeypatch.setattr(exact, "is_small", lambda _model: False)
+    monkeypatch.setattr(exact, "settle", lambda _user, *, deposit, used: spent.append(used - deposit))
+    monkeypatch.setattr(exact, "GRACE_SECONDS", 0.01)
+    with exact._place:
+        busy = reader.get(address)
+    found = [reader.get(address).json() for _ in range(2)]
+
+    assert (busy.status_code, "too-long" in busy.content.decode()) == (503, True)
+    assert found[0] == found[1]
+    [seconds] = spent
+    assert seconds > found[0]["seconds"]
 
 
 @pytest.mark.parametrize("length", [4, 12, 32])

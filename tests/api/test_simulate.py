@@ -119,6 +119,7 @@ def test_simulate_takes_bindings(reader: APIClient) -> None:
         ({"step": 99}, "step", None),
         ({"why": "nobody"}, "why", None),
         ({"semantics": "all", "step": 1}, "step", None),
+        ({"semantics": "all", "exact": True}, "exact", None),
         ({"odd": 1}, "odd", None),
     ],
 )
@@ -136,6 +137,17 @@ def test_simulate_refuses_invalid_options(reader: APIClient, change: dict[str, o
     body = {"clusters": [{"name": "a"}], "placement": placement_document("web", pick_n_spec(1))}
 
     assert reader.post(SIMULATE, {**body, **change}).status_code in (400, 422)
+
+
+def test_a_simulation_may_search_exactly(reader: APIClient) -> None:
+    body = {
+        "clusters": [{"name": "a"}, {"name": "b"}],
+        "placement": placement_document("web", pick_n_spec(3)),
+    }
+
+    assert "exact" not in reader.post(SIMULATE, body).json()
+    found = reader.post(SIMULATE, {**body, "exact": True}).json()["exact"]
+    assert (found["verdict"], found["wanted"]) == ("impossible", 3)
 
 
 def test_a_preview_and_a_dry_run_have_the_findings_of_the_doctor(api: APIClient) -> None:

@@ -9,8 +9,10 @@ import pytest
 from django.test import Client
 
 from fleetui.apimachinery.yaml import load_documents
+from placements.engine.exact import record
 from placements.explain.vocabulary import TIMES
 from placements.models import Decision, Draft, Placement
+from placements.services.decisions import exact
 from placements.services.placements import save_placement
 from tests.rows import NOW, decided, joined, pick_n_spec
 
@@ -278,6 +280,29 @@ def test_a_dead_end_is_distinguished_from_the_impossible(
     assert "4 of 4 are possible without any change." in words
     assert "Greedy compared with exact" in words
     assert "Fulfilled by any of these changes" not in words
+
+
+def test_a_large_problem_is_searched_when_its_section_is_opened(
+    viewer: Client, text_of: Fetch, dead_end: Placement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (record, exact):
+        monkeypatch.setattr(module, "is_small", lambda _model: False)
+    closed = text_of(viewer, address(dead_end))
+    opened = plain(text_of(viewer, address(dead_end, "?panel=exact")))
+
+    assert 'href="?panel=exact#exact"' in closed
+    assert "Greedy compared with exact" not in closed
+    assert "4 of 4 are possible without any change." in opened
+    assert "Show the set (4 clusters)" in opened
+
+
+def test_rules_without_exact_search_say_so(viewer: Client, text_of: Fetch) -> None:
+    joined("aa", region="east")
+    placement = decided("lab", pick_n_spec(2), semantics="kubernetes")
+    words = plain(text_of(viewer, address(placement)))
+
+    assert "Not determined: exact search does not support these scheduling rules." in words
+    assert "Maximum with the current fleet: 1." in words
 
 
 def test_what_no_order_reaches_is_called_impossible(viewer: Client, text_of: Fetch) -> None:

@@ -12,7 +12,7 @@ from clusters.columns import Bools
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Edit, edited
-from placements.engine.exact.record import ExactRecord, inline_search
+from placements.engine.exact.record import ExactRecord, ExactVerdict, inline_search
 from placements.engine.scheduling.candidates import filter_columns
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -119,8 +119,9 @@ class Case:
 
     @cached_property
     def exact(self) -> ExactRecord | None:
-        """Return the exact search of an unfulfilled decision, None where it is not fast."""
-        return inline_search(self.decision)
+        """Return the exact search of an unfulfilled decision, None where it is not fast or not possible."""
+        found = inline_search(self.decision)
+        return None if found is not None and found.verdict is ExactVerdict.OPEN else found
 
     def has_no_effect(self, edit: Edit) -> bool:
         """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget.

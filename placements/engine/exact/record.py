@@ -67,6 +67,8 @@ class SearchOptions:
 
 DEFAULT_OPTIONS = SearchOptions()
 INLINE_OPTIONS = SearchOptions(limit_seconds=2, most_states=5_000)
+REQUEST_OPTIONS = SearchOptions(most_states=15_000)
+"""For the search of a request: 200,000 states take longer than the whole limit of the solver."""
 
 
 @dataclass(frozen=True)
@@ -197,11 +199,16 @@ def is_small(model: ExactModel) -> bool:
 
 
 def inline_search(decision: Decision, options: SearchOptions = INLINE_OPTIONS) -> ExactRecord | None:
-    """Search where a decision is unfulfilled and the search is fast; else return None."""
+    """Search where a decision is unfulfilled and the search is fast; else return None.
+
+    The record is open where no search is possible, None where a search takes longer.
+    """
     if decision.is_fulfilled:
         return None
     model = model_of(decision)
-    return exact_search(decision, options) if isinstance(model, ExactModel) and is_small(model) else None
+    if isinstance(model, ExactModel):
+        return exact_search(decision, options) if is_small(model) else None
+    return None if model is OpenReason.NOTHING_TO_PICK else open_record(decision, model, options)
 
 
 def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -> ExactRecord:
