@@ -154,14 +154,15 @@ def _conditions() -> dict[ClusterFilterState, Q]:
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
     """Count the clusters by filter value, in one query."""
-    return counts_with(MemberCluster.objects.none())[1]
+    return counts_with(ClusterFilter())[1]
 
 
-def counts_with(rows: QuerySet[MemberCluster]) -> tuple[int, dict[ClusterFilterState, int]]:
-    """Count these rows, and all clusters by filter value, in one query."""
+def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
+    """Count the clusters that match, and all clusters by filter value, in one query."""
+    matching = clusters_matching(wanted).order_by().values("pk") if wanted != ClusterFilter() else None
     counted = {state.name: Count("pk", filter=condition) for state, condition in _conditions().items()}
     found = MemberCluster.objects.aggregate(
-        matching=Count("pk", filter=Q(pk__in=rows.order_by().values("pk"))), **counted
+        matching=Count("pk", filter=None if matching is None else Q(pk__in=matching)), **counted
     )
     return found["matching"], {state: found[state.name] for state in ClusterFilterState}
 

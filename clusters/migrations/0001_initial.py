@@ -140,7 +140,7 @@ class Migration(migrations.Migration):
                 ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='labels', to='clusters.membercluster')),
             ],
             options={
-                'indexes': [models.Index(fields=['key', 'value'], name='label_by_key_and_value')],
+                'indexes': [models.Index(fields=['hub', 'key', 'value'], name='label_by_key_and_value')],
                 'constraints': [models.UniqueConstraint(fields=('cluster', 'key'), name='label_key_once'), models.CheckConstraint(condition=models.Q(('key', ''), _negated=True), name='label_has_key')],
             },
         ),

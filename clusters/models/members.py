@@ -206,7 +206,7 @@ class ClusterLabel(HubRow):
     value = models.CharField(max_length=LONGEST_LABEL_VALUE, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["key", "value"], name="label_by_key_and_value")]
+        indexes = [models.Index(fields=["hub", "key", "value"], name="label_by_key_and_value")]
         constraints = [
             models.UniqueConstraint(fields=["cluster", "key"], name="label_key_once"),
             models.CheckConstraint(condition=~models.Q(key=""), name="label_has_key"),

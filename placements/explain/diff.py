@@ -1,9 +1,10 @@
 """What changed: between two documents path by path, two sentences by clause, two manifests by line."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
+from itertools import groupby, zip_longest
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, format_path
@@ -125,6 +126,55 @@ def line_diff(before: str, after: str, *, context: int = 3) -> list[Piece] | Non
         Piece("@", line) if line.startswith("@@") else Piece(signs.get(line[:1], ""), line[1:])
         for line in list(unified_diff(old, new, n=context, lineterm=""))[2:]
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class LinePair:
+    """A line of two texts beside each other, each with its words marked; None: it is not in that text.
+
+    A gap, of lines that are left out, is in neither.
+    """
+
+    before: list[Piece] | None
+    after: list[Piece] | None
+
+    @property
+    def is_changed(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def is_gap(self) -> bool:
+        return self.before is None and self.after is None
+
+
+_LEAST_ALIKE = 0.4
+_TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
+
+
+def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
+    """Yield the lines of `line_diff` as pairs; of two lines alike only the words that differ have a sign."""
+    for is_kept, several in groupby(lines, key=lambda one: one.sign not in ("+", "−")):
+        found = list(several)
+        if is_kept:
+            same = (None if one.sign else [one] for one in found)
+            yield from (LinePair(one, one) for one in same)
+            continue
+        removed, added = ([one for one in found if one.sign == sign] for sign in "−+")
+        for old, new in zip_longest(removed, added):
+            if old is None or new is None:
+                yield LinePair([old] if old else None, [new] if new else None)
+                continue
+            left, right = _TOKENS.findall(old.text), _TOKENS.findall(new.text)
+            words = SequenceMatcher(a=left, b=right, autojunk=False)
+            if words.ratio() < _LEAST_ALIKE:
+                yield LinePair([old], [new])
+                continue
+            before, after = [], []
+            for tag, i, j, k, end in words.get_opcodes():
+                sign = "" if tag == "equal" else "−"
+                before += [Piece(sign, "".join(left[i:j]))] if i < j else []
+                after += [Piece(sign and "+", "".join(right[k:end]))] if k < end else []
+            yield LinePair(before, after)
 
 
 def manifest_diff(

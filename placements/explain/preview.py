@@ -136,8 +136,8 @@ def worth_of_placed(cycle: Cycle) -> str:
     return f"existing placements {'only win ties' if only_ties else 'have no effect'}"
 
 
-def spread_bars(decision: Decision) -> list[SpreadBars]:
-    """Draw up the groups of every constraint as the decision leaves them."""
+def spread_bars(decision: Decision, *, most: int = MOST_GROUPS) -> list[SpreadBars]:
+    """Draw up the groups of every constraint as the decision leaves them, at most so many of each."""
     cycle = decision.cycle
     is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
     if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:
@@ -146,7 +146,7 @@ def spread_bars(decision: Decision) -> list[SpreadBars]:
     after = _positions(decision, [one.cluster for one in decision.bindings_after if one.is_active])
     live = cycle.live_bindings
     before = _positions(decision, [one.cluster for one in live if one.state is not BindingState.UNSCHEDULED])
-    return [_bars(candidates, place, before, after) for place in range(len(candidates.constraints))]
+    return [_bars(candidates, place, before, after, most) for place in range(len(candidates.constraints))]
 
 
 def _positions(decision: Decision, names: list[str]) -> Codes:
@@ -154,7 +154,7 @@ def _positions(decision: Decision, names: list[str]) -> Codes:
     return np.array([positions[name] for name in names if name in positions], dtype=np.int32)
 
 
-def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> SpreadBars:
+def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most: int) -> SpreadBars:
     constraint, groups = candidates.constraints[place], candidates.groups[place]
     counts, was = groups.count(after), groups.count(before)
     levels, outlook = levels_of(counts), candidates.strategy.outlook(constraint, groups, counts)
@@ -163,7 +163,7 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes) -> Sp
     is_apart = bool(groups.siblings.any() or groups.weights)
     has_band = is_limit(constraint, outlook) and not is_apart and low <= high
     distances = np.abs(counts - counts.mean()) if len(counts) else counts
-    chosen = np.argsort(-distances, kind="stable")[:MOST_GROUPS]
+    chosen = np.argsort(-distances, kind="stable")[:most]
     listed = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
     sizes = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
     # Of large domains the scale shows what may be placed, not all that is there.

@@ -18,7 +18,7 @@ from placements.engine.envelopes import applied_identities
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StalePick
 from placements.services.fleet.impact import impact_of, with_clusters
-from placements.services.health import is_degraded
+from placements.services.health import is_degraded, is_healthy
 from placements.services.rollouts.attention import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
@@ -27,6 +27,7 @@ Row = TypeVar("Row", bound=Model)
 class PlacementFilterState(StrEnum):
     """Filter values of placements; `DEGRADED` are failed, degraded or unknown by their status."""
 
+    HEALTHY = "healthy"
     FULFILLED = "fulfilled"
     UNFULFILLED = "unfulfilled"
     PENDING = "pending"
@@ -91,6 +92,7 @@ def _having(runs: Iterable[QuerySet[Any]]) -> Q:
 
 
 _STATES: dict[PlacementFilterState, Callable[[], Q]] = {
+    PlacementFilterState.HEALTHY: lambda: is_healthy(now=datetime.now(UTC)),
     PlacementFilterState.FULFILLED: lambda: Q(is_fulfilled=True),
     PlacementFilterState.UNFULFILLED: lambda: Q(is_fulfilled=False),
     PlacementFilterState.PENDING: lambda: Q(observed_generation__lt=F("generation")),
@@ -107,11 +109,13 @@ _STATES: dict[PlacementFilterState, Callable[[], Q]] = {
 def counts_in_all() -> tuple[int, dict[PlacementFilterState, int], int | None]:
     """Count the placements, in all and by filter value; a placement can match several.
 
-    The last value is the key of their resilience report.
+    The last value is the key of their resilience report. The healthy ones are not counted: that reads all
+    bindings.
     """
-    counted = {state.value: Count("pk", filter=condition()) for state, condition in _STATES.items()}
+    states = [one for one in PlacementFilterState if one is not PlacementFilterState.HEALTHY]
+    counted = {state.value: Count("pk", filter=_STATES[state]()) for state in states}
     found = Placement.objects.aggregate(in_all=Count("pk"), report=Max("resilience__report"), **counted)
-    return found["in_all"], {state: found[state.value] for state in PlacementFilterState}, found["report"]
+    return found["in_all"], {state: found[state.value] for state in states}, found["report"]
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The status of placements, from their bindings and the clusters as they are now."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 
 from clusters.drivers.registry import DRIVERS
+from clusters.filters import label_of
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from fleetui.hub_scope import LOCAL_HUB
@@ -80,12 +81,47 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
     return {one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk])) for one in placements}
 
 
-def _groups(placements: Collection[Placement], *, now: datetime) -> QuerySet[Any, dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class SelectedClusters:
+    """Selected clusters of a placement with one status and one value of a label; `name` of a single one."""
+
+    domain: str | None
+    status: ClusterStatus
+    count: int
+    name: str = ""
+
+
+def health_by_domain(
+    placement: Any, key: str, *, now: datetime
+) -> tuple[PlacementHealth, list[SelectedClusters]]:
+    """Return the status of a placement, loaded `with_rollouts`, and its clusters by a label; one query.
+
+    Of many clusters those alike are counted, few have their names.
+    """
+    labels = MemberCluster.objects.filter(name=OuterRef("cluster_name")).values(value=label_of(key))
+    is_named = placement.placed_count <= NAMED_UP_TO
+    columns = ("failure", "domain", *(("cluster_name",) if is_named else ()))
+    groups = list(_groups([placement], *columns, now=now, domain=Subquery(labels[:1])))
+    found = [
+        SelectedClusters(one["domain"], _status_of(placement, one), one["count"], one.get("cluster_name", ""))
+        for one in groups
+        if one["state"] != BindingState.UNSCHEDULED
+    ]
+    return placement_health(_facts(placement, groups, placement)), found
+
+
+NAMED_UP_TO = 30
+"""Up to this number of clusters the tree of a placement shows each, above it domains."""
+
+
+def _groups(
+    placements: Collection[Placement], *columns: str, now: datetime, **annotations: Subquery
+) -> QuerySet[Any, dict[str, Any]]:
     """Return the bindings of placements, those alike counted; a cluster without a member is unreachable."""
     rows = _observed(Binding.objects.filter(placement__in=[one.pk for one in placements]), now=now)
-    columns = ("member", "is_late", "noted_started", "noted_available")
-    counted = rows.values("placement_id", "state", "phase", *columns).annotate(count=Count("pk"))
-    return counted.order_by()
+    columns = ("member", "is_late", "noted_started", "noted_available", *columns)
+    rows = rows.annotate(**annotations).values("placement_id", "state", "phase", *columns)
+    return rows.annotate(count=Count("pk")).order_by()
 
 
 def _observed(rows: QuerySet[Binding], *, now: datetime) -> QuerySet[Any, Any]:
@@ -106,29 +142,32 @@ def cluster_statuses(
     placement: Any, rows: QuerySet[Binding], *, now: datetime
 ) -> list[tuple[Any, ClusterStatus]]:
     """Return bindings of a placement, loaded `with_rollouts`, each with the status of its cluster."""
+    return [(row, _status_of(placement, row.__dict__)) for row in _observed(rows, now=now)]
+
+
+def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
+    """Return the status that follows from the columns of a binding and those of `_observed`."""
     suspension = "Paused" if placement.paused_since else "Stopped" if placement.is_stopped else ""
     if placement.is_staged and not placement.is_rolling:
         suspension = suspension or "Pending"
+    is_selected = row["state"] != BindingState.UNSCHEDULED
     has_resources = placement.selected_count != 0 or placement.pinned_snapshot is not None
-    found = []
-    for row in _observed(rows, now=now):
-        phase = Phase(row.phase)
-        started = row.noted_started
-        facts = ClusterFacts(
+    if is_selected and not has_resources:
+        return ClusterStatus(HealthLevel.ATTENTION, "No resources")
+    phase, started = Phase(row["phase"]), row["noted_started"]
+    return cluster_status(
+        ClusterFacts(
             phase,
-            MemberCondition(row.member),
-            is_selected=row.state != BindingState.UNSCHEDULED,
+            MemberCondition(row["member"]),
+            is_selected=is_selected,
             is_current=started == _TRUE or (started is None and phase not in EMPTY),
-            is_ready=row.noted_available == _TRUE,
-            is_late=row.is_late or not placement.is_rolling,
-            failure=row.failure,
+            is_ready=row["noted_available"] == _TRUE,
+            is_late=row["is_late"] or not placement.is_rolling,
+            failure=row["failure"],
             suspension=suspension,
             is_stalled=bool(placement.is_stalled) and not placement.needs_sync,
         )
-        is_empty = not has_resources and facts.is_selected
-        status = ClusterStatus(HealthLevel.ATTENTION, "No resources") if is_empty else cluster_status(facts)
-        found.append((row, status))
-    return found
+    )
 
 
 _MOST_TROUBLED, _MOST_NAMES = 200, 3
@@ -225,6 +264,18 @@ def is_degraded(*, now: datetime) -> Q:
         | is_partly_monitored
         | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~is_suspended & ~needs_sync
     )
+
+
+def is_healthy(*, now: datetime) -> Q:
+    """Return the condition of placements whose status is healthy (`placement_health`)."""
+    selected = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, conditions__Available__0=_TRUE)
+    is_started = Q(conditions__RolloutStarted__0__isnull=True) | Q(conditions__RolloutStarted__0=_TRUE)
+    is_not_monitored = Q(cluster_name__in=_members(~_IS_MONITORED))
+    outstanding = selected.filter(is_not_monitored | ~is_available | ~is_started)
+    removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
+    is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
+    return is_settled & ~is_degraded(now=now) & ~_among(outstanding) & ~_among(removing)
 
 
 def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:

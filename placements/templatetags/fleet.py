@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from django import template
 from django.http import QueryDict
+from django.templatetags.static import static
 from django.urls import Resolver404, get_script_prefix, resolve
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
@@ -18,6 +19,7 @@ from clusters.hubs.dispatch import refusal_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.explain.agreements import shown_agreement
 from placements.explain.charts.figure import duration_text, seconds_between
+from placements.explain.diff import side_by_side
 from placements.explain.vocabulary import NONE, score_text
 
 register = template.Library()
@@ -92,7 +94,6 @@ def age(moment: datetime | None) -> str:
 
 
 register.filter("age", age)
-register.filter("ageing", age)
 
 
 @register.filter("moment")
@@ -106,12 +107,21 @@ def moment_text(moment: datetime | None, pattern: str) -> str:
 
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
-    """Return how long something took, or takes by now, such as "0.4s" or "6m12s".
+    """Return how long something took, such as "0.4s".
 
-    What is not over is shown in whole seconds: the page counts on from there.
+    What is not over is shown in whole seconds, which `app.js` counts on.
     """
-    seconds = seconds_between(since, until or timezone.now())
-    return duration_text(seconds if until else int(seconds))
+    if until:
+        return duration_text(seconds_between(since, until))
+    seconds = int(seconds_between(since, timezone.now()))
+    return _time(since, "since", since.isoformat(), duration_text(seconds))
+
+
+@register.filter
+def remaining(until: datetime) -> str:
+    """Return how long it is until a moment, which `app.js` counts down."""
+    seconds = int(seconds_between(timezone.now(), until))
+    return _time(until, "until", until.isoformat(), duration_text(seconds))
 
 
 @register.filter
@@ -144,18 +154,26 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
+register.filter("side_by_side", side_by_side)
+
+
 @register.simple_tag(takes_context=True)
 def simulated(context: Mapping[str, Any], name: str) -> str:
     return _SIMULATED if "layout" in context and name in context["layout"].simulated else ""
 
 
-@register.inclusion_tag("parts/badge.html")
-def badge(kind: str, words: str, *, hidden: bool = False) -> dict[str, object]:
+@register.simple_tag
+def badge(kind: str, words: object, *, hidden: bool = False) -> str:
     """Show a status badge: an icon, distinct in shape, and the status word.
 
-    `kind` is a symbol of `icons.svg`: a level, such as "healthy", or the outcome of a decision.
+    `kind` is a symbol of `icons.svg`: a level, such as "healthy", or the outcome of a decision. Lists have
+    hundreds of badges, and a template takes several times as long.
     """
-    return {"kind": kind, "words": words, "hidden": hidden}
+    text = format_html('<span class="hidden">{}</span>', words) if hidden else words
+    return format_html(_BADGE, kind, static("icons.svg"), kind, text)
+
+
+_BADGE = '<span class="mark {}"><svg aria-hidden="true"><use href="{}#{}"></use></svg>{}</span>'
 
 
 @register.inclusion_tag("parts/agreement.html")

@@ -140,7 +140,7 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     favourites = favourite_keys([key for key, _ in keys], most=_DEFAULT_COLUMNS)
     written = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
     columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
-    count, states_counted = counts_with(rows)
+    count, states_counted = counts_with(wanted)
     by_label = given.removeprefix("-").startswith(LABEL)
     headers, orders = _columns_and_orders(columns, order)
     start = (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0

@@ -50,7 +50,6 @@ class HistoryRow:
     """
 
     entry: HistoryEntry
-    title: str
     by: str
     description: str
     url: str = ""
@@ -125,13 +124,12 @@ def _row(
             sentence = policy_sentence(policy, Semantics(row.semantics), row.options)
         return HistoryRow(
             entry,
-            f"policy #{row.number}",
             row.created_by,
             sentence,
             is_latest=row.is_latest,
             changes=changes[:_CHANGES_SHOWN],
             restored=_restored_text(restore),
-            restored_words=f"policy #{row.number}",
+            restored_words=entry.title,
             is_current=restore.is_current,
         )
     if isinstance(entry.row, ResourceSnapshot):
@@ -170,7 +168,6 @@ def _resource_row(placement: Placement, entry: HistoryEntry, row: ResourceSnapsh
     is_pinned_elsewhere = placement.pinned_snapshot is not None and placement.pinned_snapshot != row.number
     return HistoryRow(
         entry,
-        f"resources r{row.number}",
         row.created_by,
         description,
         is_latest=row.is_latest,
@@ -185,9 +182,7 @@ def _decision_row(entry: HistoryEntry, row: Decision) -> HistoryRow:
         old, new = (None if one.wanted is None else str(one.wanted) for one in (before, row))
         changes = [FieldDifference("numberOfClusters", old, new)]
     url = reverse("web:decision", args=[row.record.decision_id])
-    return HistoryRow(
-        entry, f"decision {row.number}", row.triggered_by, row.trigger, url=url, changes=changes
-    )
+    return HistoryRow(entry, row.triggered_by, row.trigger, url=url, changes=changes)
 
 
 @for_readers
@@ -219,10 +214,16 @@ def compare_two(request: HttpRequest, name: str, before: str, after: str) -> Htt
         if side.snapshot and not side.snapshot.is_latest
     }
     restores = policy_restores(found, [snapshot for _, snapshot in sides.values()])
+    is_resources = comparison.before.resources is not None
+    entries = history_of(found, size=PAGE_SIZE, is_folded=True).entries
+    kept = [one for one in entries if (one.kind is EntryKind.RESOURCES) == is_resources]
+    revisions = {one.key: one.title for one in kept} | {one.key: one.title for one in comparison.sides}
     context = {
         "placement": found,
         "comparison": comparison,
         "error": "",
+        "revisions": list(revisions.items()),
+        "choices": [("before", "From", comparison.before.key), ("after", "To", comparison.after.key)],
         "restorable": [
             (side, _restored_text(restores[number]), restores[number].is_current)
             for number, (side, _) in sides.items()

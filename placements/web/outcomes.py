@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
+from placements.explain.charts.fleet import label_filter, value_words
+from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, StalePick
 from placements.services.decisions.records import decision_of, outcomes_of
-from placements.services.health import cluster_statuses
+from placements.services.health import SelectedClusters, cluster_statuses
 from placements.services.rollouts.queries import applied_names
-from placements.web.badges import Badge, outcome_kind
+from placements.web.badges import Badge, Segment, outcome_kind, segments
 from placements.web.request import PAGE_SIZE, number_of, word_from
 
 _ORDER = {outcome: place for place, outcome in enumerate(OUTCOME_ORDER)}
@@ -129,13 +132,30 @@ class PlacementCluster:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainNode:
+    """A domain in the tree of a placement: its selected clusters by status; `query` selects its clusters."""
+
+    words: str
+    query: str
+    total: int
+    states: list[tuple[Badge, int]]
+    segments: list[Segment]
+    clusters: list[tuple[str, Badge]]
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementClusters:
-    """One page of the clusters of a placement; `keys` are the topology keys of its policy."""
+    """One page of the clusters of a placement; `keys` are the topology keys of its policy.
+
+    `levels` counts the selected clusters by the level of their status.
+    """
 
     rows: list[PlacementCluster]
     keys: list[str]
     counts: list[tuple[ClusterFacet, int]]
+    levels: list[tuple[HealthLevel, str, int]]
     chosen: str
+    level: str
     count: int
     total: int
     first: int
@@ -144,8 +164,67 @@ class PlacementClusters:
     later: int | None
 
 
+_LEVEL_WORDS = {
+    HealthLevel.FAILED: "Failed",
+    HealthLevel.ATTENTION: "Degraded",
+    HealthLevel.UNKNOWN: "Unreachable",
+    HealthLevel.PROGRESS: "In progress",
+    HealthLevel.SUSPENDED: "Paused or pending",
+    HealthLevel.HEALTHY: "Available",
+}
+_MOST_DOMAINS, _SAMPLE, _ROWS = 12, 50, 20
+
+
+def domain_key(decision: Decision | None) -> str:
+    """Return the label that the tree of a placement groups clusters by; empty without labels.
+
+    It is the first one that its policy spreads over, else the region, else the first label of a cluster.
+    """
+    if decision is None:
+        return ""
+    fleet = decision_of(decision).cycle.fleet
+    known = sorted({key for one in fleet.clusters[:_SAMPLE] for key in one.labels})
+    regions = [key for key in known if key.rpartition("/")[2] == "region"]
+    return next(iter([*_keys_of(decision), *regions, *known]), "")
+
+
+def domain_nodes(key: str, selected: Sequence[SelectedClusters]) -> tuple[list[DomainNode], int]:
+    """Return the domains with selected clusters, the largest share of problems first, and how many more."""
+    by_domain: dict[str | None, list[SelectedClusters]] = {}
+    for one in selected:
+        by_domain.setdefault(one.domain, []).append(one)
+    nodes = []
+    for value, several in by_domain.items():
+        counts: Counter[Badge] = Counter()
+        for one in several:
+            counts[Badge(one.status.level, one.status.word)] += one.count
+        states = sorted(counts.items(), key=lambda state: list(HealthLevel).index(HealthLevel(state[0].kind)))
+        total = counts.total()
+        healthy = sum(count for badge, count in states if badge.kind == HealthLevel.HEALTHY)
+        nodes.append(
+            (
+                (healthy / total, value is None, value or ""),
+                DomainNode(
+                    value_words(value) if key else "all clusters",
+                    urlencode({"label": label_filter(key, value)}) if key else "",
+                    total,
+                    states,
+                    segments((badge.kind, badge.words, count) for badge, count in states),
+                    sorted((one.name, Badge(one.status.level, one.name)) for one in several if one.name),
+                ),
+            )
+        )
+    nodes.sort(key=lambda one: one[0])
+    return [node for _, node in nodes[:_MOST_DOMAINS]], max(0, len(nodes) - _MOST_DOMAINS)
+
+
 def placement_clusters(
-    request: HttpRequest, placement: Any, decision: Decision | None, *, now: datetime
+    request: HttpRequest,
+    placement: Any,
+    decision: Decision | None,
+    selected: Sequence[SelectedClusters],
+    *,
+    now: datetime,
 ) -> PlacementClusters:
     """Return the page that the address selects: `?outcome=not-selected&from=50`; the selected ones first.
 
@@ -158,7 +237,10 @@ def placement_clusters(
     facets = {name: _FACETS.get(one.outcome, ClusterFacet.NOT_SELECTED) for name, one in outcomes.items()}
     facets |= dict.fromkeys(bound, ClusterFacet.SELECTED)
     counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
-    chosen = word_from(request, "outcome", ClusterFacet)
+    chosen, level = word_from(request, "outcome", ClusterFacet), word_from(request, "health", HealthLevel)
+    levels: Counter[HealthLevel] = Counter()
+    for one in selected:
+        levels[one.status.level] += one.count
 
     def order(name: str) -> tuple[int, bool, int, str]:
         place = list(ClusterFacet).index(facets[name])
@@ -168,21 +250,27 @@ def placement_clusters(
 
     is_outdated = chosen is ClusterFacet.OUTDATED
     names = [one for one in facets if chosen in (None, facets[one]) or (is_outdated and one in outdated)]
+    if level:
+        rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+        statuses = cluster_statuses(placement, rows, now=now)
+        names = [row.cluster_name for row, status in statuses if status.level == level]
     names.sort(key=order)
     start = number_of(request.GET.get("from", "")) or 0
-    start = start - start % PAGE_SIZE if start < len(names) else 0
-    page = names[start : start + PAGE_SIZE]
+    start = start - start % _ROWS if start < len(names) else 0
+    page = names[start : start + _ROWS]
     return PlacementClusters(
         rows=_cluster_rows(placement, decision, page, outcomes, outdated, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
+        levels=[(one, _LEVEL_WORDS[one], levels[one]) for one in HealthLevel if levels[one]],
         chosen=str(chosen or ""),
+        level=str(level or ""),
         count=len(facets),
         total=len(names),
         first=start + 1 if page else 0,
         last=start + len(page),
-        earlier=max(0, start - PAGE_SIZE) if start else None,
-        later=start + PAGE_SIZE if start + PAGE_SIZE < len(names) else None,
+        earlier=max(0, start - _ROWS) if start else None,
+        later=start + _ROWS if start + _ROWS < len(names) else None,
     )
 
 

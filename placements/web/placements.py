@@ -26,10 +26,10 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
-from placements.explain.health import HealthLevel
+from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
-from placements.explain.vocabulary import headline, policy_sentence
+from placements.explain.vocabulary import counted, headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
 from placements.manifests.policy import PlacementType
@@ -44,8 +44,9 @@ from placements.models import (
 )
 from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
-from placements.services.decisions.records import decision_of, fixes_of, problems_of
+from placements.services.decisions.records import decision_of, fixes_of, problems_of, spreads_of
 from placements.services.disruption.impact import has_begun_run
+from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
     PLACEMENT_ORDERS,
@@ -58,7 +59,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.fleet.queries import skews_of, stale_placements
-from placements.services.health import cluster_problems, health_of, with_rollouts
+from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
@@ -73,7 +74,7 @@ from placements.services.teams import of_placement
 from placements.web import badges
 from placements.web.dashboard import TightRow, skew_badges, tight_row
 from placements.web.events import event_rows, url_of
-from placements.web.outcomes import ClusterFacet, placement_clusters
+from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     current_user,
     is_confirmed,
@@ -106,6 +107,14 @@ class PlacementListRow:
         return self.stands.tight.placement
 
     @property
+    def findings(self) -> badges.Badge | None:
+        """Return how many errors and warnings the doctor found, None without any."""
+        check = doctor_check_of(self.placement)
+        if check is None or not check.severe:
+            return None
+        return badges.Badge("failed" if check.errors else "attention", counted(check.severe, "finding"))
+
+    @property
     def resilience(self) -> PlacementResilience | None:
         return resilience_in(self.placement)
 
@@ -133,7 +142,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     page = page_from(
         request,
-        with_rollouts(rows.select_related("staleness_check", "resilience__report")),
+        with_rollouts(rows.select_related("staleness_check", "resilience__report", "doctor_check")),
         order=order,
         unique="full_name",
     )
@@ -167,7 +176,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    related = ("staleness_check", "resilience__report", "assertion_check")
+    related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
     found = rows.first() if version else None
     if found is None:
@@ -175,26 +184,36 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
             return HttpResponseClientRedirect(reverse("web:placements"))
         raise Http404(f"No placement is named {name}.")
     latest = latest_decision(found)
-    context = {"version": version, "tab": tab, **_head_context(found, latest)}
-    context |= _tab_context(request, found, tab, latest, run=context["run"])
+    now = datetime.now(UTC)
+    if tab == "clusters":
+        context, health = _clusters_tab(request, found, latest, now=now)
+    else:
+        context, health = {}, health_of(found, now=now)
+    context |= {"version": version, "tab": tab, **_head_context(found, latest, health, now=now)}
+    if tab != "clusters":
+        context |= _tab_context(found, tab, latest, run=context["run"])
     if not wants_fragment(request):
         context["your_draft"] = drafts_of(request.user, found).first()
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
 
 
-def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
+def _head_context(
+    placement: Any, latest: Decision | None, health: PlacementHealth, *, now: datetime
+) -> dict[str, Any]:
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
-    now, manifest = datetime.now(UTC), parse_placement(placement.document)
-    health, run = health_of(placement, now=now), latest_run(placement)
+    manifest, run = parse_placement(placement.document), latest_run(placement)
     judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
+    is_pick_n = placement.placement_type == PlacementType.PICK_N
+    over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
         "placement": placement,
         "health": health,
         "state": badges.placement_state(health),
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
+        "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
         "is_waiting": placement.is_due or placement.needs_sync or placement.deleting_since is not None,
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
@@ -213,19 +232,31 @@ def _head_context(placement: Any, latest: Decision | None) -> dict[str, Any]:
     }
 
 
-def _tab_context(
-    request: HttpRequest, placement: Any, tab: str, latest: Decision | None, *, run: Rollout | None
-) -> dict[str, Any]:
-    """Return what one tab shows."""
-    if tab == "clusters":
-        decision = ranking_decision(placement, latest)
-        return {
-            "clusters": placement_clusters(request, placement, decision, now=datetime.now(UTC)),
-            "ranking": decision,
-            "unknown": unknown_words(request, outcome=ClusterFacet),
-            "resilience": resilience_in(placement),
-            "assertions": check_of(placement),
-        }
+def _clusters_tab(
+    request: HttpRequest, placement: Any, latest: Decision | None, *, now: datetime
+) -> tuple[dict[str, Any], PlacementHealth]:
+    """Return the first tab: the domains, the tree and the clusters; and the status, of the same query."""
+    decision = ranking_decision(placement, latest)
+    key = domain_key(decision)
+    health, selected = health_by_domain(placement, key, now=now)
+    domains, more_domains = domain_nodes(key, selected)
+    context = {
+        "clusters": placement_clusters(request, placement, decision, selected, now=now),
+        "key": key,
+        "domains": domains,
+        "more_domains": more_domains,
+        "spreads": spreads_of(decision) if decision else (),
+        "ranking": decision,
+        "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
+        "resilience": resilience_in(placement),
+        "assertions": check_of(placement),
+        "findings": doctor_check_of(placement),
+    }
+    return context, health
+
+
+def _tab_context(placement: Any, tab: str, latest: Decision | None, *, run: Rollout | None) -> dict[str, Any]:
+    """Return what another tab shows."""
     if tab == "decision":
         return _decision_tab(placement, latest)
     if tab == "manifest":

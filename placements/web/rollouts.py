@@ -91,6 +91,8 @@ class RunRow:
     trigger: str
     ended_reason: str
     eta: str = ""
+    share: tuple[int, int] | None = None
+    """How many of how many clusters are available, for a bar."""
 
 
 @for_readers
@@ -160,6 +162,7 @@ def _row(run: Any) -> RunRow:
         f"{run.started_by}: {run.trigger}",
         "" if run.ended_reason == UP_TO_DATE else run.ended_reason,
         eta_sentence(run.eta, now=datetime.now(UTC)) if is_running else "",
+        (int(run.ready), int(run.of)) if is_running and run.of else None,
     )
 
 

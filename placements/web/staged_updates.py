@@ -1,5 +1,6 @@
 """Staged updates: one run while it is in progress, starting a run, the staged update strategies."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
+from clusters.filters import ClusterFilter, clusters_matching, label_keys
 from clusters.hubs.dispatch import acts_through
 from clusters.models import Hub
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -25,8 +27,8 @@ from fleetui.permissions import by_operation, for_operators, for_readers, may_ch
 from fleetui.polling import not_modified
 from placements.engine.rollout.staged_run import WaitReason
 from placements.explain.rollouts import NO_FORECAST, eta_sentence
-from placements.explain.staged_updates import stage_words
-from placements.manifests.staged_update import RunState, parse_staged_strategy
+from placements.explain.staged_updates import StageWords, stage_words
+from placements.manifests.staged_update import RunState, StageSpec, parse_staged_strategy
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
@@ -49,8 +51,9 @@ from placements.services.teams import labels_of_run, of_placement, of_strategy
 from placements.web import badges
 from placements.web.events import event_rows
 from placements.web.request import current_user, number_of, page_from
+from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
 
-_EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN = 15, 20, 20, 10
+_EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = 15, 20, 20, 10, 2
 _OPERATOR_REQUIRED = "required role: operator"
 _STRATEGY_NAME = Cast(KT("document__spec__stagedRolloutStrategyName"), TextField())
 _TEMPLATE = """\
@@ -249,7 +252,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
 @for_operators("create strategies", of=by_operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
-    """Create a strategy by its manifest."""
+    """Create a strategy, by rows or by its manifest."""
     return _edit_strategy(request, None, _TEMPLATE)
 
 
@@ -257,38 +260,67 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
 @for_operators("edit strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
-    """Edit a strategy by its manifest."""
+    """Edit a strategy, by rows or by its manifest."""
     found = get_object_or_404(StagedStrategy, full_name=name)
     return _edit_strategy(request, found, dump_yaml(found.document))
 
 
 def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str) -> HttpResponse:
-    """Show a manifest, validate it or save it; errors are shown beside it."""
+    """Show a strategy as rows or as its manifest, validate it or save it; errors are shown beside it."""
     editor: dict[str, Any] = {
         "strategy": saved,
         "text": text,
         "revision": saved.revision if saved else 0,
         "stages": (),
+        "rows": (),
+        "is_beyond_rows": False,
     }
-    page = "staged_updates/strategy_edit.html"
+    page, has_rows = "staged_updates/strategy_edit.html", request.POST.get("rows") == "1"
     if request.method != "POST":
+        if request.GET.get("as") != "yaml":
+            document, draft = read_strategy(text)
+            rows = stage_rows(document.data)
+            editor |= _row_context(draft.metadata.name, rows or [])
+            editor["is_beyond_rows"] = rows is None
+            editor["stages"] = [_counted_stage(stage) for stage in draft.spec.stages]
         return render(request, page, {"editor": editor})
     editor["text"] = request.POST.get("manifest", "").replace("\r\n", "\n")
     editor["revision"] = (number_of(request.POST.get("revision", "")) or 0) if saved else 0
+    if has_rows:
+        editor |= _row_context(request.POST.get("name", ""), typed_stages(request.POST))
     try:
+        if has_rows:
+            editor["text"] = with_stages(editor["text"], request.POST)
         document, draft = read_strategy(editor["text"], name=saved.full_name if saved else "")
-        editor["stages"] = tuple(map(stage_words, draft.spec.stages))
+        editor["stages"] = [_counted_stage(stage) for stage in draft.spec.stages]
         if request.POST.get("do") != "save":
             return render(request, page, {"editor": editor})
         now, expected = datetime.now(UTC), editor["revision"]
         with lines_of(document):
             save_strategy(document.data, by=current_user(request), now=now, expected=expected)
     except InvalidManifest as found:
-        return render(request, page, {"editor": editor | {"faults": found.faults}}, status=422)
+        # Rows have no lines.
+        faults = [replace(one, line=None) for one in found.faults] if has_rows else found.faults
+        return render(request, page, {"editor": editor | {"faults": faults}}, status=422)
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
     messages.success(request, f"Strategy {draft.full_name} saved. Existing runs keep their stages.")
     return redirect("web:staged-strategy", draft.full_name)
+
+
+def _row_context(name: str, rows: list[StageRow]) -> dict[str, Any]:
+    spare = [StageRow()] * _SPARE_ROWS if rows else []
+    return {"name": name, "rows": [*rows, *spare], "keys": label_keys() if rows else ()}
+
+
+def _counted_stage(stage: StageSpec) -> StageWords:
+    """Return a stage in words, with the number of clusters that have its labels now."""
+    words, selector = stage_words(stage), stage.label_selector
+    if selector is None or selector.match_expressions:
+        return words
+    labels = tuple(f"{key}:{value}" for key, value in selector.match_labels.items())
+    count = clusters_matching(ClusterFilter(labels=labels)).count()
+    return replace(words, clusters=f"{words.clusters}: {count:,} now")
 
 
 @acts_through(delete_strategy)

@@ -123,7 +123,7 @@ function stamp(at, pattern) {
 }
 
 function localize() {
-  for (const one of document.querySelectorAll("time:is([data-age], [data-moment]):not([data-local])")) {
+  for (const one of document.querySelectorAll("time:is([data-age], [data-moment], [data-since], [data-until]):not([data-local])")) {
     const at = new Date(one.dateTime);
     one.title = `${stamp(at, "Y-m-d H:i:s")} ${ZONE}`;
     if (one.dataset.moment) one.textContent = stamp(at, one.dataset.moment);

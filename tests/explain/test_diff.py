@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from placements.explain.diff import FieldDifference, differences
+from placements.explain.diff import FieldDifference, Piece, differences, line_diff, side_by_side
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,24 @@ def test_cuts_what_is_too_long_to_read() -> None:
     [found] = differences({"a": "x"}, {"a": "y" * 500})
 
     assert found.after == "y" * 80 + "…"
+
+
+@given(*[st.lists(st.sampled_from(["a: 1", "a: 2", "b: long words", "b: long word", "c"]), max_size=8)] * 2)
+def test_side_by_side_each_side_is_its_text(before: list[str], after: list[str]) -> None:
+    lines = line_diff("\n".join(before), "\n".join(after), context=99)
+    pairs = [one for one in side_by_side(lines or ()) if not one.is_gap]
+
+    def text(side: list[Piece] | None) -> list[str]:
+        return [] if side is None else ["".join(piece.text for piece in side)]
+
+    if before != after:
+        assert [line for one in pairs for line in text(one.before)] == before
+        assert [line for one in pairs for line in text(one.after)] == after
+    assert all(one.before == one.after for one in pairs if not one.is_changed)
+
+
+def test_side_by_side_marks_the_words_that_differ() -> None:
+    [_, pair] = side_by_side(line_diff("numberOfClusters: 5", "numberOfClusters: 6") or ())
+
+    assert pair.before == [Piece("", "numberOfClusters: "), Piece("−", "5")]
+    assert pair.after == [Piece("", "numberOfClusters: "), Piece("+", "6")]

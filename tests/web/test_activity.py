@@ -1,5 +1,6 @@
 """One event in full, and what is never shown of a Secret."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from tests.services.rollouts.overrides import for_resource, rule
 pytestmark = pytest.mark.django_db
 
 Fetch = Callable[[Client, str], str]
+MARKS = re.compile("</?(ins|del)>")
 PASSWORD, LATER = "aHVzaA==", "bGF0ZXI="
 COPY = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -50,8 +52,9 @@ def test_an_event_shows_every_line_of_before_and_after(viewer: Client, text_of: 
 
     page = text_of(viewer, f"/activity/{Event.objects.latest('pk').pk}/")
 
-    assert '<td class="sign">−</td><td><code>    region: west</code>' in page
-    assert '<td class="sign">+</td><td><code>    region: north</code>' in page
+    before = '<td class="sign">−</td><td class="went"><code>    region: <del>west</del></code></td>'
+    after = '<td class="sign">+</td><td class="came"><code>    region: <ins>north</ins></code></td>'
+    assert before + after in page
     assert '<td class="sign"></td><td><code>    tier: one</code>' in page
     assert "by system" in page
 
@@ -86,7 +89,7 @@ def test_events_never_hold_what_a_secret_holds(changed: Event) -> None:
 def test_no_page_shows_what_a_secret_holds(
     viewer: Client, text_of: Fetch, changed: Event, address: str
 ) -> None:
-    page = text_of(viewer, address.format(event=changed.pk))
+    page = MARKS.sub("", text_of(viewer, address.format(event=changed.pk)))
 
     assert "(hidden, changed)" in page or ("(hidden)" in page and "/resources/" in address)
     assert PASSWORD not in page
@@ -155,7 +158,7 @@ def test_events_never_hold_what_an_override_puts_into_a_secret() -> None:
 def test_no_page_shows_what_an_override_puts_into_a_secret(
     viewer: Client, text_of: Fetch, overridden: Event, address: str
 ) -> None:
-    page = text_of(viewer, address.format(event=overridden.pk))
+    page = MARKS.sub("", text_of(viewer, address.format(event=overridden.pk)))
 
     assert "(hidden, changed)" in page
     assert PASSWORD not in page

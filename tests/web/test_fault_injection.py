@@ -119,7 +119,7 @@ def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
     after = text_of(viewer, "/clusters/a/")
 
     for page in (before, after):
-        assert re.search(r"Not ready in <span [^>]*>4m5\ds</span>, unless a heartbeat arrives", page)
+        assert re.search(r"Not ready in <time [^>]*>4m5\ds</time>, unless a heartbeat arrives", page)
     assert "Heartbeat late" in after
     assert "Heartbeat late" in text_of(viewer, "/clusters/?state=heartbeat-late")
     assert "Heartbeat late" in text_of(viewer, "/topology/") or "heartbeat late" in text_of(viewer, "/")

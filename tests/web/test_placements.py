@@ -80,6 +80,24 @@ def test_says_the_policy_in_a_sentence_and_what_came_of_it(viewer: Client, text_
     assert "kind: ClusterResourcePlacement" in text_of(viewer, f"{PAGE}manifest/")
 
 
+def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
+    viewer: Client, text_of: Fetch
+) -> None:
+    decided("even", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
+
+    topology = (
+        text_of(viewer, "/placements/even/").partition('class="topology"')[2].partition("</section>")[0]
+    )
+
+    drawn = re.findall(r'<th scope="row">(\w+)</th>.*?<td class="number">([^<]*)</td>', topology)
+    placed = re.findall(r'href="/placements/even/clusters/(\w+)/"', topology)
+    assert sorted(drawn) == [("east", "1 of 1"), ("west", "1 of 2")]
+    assert "skew 0" in topology
+    assert set(placed) == {one.cluster_name for one in Placement.objects.get(name="even").bindings.all()}
+    assert re.findall(r'href="/clusters/\?label=region%3A(\w+)"', topology) == ["east", "west"]
+    assert "Policy #0" in topology
+
+
 def test_filters_the_outcomes(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, f"{PAGE}?outcome=not-selected")
     table = page.partition('id="clusters"')[2].partition("</section>")[0]
@@ -150,6 +168,8 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(viewer: Client, text_
 
     assert status == 200
     assert "Degraded (1 of 2 available, 1 unreachable)" in fragment
+    lost = text_of(viewer, "/placements/fresh/?health=unknown").partition('id="clusters"')[2]
+    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', lost) == ["c001"]
 
 
 def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch) -> None:

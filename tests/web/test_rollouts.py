@@ -76,7 +76,7 @@ def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
 ) -> None:
     under_way, ended = text_of(viewer, RUN), text_of(viewer, "/rollouts/web/1/")
 
-    clocks = re.findall(r'duration </span><span data-since="2026-11-20T12:\d\d:\d\d\+00:00">', under_way)
+    clocks = re.findall(r'duration </span><time datetime="2026-11-20T12:\d\d:\d\d\+00:00"', under_way)
     assert len(clocks) == 1
     assert re.findall(r"duration </span>(\w+)", ended) == ["2s"] * 3
 
@@ -109,7 +109,7 @@ def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
     world.work()
     paused = text_of(viewer, "/rollouts/web/3/")
 
-    assert re.search(r'<span data-until="2026-11-20T12:[^"]*">[\dms]+</span> left', retried)
+    assert re.search(r'data-until="2026-11-20T12:[^"]*">[\dms]+</time> left', retried)
     assert 'data-active="false"' not in retried
     assert 'hx-swap="outerHTML" data-active="false"' in paused
 
@@ -215,7 +215,7 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
 
     assert "<h1>Rollout plan: 2 waves</h1>" in page
     assert re.findall(r'class="label" href="/clusters/(\w+)/"', page) == ["c001", "c002"]
-    assert page.count('<td class="nowrap">Update r0 → r1</td>') == 2
+    assert page.count('<td class="nowrap inline">Update r0 → r1</td>') == 2
     assert not re.search(r"\b[0-9a-f]{16,}\b", page.partition("<main")[2])
     waves = viewer.get("/api/v1/placements/web/plan").json()["waves"]
     assert [one["actions"][0]["words"] for one in waves] == ["Update r0 → r1"] * 2

@@ -183,7 +183,7 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
     page = text_of(viewer, RUN)
 
     assert re.findall(r"<h2>(\d\. \w+)</h2>", page) == ["1. canary", "2. prod"]
-    assert re.search(r'Wait \(30s\)</span> · <span data-until="[^"]+">\d+s</span> left', page)
+    assert re.search(r'Wait \(30s\)</span> · <time [^>]*data-until="[^"]+">\d+s</time> left', page)
     assert "Pending approval" in page
     assert "max 67% of 3 → 2 at a time" in page
     assert text(page).count("After stage canary.") == 3
@@ -547,7 +547,8 @@ def test_a_strategy_is_shown_in_words(viewer: Client, text_of: Fetch, world: Sta
 
 def test_a_strategy_is_written_checked_and_saved(operator: Client, text_of: Fetch) -> None:
     address = "/rollouts/staged/new-strategy/"
-    given = re.search(r"<textarea[^>]*>(.*?)</textarea>", text_of(operator, address), re.DOTALL)
+    page = text_of(operator, f"{address}?as=yaml")
+    given = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)
     assert given
     checked = operator.post(address, {"manifest": given[1], "revision": "0", "do": "check"})
     saved = operator.post(address, {"manifest": given[1], "revision": "0", "do": "save"})
@@ -555,6 +556,48 @@ def test_a_strategy_is_written_checked_and_saved(operator: Client, text_of: Fetc
     assert "wait 10m and approval" in checked.content.decode()
     assert saved["Location"] == "/rollouts/staged/strategies/canary-first/"
     assert StagedStrategy.objects.get().revision == 1
+
+
+def test_a_strategy_is_made_of_rows(operator: Client) -> None:
+    address = "/rollouts/staged/new-strategy/"
+    fields: dict[str, Any] = {
+        "rows": "1",
+        "name": "two-steps",
+        "manifest": operator.get(address).context["editor"]["text"],
+        "stage_name": ["canary", "prod", ""],
+        "stage_labels": ["stage=canary, tier=gold", "", ""],
+        "stage_most": ["25%", "", ""],
+        "stage_sort": ["order", "", ""],
+        "stage_before": ["Approval", "", ""],
+        "stage_wait": ["", "10m", ""],
+        "stage_after": ["", "Approval", ""],
+    }
+
+    checked = operator.post(address, {**fields, "do": "check"}).content.decode()
+    bad = operator.post(address, {**fields, "do": "save", "stage_labels": ["stage=canary, gold", "", ""]})
+    odd = operator.post(address, {**fields, "do": "save", "manifest": "metadata: 5"})
+    saved = operator.post(address, {**fields, "do": "save"})
+    shown = operator.get(f"{saved['Location']}edit/").context["editor"]["rows"]
+    spec = StagedStrategy.objects.get().document["spec"]
+
+    assert "Clusters where stage=canary and tier=gold: 0 now, by the number in order" in checked
+    assert (bad.status_code, odd.status_code) == (422, 422)
+    assert "<code>spec.stages[0].labelSelector.matchLabels</code> Invalid value: gold" in bad.content.decode()
+    assert [one.labels for one in shown] == ["stage=canary, tier=gold", "", "", ""]
+    assert spec["stages"] == [
+        {
+            "name": "canary",
+            "labelSelector": {"matchLabels": {"stage": "canary", "tier": "gold"}},
+            "sortingLabelKey": "order",
+            "maxConcurrency": "25%",
+            "beforeStageTasks": [{"type": "Approval"}],
+        },
+        {
+            "name": "prod",
+            "labelSelector": {},
+            "afterStageTasks": [{"type": "TimedWait", "waitTime": "10m"}, {"type": "Approval"}],
+        },
+    ]
 
 
 @pytest.mark.usefixtures("world")

@@ -31,6 +31,7 @@ from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.advice import change_words, trap_sentences
 from placements.explain.exact import ComparedNumber, compared_numbers
+from placements.explain.preview import SpreadBars, spread_bars
 from placements.models import Decision, DecisionRecord, FleetRecord, Rollout, ScenarioDecision, StagedRun
 
 AnyDecision: TypeAlias = Decision | ScenarioDecision
@@ -173,6 +174,22 @@ def outcomes_of(row: AnyDecision) -> tuple[ClusterOutcome, ...]:
     return _outcomes(row.record_id)
 
 
+_DOMAINS_SHOWN = 6
+
+
+@lru_cache(maxsize=256)
+def _spreads(record_id: int) -> tuple[SpreadBars, ...]:
+    return tuple(spread_bars(_decision(record_id), most=_DOMAINS_SHOWN))
+
+
+def spreads_of(row: AnyDecision) -> tuple[SpreadBars, ...]:
+    """Return the domains of each constraint as a decision leaves them, those furthest from the mean.
+
+    Cached; empty for a record of another engine.
+    """
+    return _spreads(row.record_id) if is_readable(row) else ()
+
+
 @lru_cache(maxsize=256)
 def exact_of(record_id: int) -> ExactRecord | None:
     """Return the exact search of an unfulfilled decision; None where it is not fast enough for a page."""
@@ -239,7 +256,7 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 def forget_cached_records() -> None:
     """Clear the caches of this process: for tests, where rows vanish."""
     _latest.clear()
-    for cached in (fleet_of, _decision, _outcomes, exact_of, _problems, _fixes, _advice):
+    for cached in (fleet_of, _decision, _outcomes, _spreads, exact_of, _problems, _fixes, _advice):
         cached.cache_clear()
 
 

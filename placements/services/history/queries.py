@@ -31,6 +31,7 @@ class EntryKind(StrEnum):
 
 _RANKS = {EntryKind.POLICY: 1, EntryKind.RESOURCES: 2, EntryKind.DECISION: 3}
 """Of what was created at the same time, the decision stands above the policy that it followed from."""
+_TITLES = {EntryKind.POLICY: "policy #", EntryKind.RESOURCES: "resources r", EntryKind.DECISION: "decision "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ class HistoryEntry:
         if isinstance(self.row, Decision):
             return self.row.record.decision_id
         return f"{'p' if self.kind is EntryKind.POLICY else 's'}{self.row.number}"
+
+    @property
+    def title(self) -> str:
+        """What it is and its number: "policy #3", "resources r2", "decision 7"."""
+        return f"{_TITLES[self.kind]}{self.row.number}"
 
     @property
     def position(self) -> tuple[datetime, int, int]:

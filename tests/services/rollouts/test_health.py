@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 from django.test import Client
@@ -9,8 +10,16 @@ from django.test import Client
 from clusters.models import MemberCluster
 from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
+from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, Rollout
-from placements.services.health import health_of, is_degraded
+from placements.services.health import (
+    cluster_statuses,
+    health_by_domain,
+    health_of,
+    is_degraded,
+    is_healthy,
+    with_rollouts,
+)
 from placements.services.placements import delete_placement
 from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.operations import pause
@@ -28,7 +37,15 @@ NO_NAMESPACE = [{"group": "", "version": "v1", "kind": "Namespace", "name": "abs
 
 
 def health(world: World, name: str = "web") -> PlacementHealth:
-    found = health_of(Placement.objects.get(name=name), now=world.now)
+    row = with_rollouts(Placement.objects.filter(name=name)).get()
+    found = health_of(row, now=world.now)
+    by_domain, selected = health_by_domain(row, "region", now=world.now)
+    bindings = row.bindings.exclude(state=BindingState.UNSCHEDULED)
+    statuses = Counter(status for _, status in cluster_statuses(row, bindings, now=world.now))
+    assert by_domain == found
+    assert sum((Counter({one.status: one.count}) for one in selected), Counter()) == statuses
+    is_fine = Placement.objects.filter(is_healthy(now=world.now), name=name).exists()
+    assert is_fine == (found.level is HealthLevel.HEALTHY)
     needs_attention = found.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
     assert Placement.objects.filter(is_degraded(now=world.now), name=name).exists() == needs_attention
     return found

@@ -1,0 +1,118 @@
+"""Tasks of a newcomer with the demo of nine, from the overview, within their budgets of clicks (9.1)."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from placements.models import Placement
+
+Enter = Callable[..., Page]
+
+
+class Clicks:
+    """Clicks on a page, and counts."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.count = 0
+
+    def begin(self) -> None:
+        """Go to the overview, with no click made yet."""
+        self.page.goto("/")
+        self.count = 0
+
+    def press(self, role: str, name: str | re.Pattern[str], *, within: str = "main") -> None:
+        """Click on the first thing of this role and name."""
+        part = self.page.locator(within)
+        part.get_by_role(role, name=name, exact=True).first.click()  # type: ignore[arg-type]  # a role
+        self.count += 1
+
+
+@pytest.mark.usefixtures("nine")
+def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[], None]) -> None:
+    work()
+    User.objects.create_superuser("root", password="a long enough password")
+    page = enter("/", name="root")
+    clicks, main = Clicks(page), page.locator("main")
+
+    # Change the number of clusters: 4 clicks and a field.
+    clicks.begin()
+    clicks.press("link", "web")
+    clicks.press("link", "Edit")
+    page.get_by_label("Number of clusters").fill("6")
+    expect(page.locator("#preview .result")).to_contain_text("6 of 6 clusters selected")
+    clicks.press("button", "Review changes")
+    clicks.press("button", "Save web")
+    expect(page.get_by_role("list", name="Messages")).to_contain_text("Rollout pending")
+    assert clicks.count <= 4
+    work()
+    page.goto("/placements/web/decision/")
+    expect(main).to_contain_text("numberOfClusters 5 → 6")
+
+    # Watch a rollout: 1 click.
+    clicks.begin()
+    page.locator("#least-headroom a[href^='/rollouts/web/']").click()
+    clicks.count += 1
+    expect(page.get_by_role("heading", level=1)).to_contain_text("web/")
+    expect(page.locator("#clusters")).to_contain_text("Available")
+    assert clicks.count <= 1
+
+    # Pause and resume: 1 click each on the page of the placement.
+    clicks.begin()
+    clicks.press("link", "web")
+    clicks.press("button", "Pause")
+    expect(main).to_contain_text("Paused by root")
+    clicks.press("button", "Resume")
+    expect(main).not_to_contain_text("Paused by root")
+    expect(page).to_have_url(re.compile("/placements/web/$"))
+    assert clicks.count <= 3
+
+    # Compare two revisions: 3 clicks.
+    clicks.begin()
+    clicks.press("link", "web")
+    clicks.press("link", "Revision history")
+    clicks.press("button", "Compare")
+    expect(page.get_by_role("region", name="Manifest, line by line")).to_contain_text("After")
+    assert clicks.count <= 3
+
+    # Make a cluster fail: 3 clicks.
+    clicks.begin()
+    page.get_by_role("searchbox").first.fill("smartfish")
+    page.keyboard.press("Enter")
+    main.locator("details.menu > summary").first.click()
+    clicks.count += 1
+    clicks.press("link", "Simulate a failure")
+    clicks.press("button", "Inject fault")
+    expect(main).to_contain_text("Fault injected on smartfish")
+    assert clicks.count <= 3
+
+    # Create a strategy of two stages: 4 of the 12 clicks of a staged rollout.
+    clicks.begin()
+    clicks.press("link", re.compile("^Rollouts"), within="nav")
+    clicks.press("link", "Staged update strategies")
+    clicks.press("link", "Create strategy")
+    clicks.press("button", "Save strategy")
+    expect(page.get_by_role("heading", level=1)).to_have_text("canary-first")
+    assert clicks.count <= 4
+
+    # Add a viewer: 5 clicks and 2 fields.
+    clicks.begin()
+    clicks.press("link", "Users", within="nav")
+    page.get_by_label("Username").fill("vera")
+    page.get_by_label("Password").fill("a long enough password")
+    page.get_by_label(re.compile("^viewer", re.IGNORECASE)).check()
+    clicks.count += 1
+    clicks.press("button", "Add user")
+    assert [one.name for one in User.objects.get(username="vera").groups.all()] == ["viewer"]
+    assert clicks.count <= 5
+
+    # Find the documentation of REST and the tokens: 2 clicks.
+    clicks.begin()
+    clicks.press("link", "API", within="nav")
+    page.get_by_role("link", name=re.compile("token", re.IGNORECASE)).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("API tokens")
+    assert clicks.count + 1 <= 2
+    assert Placement.objects.get(name="web").number_of_clusters == 6
