@@ -174,11 +174,12 @@ def _copy(spool: IO[bytes], target: Path, *, is_anonymous: bool) -> None:
         for line in spool:
             learn_names(json.loads(line)["object"], names)
         spool.seek(0)
+    replaced = with_cuts(names)
     with gzip.open(target, "wb") if target.suffix == ".gz" else target.open("wb") as file:
         for line in spool:
             if is_anonymous:
                 event = json.loads(line)
-                event["object"] = without_names(event["object"], names)
+                event["object"] = without_names(event["object"], replaced)
                 line = json.dumps(event, separators=(",", ":")).encode() + b"\n"  # noqa: PLW2901
             file.write(line)
 
@@ -196,9 +197,12 @@ def learn_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
         for prefix, name in found:
             is_kept = not isinstance(name, str) or name in _KEPT or name.startswith("fleet-member-")
             if name and not is_kept and name not in names:
-                new = names[name] = f"{prefix}-{len(names) + 1}"
-                for cut in _CUTS:
-                    names.setdefault(name[:cut].rstrip("-."), new)
+                names[name] = f"{prefix}-{len(names) + 1}"
+
+
+def with_cuts(names: Mapping[str, str]) -> Mapping[str, str]:
+    """Return names with their first characters as bindings have them; a whole name comes before a cut one."""
+    return {name[:cut].rstrip("-."): new for name, new in names.items() for cut in _CUTS} | dict(names)
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, Any]]:

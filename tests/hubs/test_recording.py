@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from clusters.hubs.operations import change_hub
-from clusters.hubs.recording import learn_names, record_hub, without_names
+from clusters.hubs.recording import learn_names, record_hub, with_cuts, without_names
 from clusters.models import Hub
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
@@ -118,12 +118,15 @@ def test_an_anonymous_recording_has_no_name_and_keeps_what_refers_to_what(
 
 def test_names_are_replaced_in_names_that_contain_them_cut_or_whole() -> None:
     long = "a-cluster-with-a-name-of-more-than-27-characters"
-    names: dict[str, str] = {}
-    learn_names({"kind": "MemberCluster", "metadata": {"name": long}}, names)
+    learned: dict[str, str] = {}
+    for name in (long, long[:26]):
+        learn_names({"kind": "MemberCluster", "metadata": {"name": name}}, learned)
     learn_names(
-        {"kind": "Work", "metadata": {"name": "web-work", "namespace": f"fleet-member-{long}"}}, names
+        {"kind": "Work", "metadata": {"name": "web-work", "namespace": f"fleet-member-{long}"}}, learned
     )
+    names = with_cuts(learned)
     new = names[long]
+    assert len({new, names[long[:26]], *learned.values()}) == 2
     texts = [long, f"fleet-member-{long}", f"web-{long[:27]}-0f3a", f"{long} left", f"{long}x", "default"]
     assert without_names(texts, names) == [
         *(new, f"fleet-member-{new}", f"web-{new}-0f3a", f"{new} left", f"{long}x", "default")
