@@ -39,6 +39,7 @@ class LoginForm(forms.Form):
 
     def login(self, request: HttpRequest, redirect_url: str | None = None) -> HttpResponse:
         login = Login(user=self.user, redirect_url=redirect_url)
+        # Private in allauth: no public function records that a password was given, which the adapter reads.
         return perform_password_login(request, {"username": self.cleaned_data["username"]}, login)
 
 

@@ -32,6 +32,7 @@ class VerifyingAdapter(OpenIDConnectOAuth2Adapter):
     """Checks the signature of every ID token, also of one that came by TLS."""
 
     def _decode_id_token(self, app: SocialApp, id_token: str) -> dict[str, Any]:
+        # Private in allauth, as is the method that this overrides; it also caches the keys of the provider.
         claims: dict[str, Any] = jwtkit.verify_and_decode(
             credential=id_token,
             keys_url=self.openid_config["jwks_uri"],

@@ -1,0 +1,53 @@
+"""manage.py record_hub NAME --to FILE: record what a live hub delivers, for a bug report or a test."""
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from clusters.hubs.queries import UnknownHubError, live_hub
+from clusters.hubs.recording import NotRecordedError, record_hub
+from fleetui.apimachinery.fields import parse_duration
+from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+
+_LONGEST = 24 * 3600
+
+
+class Command(HubCommand):
+    """Write the lists and watch events of a hub to a file, without secrets."""
+
+    help = "Record the lists and watch events of a hub as JSON lines without secrets; the hub is only read."
+    exit_codes = {
+        UnknownHubError: BAD_INPUT,
+        FileExistsError: BAD_INPUT,
+        FileNotFoundError: BAD_INPUT,
+        PermissionError: BAD_INPUT,
+        NotRecordedError: REFUSED,
+    }
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        def seconds(text: str) -> float:
+            try:
+                found = parse_duration(text).total_seconds()
+            except ValueError as error:
+                raise ArgumentTypeError(str(error)) from error
+            if not 0 < found <= _LONGEST:
+                raise ArgumentTypeError(f"{text!r} is not more than 0 and at most 24h")
+            return found
+
+        parser.add_argument("name", metavar="NAME")
+        parser.add_argument("--to", required=True, type=Path, metavar="FILE", help="new file; .gz compresses")
+        parser.add_argument(
+            "--for", dest="seconds", type=seconds, default=600.0, metavar="DURATION", help="default: 10m"
+        )
+        parser.add_argument("--anonymise", action="store_true", help="replace the names of objects")
+
+    def handle(self, *, name: str, to: Path, seconds: float, anonymise: bool, **_options: Any) -> None:
+        """Record; Ctrl+C ends it and keeps what was recorded."""
+        report = record_hub(live_hub(name), to, seconds=seconds, is_anonymous=anonymise)
+        for resource, count in sorted(report.events.items()):
+            self.stdout.write(f"{resource}  {count} events")
+        for resource, error in sorted(report.errors.items()):
+            self.stderr.write(f"{resource}: {error}")
+        self.stdout.write(f"Hub {name} recorded to {to}")
