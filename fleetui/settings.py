@@ -197,6 +197,8 @@ CELERY_TASK_ROUTES = {
     # They wait for hubs.
     "clusters.tasks.resolve_hub_writes": {"queue": broker.ANALYSES},
     "placements.tasks.advance_hub_drains": {"queue": broker.ANALYSES},
+    "placements.tasks.check_findings": {"queue": broker.ANALYSES},
+    "placements.tasks.evaluate_resilience": {"queue": broker.ANALYSES},
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
     "placements.tasks.run_dry_runs": {"queue": broker.ANALYSES},

@@ -15,7 +15,7 @@ from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
-from placements.services import assertions, bulk_changes, dry_runs, pruning, scheduling, verification
+from placements.services import assertions, bulk_changes, doctor, dry_runs, pruning, scheduling, verification
 from placements.services.disruption import hub_drains
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
@@ -78,6 +78,11 @@ def schedule_due(self: Task[..., None], **_newer: Any) -> None:
 @shared_task(acks_late=True)
 def check_assertions(**_newer: Any) -> None:
     _repeat(assertions.check_due)
+
+
+@shared_task(acks_late=True)
+def check_findings(**_newer: Any) -> None:
+    _repeat(doctor.check_due)
 
 
 @shared_task(acks_late=True)
@@ -205,6 +210,7 @@ def sweep(**_newer: Any) -> None:
         evaluate_scenarios: is_due,
         evaluate_resilience: resilience.is_due,
         check_assertions: assertions.is_due,
+        check_findings: doctor.is_due,
         run_dry_runs: dry_runs.is_due,
         apply_bulk_changes: bulk_changes.is_due,
         refresh_staleness: verification.freshness_due,

@@ -78,6 +78,16 @@ def placement_document(name: str, spec: Mapping[str, Any], **annotations: str) -
     }
 
 
+def assertion_document(name: str, *asserted: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+    """Make a PlacementAssertion manifest; the fields of its spec are as in YAML."""
+    return {
+        "apiVersion": "fleetui.io/v1alpha1",
+        "kind": "PlacementAssertion",
+        "metadata": {"name": name},
+        "spec": {**spec, "assert": [dict(one) for one in asserted]},
+    }
+
+
 def saved(name: str, spec: Mapping[str, Any], **annotations: str) -> Placement:
     """Save a placement; it is due, and not decided yet."""
     save_placement(placement_document(name, spec, **annotations), by=None, now=NOW)

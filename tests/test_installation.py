@@ -1,12 +1,18 @@
 """A wheel has all that the console needs, and what GitHub and pre-commit read does what it says."""
 
+import json
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from django.core.management import call_command
@@ -14,6 +20,7 @@ from django.core.management import call_command
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.locations import data_folder
 from fleetui.management.command_tree import own_commands
+from tests.rows import member_document
 from tests.runtime.processes import ROOT, watching
 
 NINE, WEB = ROOT / "docs" / "examples" / "nine.yaml", ROOT / "docs" / "examples" / "web.yaml"
@@ -184,11 +191,170 @@ def test_the_action_simulates_and_passes_on_the_result(tmp_path: Path) -> None:
     assert step(clusters="/missing", **{"allow-not-fulfilled": "true"})[0] == 2
 
 
+@pytest.fixture
+def revisions(tmp_path: Path) -> tuple[Path, str]:
+    """Return a repository whose head lets a placement leave a cluster, and the revision before."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+
+    def git(*arguments: str) -> str:
+        user = ("-c", "user.name=ana", "-c", "user.email=ana@fleet.invalid")
+        done = subprocess.run(
+            ["git", *user, *arguments], cwd=folder, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q", "-b", "main")
+    members = [
+        member_document(one["name"], one["labels"]) for one in load_documents(NINE.read_bytes())[0].data
+    ]
+    (folder / "fleet.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": members}))
+    (folder / "web.yaml").write_text(WEB.read_text())
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    base = git("rev-parse", "HEAD")
+    git("branch", "upstream")
+    (folder / "web.yaml").write_text(WEB.read_text().replace("numberOfClusters: 5", "numberOfClusters: 4"))
+    (folder / ".fleetui.yaml").write_text("gates: {max-leaves: 0}\n")
+    git("add", "-A")
+    git("commit", "-qm", "head")
+    git("branch", "-q", "--set-upstream-to=upstream")
+    return folder, base
+
+
+@contextmanager
+def github(comments: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Serve the comments of a pull request as GitHub does; yield the address and the requests."""
+    calls = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def respond(self) -> None:
+            assert self.headers["Authorization"] == "Bearer secret"
+            path, _, query = self.path.partition("?")
+            calls.append(f"{self.command} {path}")
+            sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null")
+            found: Any = None
+            if self.command == "GET":
+                at = (int(query.rpartition("page=")[2]) - 1) * 100
+                found = comments[at : at + 100]
+            elif self.command == "POST":
+                found = {"id": 1000 + len(comments), **sent}
+                comments.append(found)
+            else:
+                found = next(one for one in comments if str(one["id"]) == path.rpartition("/")[2])
+                found |= sent
+            body = json.dumps(found).encode()
+            self.send_response(200 if path.startswith("/repos/ana/fleet/issues/") else 403)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PATCH = respond  # noqa: N815 -- names of http.server
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", calls
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def program_in(folder: Path) -> Path:
+    """Write the programs that the step before installs; return their folder."""
+    programs = folder / "fleetui" / "bin"
+    programs.mkdir(parents=True)
+    for name, command in (("fleetui", "-m fleetui"), ("python", "")):
+        path = programs / name
+        path.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {command} "$@"\n')
+        path.chmod(0o755)
+    return programs
+
+
+@pytest.mark.nightly
+def test_the_action_keeps_one_comment_and_passes_on_the_gates(
+    revisions: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, base = revisions
+    action = document("deploy/github-diff/action.yml")
+    install, step = action["runs"]["steps"]
+    assert "$GITHUB_ACTION_PATH/../.." in install["run"]
+    assert not any("${{" in one["run"] for one in (install, step))
+    program_in(tmp_path)
+    output = tmp_path / "output"
+    comments = [{"id": at, "body": None} for at in range(150)]
+    with github(comments) as (address, calls):
+
+        def compare(**given: str) -> tuple[int, str]:
+            known = {"BASE": base, "HEAD": "HEAD", "FLEET": "", "COMMENT": "true", "TOKEN": "secret"}
+            known |= {"NUMBER": "7", "FLEETUI_IMPACT_APPROVED": "false"}
+            assert known.keys() == step["env"].keys()
+            runner = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "GITHUB_API_URL": address}
+            runner |= {"GITHUB_REPOSITORY": "ana/fleet", "HOME": str(folder)}
+            runner |= {"GITHUB_ACTION_PATH": str(ROOT / "deploy" / "github-diff")}
+            script = ("bash", "-e", "-o", "pipefail", "-c", step["run"])
+            found = run(*script, **known | runner | given)
+            return found.returncode, found.stdout + found.stderr
+
+        status, shown = compare()
+        assert status == 1, shown
+        assert output.read_text() == f"result={tmp_path / 'fleetui-impact.md'}\n"
+        assert calls == ["GET /repos/ana/fleet/issues/7/comments"] * 2 + [
+            "POST /repos/ana/fleet/issues/7/comments"
+        ]
+        assert comments[-1]["body"] == (tmp_path / "fleetui-impact.md").read_text()
+        assert comments[-1]["body"].startswith("<!-- fleetui-impact -->\n**Placement impact: 1 of 1")
+        assert "`max-leaves`" in comments[-1]["body"]
+
+        approved, _ = compare(FLEETUI_IMPACT_APPROVED="true")
+        assert approved == 0
+        assert len(comments) == 151, "the comment is updated"
+        assert calls[-1] == "PATCH /repos/ana/fleet/issues/comments/1150"
+        assert "were approved" in comments[-1]["body"]
+
+        status, shown = compare(GITHUB_REPOSITORY="of/fork")
+        assert (status, "::warning::The comment was not written" in shown) == (1, True)
+        before = len(calls)
+        assert compare(COMMENT="false")[0] == 1
+        assert compare(NUMBER="")[0] == 1
+        status, shown = compare(BASE="nowhere")
+        assert (status, "nowhere" in shown) == (2, True)
+        assert len(calls) == before
+
+
+@pytest.mark.nightly
+def test_the_gitlab_template_and_the_hook_pass_on_the_gates(
+    revisions: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, base = revisions
+    programs = program_in(tmp_path)
+    variables = {"HOME": str(folder), "PATH": f"{programs}:{os.environ['PATH']}"}
+    job = document("deploy/gitlab/impact.yml")["placement-impact"]
+    script = "\n".join(job["script"])  # a runner executes the lines in one shell
+    done = run("bash", "-e", "-c", script, CI_MERGE_REQUEST_DIFF_BASE_SHA=base, **variables)
+    assert done.returncode == 1, done.stderr
+    report = (folder / job["artifacts"]["reports"]["junit"]).read_text()
+    assert ET.fromstring(report).get("failures") == "1"
+    assert "Placement impact" in done.stdout
+
+    hooks = {one["id"]: one["entry"] for one in document(".pre-commit-hooks.yaml")}
+    pushed = run(*hooks["fleetui-diff"].split(), **variables)
+    assert (pushed.returncode, "Placement impact" in pushed.stdout) == (1, True), pushed.stderr
+    checked = run(*hooks["fleetui-doctor"].split(), "web.yaml", **variables)
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_the_hook_is_a_command_that_exists() -> None:
     hooks = document(".pre-commit-hooks.yaml")
 
-    assert len(hooks) == 2
+    assert len(hooks) == 3
     for hook in hooks:
         assert hook["entry"].split()[0] == "fleetui"
         assert hook["entry"].split()[1] in own_commands()
-        assert (hook["language"], hook["pass_filenames"]) == ("python", False)
+        assert (hook["language"], hook.get("pass_filenames", True)) == (
+            "python",
+            hook["id"] == "fleetui-doctor",
+        )

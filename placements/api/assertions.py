@@ -6,13 +6,30 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, FullNameViewSet, MayRead, Params, Rows, listed, query_params
+from fleetui.apimachinery.kinds import ASSERTION_KIND
+from fleetui.permissions import by_operation
+from placements.api.base import (
+    BaseViewSet,
+    FullNameViewSet,
+    MayRead,
+    Params,
+    Rows,
+    actor,
+    listed,
+    query_params,
+)
 from placements.api.filters import AssertionQuery
+from placements.api.preconditions import expected_revision
 from placements.api.schema import documented
-from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, text
+from placements.api.serializers import AnyObject, AnyValue, CamelCaseSerializer, RowSerializer, text
 from placements.engine.assertions import AssertionState
-from placements.models import AssertionCheck, Placement
-from placements.services.assertions import check_of, checks
+from placements.models import AssertionCheck, AssertionDocument, Placement
+from placements.services.assertions import (
+    UnknownAssertionsError,
+    check_of,
+    checks,
+    delete_assertions,
+)
 from placements.services.results import UnknownPlacementError, get_placement
 
 
@@ -53,6 +70,34 @@ class AssertionViewSet(BaseViewSet):
     def list(self, params: Params) -> Rows:
         """List the placements with assertions, and what the latest check found."""
         return checks(params.get("state", ""))
+
+
+class AssertionManifestSerializer(CamelCaseSerializer):
+    """A PlacementAssertion."""
+
+    api_version = serializers.CharField()
+    kind = serializers.ChoiceField([ASSERTION_KIND])
+    metadata = AnyObject()
+    spec = AnyObject()
+
+
+class AssertionDocumentViewSet(BaseViewSet):
+    """One PlacementAssertion; `apply` creates and changes them."""
+
+    labels_of = staticmethod(by_operation)
+    model = AssertionDocument
+    not_found = UnknownAssertionsError
+
+    @documented("get_placement_assertion", AssertionManifestSerializer, has_tag=True)
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get a PlacementAssertion."""
+        return self.manifest_response()
+
+    @documented("delete_placement_assertion", None, status=204, is_edit=True)
+    def destroy(self, request: Request, name: str) -> Response:
+        """Delete a PlacementAssertion; its placements are checked again."""
+        delete_assertions(name, **actor(request), expected=expected_revision(request))
+        return Response(status=204)
 
 
 class PlacementAssertionViewSet(FullNameViewSet):

@@ -87,12 +87,12 @@ class DoctorViewSet(BaseViewSet):
         report = current_report()
         examined: list[Any] = [report.fleet, *report.placements.values()]
         if placement:
-            found = report.placements.get(get_placement(placement).full_name)
-            examined = [found] if found else []
+            placement = get_placement(placement).full_name
+            examined = [report.placements[placement]] if placement in report.placements else []
         findings = [
             (name, one)
-            for name, one in report.findings
-            if name == (placement or name) and rule in ("", *(each.rule for each in flat([one])))
+            for name, one in report.findings_of(placement)
+            if rule in ("", *(each.rule for each in flat([one])))
         ]
         document = {
             "fleet_version": report.fleet_version,

@@ -8,8 +8,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from placements.api.assertions import AssertionSerializer
 from placements.api.base import FullNameViewSet, MayRead, check_names
 from placements.api.decisions import ComparisonSerializer
+from placements.api.doctor import FindingSerializer
 from placements.api.parsers import read_document
 from placements.api.placements import PlacementViewSet
 from placements.api.schema import documented, operation
@@ -22,10 +24,14 @@ from placements.api.serializers import (
     names,
 )
 from placements.engine.scheduling.replay import Replay, Spread
+from placements.explain.assertions import result_document
 from placements.explain.decision_document import bounded_document, comparison_document
+from placements.explain.doctor import finding_document
 from placements.explain.rollouts import plan_document
 from placements.manifests.placement import parse_placement
+from placements.services.assertions import assertion_results
 from placements.services.decisions.compare_semantics import side_by_side_of_draft
+from placements.services.doctor import examine_one
 from placements.services.editor.preview import preview
 from placements.services.editor.queries import plan_now, plan_of_draft
 from placements.services.results import get_placement
@@ -100,6 +106,8 @@ class PreviewSerializer(CamelCaseSerializer):
     selected_resources = serializers.IntegerField()
     spread = SpreadSerializer(many=True)
     warnings = WarningSerializer(many=True)
+    findings = FindingSerializer(many=True, help_text="What the doctor finds in the draft.")
+    assertions = AssertionSerializer(many=True)
 
 
 MOST_SHOWN = 20
@@ -117,6 +125,9 @@ class PreviewViewSet(PlacementViewSet):
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
             result = preview(parse_placement(document))
+        manifest = result.manifest
+        found = examine_one(manifest, result.decision.cycle).findings
+        asserted = assertion_results(manifest, result.decision, saved=result.saved, now=datetime.now(UTC))
         decision, rounds = result.decision, result.decision.number_of_rounds
         document = {
             "decision": decision.id,
@@ -129,6 +140,8 @@ class PreviewViewSet(PlacementViewSet):
             "selected_resources": len(result.selection.objects),
             "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
             "warnings": result.caveats,
+            "findings": [finding_document(manifest.full_name, one) for one in found],
+            "assertions": [result_document(one) for one in asserted],
         }
         return Response(PreviewSerializer(document).data)
 

@@ -40,6 +40,7 @@ from placements.api.parsers import BodyTooLargeError, MalformedBodyError, faults
 from placements.api.preconditions import PreconditionError, StaleResourceVersion
 from placements.api.serializers import CamelCaseSerializer, names
 from placements.engine.scheduling.record import UnreadableRecordError
+from placements.services.assertions import UnknownAssertionsError
 from placements.services.decisions.records import (
     AmbiguousDecisionError,
     UnknownDecisionError,
@@ -265,6 +266,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownClusterError: _as(404, "unknown-cluster"),
     UnknownPlacementError: _as(404, "unknown-placement"),
     UnknownResourceError: _as(404, "unknown-resource"),
+    UnknownAssertionsError: _as(404, "unknown-assertion"),
     UnknownBudgetError: _as(404, "unknown-budget"),
     NotSimulatedError: _as(409, "not-simulated"),
     ActionNotAllowed: _as(409, "refused"),

@@ -3,7 +3,6 @@
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -121,8 +120,7 @@ class RebalanceViewSet(FullNameViewSet):
     )
     def create(self, request: Request, name: str) -> Response:
         """Start the plan of a placement as it is now. The body is optional."""
-        errors: Any = ValidationError
-        given = parse_body(request, PlanInputSerializer, errors=errors) if has_body(request) else {}
+        given = parse_body(request, PlanInputSerializer) if has_body(request) else {}
         row = start_plan(get_placement(name).full_name, moves=given.get("moves"), **actor(request))
         location = reverse("api:rebalance-plan", args=[name, row.number], request=request)
         return Response(RebalancePlanSerializer(row).data, status=201, headers={"Location": location})

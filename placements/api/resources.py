@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,22 +18,41 @@ from placements.api.base import (
     listed,
     query_params,
 )
+from placements.api.doctor import FindingSerializer
 from placements.api.filters import ApplyQuery, ResourceQuery
 from placements.api.manifest_schema import apply_body
 from placements.api.parsers import documents_of
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put
 from placements.api.serializers import (
-    AppliedSerializer,
+    AppliedDocumentSerializer,
+    CamelCaseSerializer,
     DeletedSerializer,
+    NextDecisionSerializer,
+    ObjectChangeSerializer,
     ResourceManifestSerializer,
     ResourceSerializer,
 )
+from placements.explain.doctor import finding_document
 from placements.models import Resource
 from placements.services.apply import apply_documents, preview_documents
 from placements.services.filters import resources_matching
 from placements.services.resources.operations import UnknownResourceError, apply_resource, delete_resource
 from placements.services.teams import of_resource
+
+
+class AppliedSerializer(CamelCaseSerializer):
+    """The results for all documents, in their order; a dry run adds what would change."""
+
+    items = AppliedDocumentSerializer(many=True)
+    changes = ObjectChangeSerializer(many=True, required=False)
+    decisions = NextDecisionSerializer(many=True, required=False)
+    findings = FindingSerializer(
+        many=True, required=False, help_text="What the doctor finds in the first 20 placements."
+    )
+    not_evaluated = serializers.IntegerField(
+        required=False, help_text="The number of affected placements beyond the limit of a dry run."
+    )
 
 
 class ResourceViewSet(BaseViewSet):
@@ -106,7 +126,7 @@ class ApplyViewSet(BaseViewSet):
 
         A change that would unschedule a placement everywhere is refused (409) without `confirm`. With
         `dryRun=All` nothing is written: `changes` has the differences, `decisions` the next decisions of the
-        affected placements.
+        affected placements, `findings` what the doctor finds in the placements of the documents.
         """
         params = query_params(request, ApplyQuery)
         confirmed, strict = "confirm" in params, params.get("strict") == "true"
@@ -116,5 +136,11 @@ class ApplyViewSet(BaseViewSet):
             return Response(AppliedSerializer({"items": results}).data)
         preview = preview_documents(documents, **how, confirmed=confirmed, strict=strict)
         impact = preview.impact
-        applied = {"items": preview.results, "decisions": impact.rows, "not_evaluated": impact.unlooked}
-        return Response(AppliedSerializer({**applied, "changes": preview.changes}).data)
+        applied: dict[str, Any] = {
+            "items": preview.results,
+            "decisions": impact.rows,
+            "not_evaluated": impact.unlooked,
+        }
+        findings = [finding_document(*one) for one in preview.findings]
+        applied |= {"changes": preview.changes, "findings": findings}
+        return Response(AppliedSerializer(applied).data)

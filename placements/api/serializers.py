@@ -252,17 +252,6 @@ class ObjectChangeSerializer(CamelCaseSerializer):
         return manifest_diff(change.kind, change.name, change.verb, change.before, change.after)
 
 
-class AppliedSerializer(CamelCaseSerializer):
-    """The results for all documents, in their order; of a dry run also the changes and the next decisions."""
-
-    items = AppliedDocumentSerializer(many=True)
-    changes = ObjectChangeSerializer(many=True, required=False)
-    decisions = NextDecisionSerializer(many=True, required=False)
-    not_evaluated = serializers.IntegerField(
-        required=False, help_text="The number of affected placements beyond the limit of a dry run."
-    )
-
-
 class DeletedSerializer(CamelCaseSerializer):
     """What was deleted, by kind and name."""
 

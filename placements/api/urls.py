@@ -97,6 +97,11 @@ first_version: list[URLPattern | URLResolver] = [
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
     path("assertions", assertions.AssertionViewSet.as_view({"get": "list"}), name="assertions"),
     path(
+        "assertions/<named:name>",
+        assertions.AssertionDocumentViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
+        name="assertion",
+    ),
+    path(
         "placements/<full_name:name>/assertions",
         assertions.PlacementAssertionViewSet.as_view({"get": "retrieve"}),
         name="placement-assertions",

@@ -1,7 +1,7 @@
 """Evaluation of the assertions of a placement: pure functions of a decision and what it is compared with."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -11,7 +11,14 @@ from clusters.fleet import Cluster
 from placements.engine.resilience import placed_after
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.manifests.assertions import Assertion, percent
+from placements.engine.scheduling.selectors import label_requirements, label_test
+from placements.manifests.assertions import (
+    Assertion,
+    Assertions,
+    PlacementAssertion,
+    parse_assertions,
+    percent,
+)
 from placements.manifests.policy import PlacementType
 
 _SHOWN = 10
@@ -49,6 +56,23 @@ class AssertionResult:
     state: AssertionState
     evidence: tuple[str, ...] = ()
     reason: str = ""
+
+
+def assertions_about(
+    full_name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    documents: Iterable[PlacementAssertion],
+) -> list[tuple[str, Assertions]]:
+    """Return the assertions of a placement by the document that has them, "" for its annotation."""
+    own = parse_assertions(annotations)
+    found = [("", own)] if own.items else []
+    for one in documents:
+        tests = map(label_test, label_requirements(one.spec.selector))
+        is_selected = one.spec.selector is not None and all(test(labels) for test in tests)
+        if is_selected or full_name in one.spec.placements:
+            found.append((one.metadata.name, one.assertions))
+    return found
 
 
 def evaluate_assertions(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
 from clusters.columns import ABSENT
@@ -102,13 +103,22 @@ CLUSTER = "cluster"
 _USUAL = ("zone", "region", "provider")
 MOST_DOMAINS = 200
 _USUAL_SHARE = 80
+AND = "+"
+"""Between the parts of a pair: the level `region+region`, the value `east+west`. No label has this sign."""
+MOST_PAIRED = 20
 
 
-def level_rank(level: str) -> tuple[int, str]:
-    """Return the sort key of levels: cluster, zone, region, provider, then other keys by name."""
+def pair_key(level: str) -> str:
+    """Return the key of which a level has pairs of domains, empty for one that has single domains."""
+    key, sign, other = level.partition(AND)
+    return key if sign and key == other else ""
+
+
+def level_rank(level: str) -> tuple[bool, int, str]:
+    """Return the sort key of levels: cluster, zone, region, provider, other keys by name, then pairs."""
     order = (CLUSTER, *_USUAL)
-    last = level.rpartition("/")[2]
-    return (order.index(last) if last in order else len(order), level)
+    last = (pair_key(level) or level).rpartition("/")[2]
+    return (AND in level, order.index(last) if last in order else len(order), level)
 
 
 def default_keys(fleet: Fleet, policies: Iterable[PlacementPolicy]) -> tuple[str, ...]:
@@ -129,7 +139,7 @@ def default_keys(fleet: Fleet, policies: Iterable[PlacementPolicy]) -> tuple[str
 
 
 class Loss(NamedTuple):
-    """One cluster or all clusters of one domain."""
+    """One cluster, or all clusters of one domain or of two."""
 
     level: str
     value: str
@@ -137,17 +147,27 @@ class Loss(NamedTuple):
 
 
 def losses_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -> list[Loss]:
-    """Return the domains of the keys, the first 200 of each, then every single cluster."""
+    """Return the domains of the keys, the first 200 of each, then every single cluster.
+
+    A key such as `region+region` means every pair of its domains, of the first 20.
+    """
     found = list[Loss]()
     for key in keys:
-        column = fleet.label(key)
+        paired = pair_key(key)
+        column = fleet.label(paired or key)
         members: dict[int, list[str]] = {}
         for name, code in zip(fleet.names, column.codes.tolist(), strict=True):
             if code != ABSENT:
                 members.setdefault(code, []).append(name)
-        found += [
+        domains = [
             Loss(key, value, tuple(members[code])) for code, value in enumerate(column.values[:MOST_DOMAINS])
         ]
+        if paired:
+            domains = [
+                Loss(key, f"{one.value}{AND}{other.value}", one.clusters + other.clusters)
+                for one, other in combinations(domains[:MOST_PAIRED], 2)
+            ]
+        found += domains
     return found + [Loss(CLUSTER, name, (name,)) for name in fleet.names if has_clusters]
 
 

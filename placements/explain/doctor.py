@@ -10,7 +10,7 @@ from placements.engine.doctor.findings import Finding, Fix, Severity
 
 LEVELS = {Severity.ERROR: "failed", Severity.WARNING: "attention", Severity.INFO: "unknown"}
 """The status level of a severity on pages."""
-_SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 def fix_document(fix: Fix | None) -> dict[str, Any] | None:
@@ -59,7 +59,7 @@ def findings_sarif(
         result: dict[str, Any] = {
             "ruleId": one.rule,
             "ruleIndex": list(RULES).index(one.rule),
-            "level": _SARIF_LEVELS[one.severity],
+            "level": SARIF_LEVELS[one.severity],
             "message": {"text": f"{subject}{one.message}"},
         }
         if placement in places:

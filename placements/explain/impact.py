@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from placements.explain.doctor import SARIF_LEVELS, finding_document
+
 MARKER = "<!-- fleetui-impact -->"
+_FINDINGS_SHOWN = 20
 _LONGEST = 60_000
 _NAMES_SHOWN = 20
 _VERSION = 1
@@ -34,9 +37,11 @@ def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
                 "becomesFulfilled": row.becomes_fulfilled,
                 "skews": [{"key": key, "before": before, "after": after} for key, before, after in row.skews],
                 "fresh": {"joins": row.fresh_joins, "leaves": row.fresh_leaves},
+                "findings": [finding_document(row.name, one) for one in row.findings],
             }
             for row in impact.changed
         ],
+        "fleetFindings": [finding_document("", one) for one in impact.fleet_findings],
         "gates": [
             {
                 "gate": one.gate,
@@ -71,6 +76,16 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     lines += [f"- {marks[one.state]} `{one.gate}` {_plain(one.message)}" for one in failed]
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
+    found = [(row.name, one) for row in impact.changed for one in row.findings]
+    found = [*(("labels of the fleet", one) for one in impact.fleet_findings), *found]
+    if found:
+        lines += ["", "New findings of the doctor:", ""]
+        lines += [
+            f"- {one.severity} {one.rule}, {_plain(f'{name}: {one.message}')}"
+            for name, one in found[:_FINDINGS_SHOWN]
+        ]
+        more = len(found) - _FINDINGS_SHOWN
+        lines += [f"- … and {more} more"] if more > 0 else []
     lines.append("")
     if impact.changed:
         table = [
@@ -129,20 +144,30 @@ def _plain(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ").replace("@", "@\u200b")
 
 
-def impact_sarif(gates: Sequence[Any], *, version: str) -> str:
-    """Return the broken and undetermined gates as SARIF 2.1.0, at the lines of their placements."""
-    failed = [one for one in gates if one.state != "passed"]
-    rules = list(dict.fromkeys(one.gate for one in failed))
+def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
+    """Return new findings and gates that did not pass as SARIF 2.1.0, at the lines of their placements."""
+    found: list[tuple[Any, Any]] = [(one, None) for one in impact.fleet_findings]
+    found += [(one, row) for row in impact.changed for one in row.findings]
+    listed = [
+        (one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}" if row else one.message, row)
+        for one, row in found
+    ]
+    listed += [
+        (one.gate, "error" if one.state == "broken" else "warning", one.message, one.row)
+        for one in gates
+        if one.state == "undetermined" or (one.state == "broken" and one.gate != "doctor")
+    ]
+    rules = list(dict.fromkeys(rule for rule, *_ in listed))
     results = []
-    for one in failed:
+    for rule, level, message, row in listed:
         result: dict[str, Any] = {
-            "ruleId": one.gate,
-            "ruleIndex": rules.index(one.gate),
-            "level": "error" if one.state == "broken" else "warning",
-            "message": {"text": one.message},
+            "ruleId": rule,
+            "ruleIndex": rules.index(rule),
+            "level": level,
+            "message": {"text": message},
         }
-        if one.row:
-            where = one.row.where
+        if row:
+            where = row.where
             physical = {
                 "artifactLocation": {"uri": where.file},
                 "region": {"startLine": where.line},

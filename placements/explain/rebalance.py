@@ -34,7 +34,8 @@ def repair_sentence(plan: MovePlan) -> str:
     """Return what the chosen moves reach."""
     chosen, today = plan.chosen, plan.current
     if not plan.steps:
-        return "No moves are needed."
+        is_balanced = not (today.hard_excess or today.excess or today.stale)
+        return "No moves are needed." if is_balanced else "No other set of clusters is better."
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves
@@ -60,11 +61,11 @@ def plan_lines(
     yield balance_sentence(plan.current)
     yield repair_sentence(plan)
     yield ""
-    yield f"{'MOVES':>6} {'SELECTED':>9} {'EXCESS':>7} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
+    yield f"{'MOVES':>6} {'SELECTED':>9} {'HARD':>6} {'SOFT':>6} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
     for one in plan.curve:
         mark = " *" if one.limit == plan.chosen.limit else ""
-        row = f"{one.limit:>6} {one.placed:>9} {one.hard_excess:>7} {one.stale:>9} {one.skew:>6}"
-        yield f"{row} {one.affinity:>9}{mark}"
+        row = f"{one.limit:>6} {one.placed:>9} {one.hard_excess:>6} {one.excess:>6}"
+        yield f"{row} {one.stale:>9} {one.skew:>6} {one.affinity:>9}{mark}"
     if plan.steps:
         yield ""
     shown = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
-from placements.engine.resilience import CLUSTER
+from placements.engine.resilience import AND, CLUSTER, pair_key
 from placements.explain.vocabulary import counted
 
 VARIANT_NAMES = {
@@ -48,7 +48,7 @@ def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
 
 
 def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -> str:
-    loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {level}"
+    loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {level_name(level)}"
     number = counts["empty" if variant == "down" else "unfulfilled"]
     words = "without any working cluster" if variant == "down" else "unfulfilled"
     if number:
@@ -61,14 +61,22 @@ def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -
     return f"{loss}: no placement is affected permanently."
 
 
+def level_name(level: str) -> str:
+    """Return a level in words: "region", "2 domains of region"."""
+    return f"2 domains of {pair_key(level)}" if pair_key(level) else level
+
+
 def loss_name(level: str, value: str) -> str:
-    """Return a loss in words: "cluster bravelion", "region=east"."""
-    return f"cluster {value}" if level == CLUSTER else f"{level}={value}"
+    """Return a loss in words: "cluster bravelion", "region=east", "region=east and region=west"."""
+    if level == CLUSTER:
+        return f"cluster {value}"
+    return " and ".join(f"{pair_key(level) or level}={one}" for one in value.split(AND))
 
 
 def what_if_query(level: str, value: str, variant: str) -> dict[str, str]:
     """Return the query of the page that analyzes a loss; one that is down is shown as drained."""
-    chosen = {"cluster": value} if level == CLUSTER else {"label": f"{level}:{value}"}
+    labels = " ".join(f"{pair_key(level) or level}:{one}" for one in value.split(AND))
+    chosen = {"cluster": value} if level == CLUSTER else {"label": labels}
     return {**chosen, "variant": "cordon" if variant == "down" else variant}
 
 

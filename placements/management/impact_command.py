@@ -45,7 +45,7 @@ def run_diff(options: dict[str, Any]) -> tuple[str, int]:
         case "json":
             return impact_json(impact, results), status
         case "sarif":
-            return impact_sarif(results, version=__version__), status
+            return impact_sarif(impact, results, version=__version__), status
         case "junit":
             return impact_junit(results), status
         case _:

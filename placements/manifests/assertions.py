@@ -1,13 +1,26 @@
-"""Assertions of a placement, as its annotation has them (`spec/foresight.md` 5)."""
+"""Assertions of a placement, in its annotation or in a document of their own (`spec/foresight.md` 5)."""
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from fleetui.apimachinery.errors import ErrorDetail
-from fleetui.apimachinery.model import plain_problems, quote_value
+from fleetui.apimachinery.fields import (
+    FilledText,
+    FleetDocument,
+    api_version,
+    list_of,
+    literal,
+    parse_document,
+)
+from fleetui.apimachinery.kinds import ASSERTION_VERSION
+from fleetui.apimachinery.model import ManifestModel, Raw, failure, plain_problems, quote_value
+from placements.manifests.affinity import LabelSelector
 
 ASSERTIONS_ANNOTATION = "fleetui.io/assertions"
 MOST_ASSERTIONS = 32
@@ -136,3 +149,40 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
 }
 """Each predicate with the check of its value, and the values that it accepts."""
+
+
+def _listed(value: object) -> tuple[dict[str, Any], ...]:
+    problems = list(assertion_problems(value if not isinstance(value, dict) else None))
+    if problems:
+        raise failure(problems)
+    return tuple(value)  # type: ignore[arg-type]
+
+
+class PlacementAssertionSpec(ManifestModel):
+    """The placements, by labels or by full name, and what is asserted of each of them."""
+
+    selector: LabelSelector | None = None
+    placements: Annotated[tuple[FilledText, ...], list_of(high=1000, ours=True)] = ()
+    asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_listed)] = Field(alias="assert")
+    on_break: Annotated[str, literal(*ON_BREAK)] = "warn"
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Without placements nothing would ever be checked, without any message."""
+        if not raw.get("placements") and "selector" not in raw:
+            message = "Required value: selector or placements"
+            yield ErrorDetail((), "required", message, "selector or placements")
+
+
+class PlacementAssertion(FleetDocument):
+    """Assertions of several placements."""
+
+    api_version: Annotated[str, api_version(ASSERTION_VERSION)]
+    spec: PlacementAssertionSpec
+
+    @property
+    def assertions(self) -> Assertions:
+        return assertions_in({"assert": self.spec.asserted, "onBreak": self.spec.on_break})
+
+
+parse_placement_assertion = partial(parse_document, PlacementAssertion)

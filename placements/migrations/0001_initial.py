@@ -924,8 +924,8 @@ class Migration(migrations.Migration):
             name='ResilienceLoss',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('level', models.CharField(max_length=317)),
-                ('value', models.CharField(max_length=63)),
+                ('level', models.CharField(max_length=635)),
+                ('value', models.CharField(max_length=127)),
                 ('variant', models.CharField(max_length=6)),
                 ('clusters_count', models.PositiveIntegerField()),
                 ('placements_count', models.PositiveIntegerField()),
@@ -947,14 +947,30 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('decisions_made', models.PositiveIntegerField()),
                 ('survives', models.TextField(blank=True)),
-                ('weakest_level', models.CharField(blank=True, max_length=317)),
-                ('weakest_value', models.CharField(blank=True, max_length=63)),
+                ('weakest_level', models.CharField(blank=True, max_length=635)),
+                ('weakest_value', models.CharField(blank=True, max_length=127)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('placement', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='resilience', to='placements.placement')),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='placements', to='placements.resiliencereport')),
             ],
             options={
                 'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='AssertionDocument',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63)),
+                ('uid', models.UUIDField(default=uuid.uuid4, editable=False)),
+                ('document', fleetui.fields.OrderedJSONField()),
+                ('revision', models.PositiveBigIntegerField(default=1)),
+                ('created_at', models.DateTimeField()),
+                ('updated_at', models.DateTimeField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('hub', 'name'), name='assertion_name_once'), models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='assertion_has_name')],
             },
         ),
         migrations.CreateModel(
@@ -966,6 +982,7 @@ class Migration(migrations.Migration):
                 ('fleet_version', models.PositiveBigIntegerField()),
                 ('checked_at', models.DateTimeField()),
                 ('others', models.TextField(blank=True)),
+                ('documents', models.TextField(blank=True, default='')),
                 ('results', models.JSONField()),
                 ('broken', models.PositiveIntegerField()),
                 ('unknown', models.PositiveIntegerField()),
@@ -974,6 +991,25 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(condition=models.Q(('broken__gt', 0)), fields=['hub'], name='broken_assertions')],
+            },
+        ),
+        migrations.CreateModel(
+            name='DoctorCheck',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('revision', models.PositiveBigIntegerField()),
+                ('fleet_version', models.PositiveBigIntegerField()),
+                ('checked_at', models.DateTimeField()),
+                ('errors', models.PositiveIntegerField()),
+                ('warnings', models.PositiveIntegerField()),
+                ('infos', models.PositiveIntegerField()),
+                ('muted', models.PositiveIntegerField()),
+                ('worst', models.JSONField()),
+                ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+                ('placement', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='doctor_check', to='placements.placement')),
+            ],
+            options={
+                'abstract': False,
             },
         ),
         migrations.CreateModel(

@@ -1,10 +1,11 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, plans, and saved what-ifs."""
 
-from placements.models.assertions import AssertionCheck
+from placements.models.assertions import AssertionCheck, AssertionDocument
 from placements.models.bindings import Binding, Leftover, ObservedObjects
 from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.models.doctor import DoctorCheck
 from placements.models.dry_runs import DryRun
 from placements.models.hub_decisions import (
     Agreement,
@@ -43,6 +44,7 @@ __all__ = [
     "Agreement",
     "ApprovalRequest",
     "AssertionCheck",
+    "AssertionDocument",
     "Binding",
     "BulkChange",
     "ChangeType",
@@ -52,6 +54,7 @@ __all__ = [
     "Decision",
     "DecisionRecord",
     "DisruptionBudget",
+    "DoctorCheck",
     "Draft",
     "Drain",
     "DrainStep",

@@ -1,16 +1,40 @@
 """The results of assertions of placements, as of the latest check."""
 
+from uuid import uuid4
+
 from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
-from placements.models.placements import Placement
+from fleetui.fields import OrderedJSONField
+from placements.models.placements import LONGEST_NAME, Placement
+
+
+class AssertionDocument(HubRow):
+    """A PlacementAssertion: assertions of the placements that it names or selects by labels."""
+
+    name = models.CharField(max_length=LONGEST_NAME)
+    uid = models.UUIDField(default=uuid4, editable=False)
+    document = OrderedJSONField()
+    revision = models.PositiveBigIntegerField(default=1)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["hub", "name"], name="assertion_name_once"),
+            models.CheckConstraint(condition=~Q(name=""), name="assertion_has_name"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class AssertionCheck(HubRow):
     """The results for one placement that has assertions, as of a decision and a fleet.
 
     `others` has the placements that assertions name, as `|a|b|`; their decisions cause a new check.
+    `documents` likewise has the PlacementAssertions about it.
     """
 
     placement = models.OneToOneField(Placement, models.CASCADE, related_name="assertion_check")
@@ -19,6 +43,7 @@ class AssertionCheck(HubRow):
     fleet_version = models.PositiveBigIntegerField()
     checked_at = models.DateTimeField()
     others = models.TextField(blank=True)
+    documents = models.TextField(blank=True, default="")
     results = models.JSONField()
     broken = models.PositiveIntegerField()
     unknown = models.PositiveIntegerField()

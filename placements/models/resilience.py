@@ -10,7 +10,8 @@ from placements.models.closed_sets import known
 from placements.models.decisions import FleetRecord
 from placements.models.placements import Placement
 
-LONGEST_LEVEL = 317
+LONGEST_LEVEL, LONGEST_VALUE = 635, 127
+"""Of pairs of domains: two label keys or values, and a sign between them."""
 VARIANTS = ("down", "cordon", "leave")
 
 
@@ -54,7 +55,7 @@ class ResilienceLoss(HubRow):
 
     report = models.ForeignKey(ResilienceReport, models.CASCADE, related_name="losses")
     level = models.CharField(max_length=LONGEST_LEVEL)
-    value = models.CharField(max_length=63)
+    value = models.CharField(max_length=LONGEST_VALUE)
     variant = models.CharField(max_length=6)
     clusters_count = models.PositiveIntegerField()
     placements_count = models.PositiveIntegerField()
@@ -85,7 +86,7 @@ class PlacementResilience(HubRow):
     decisions_made = models.PositiveIntegerField()
     survives = models.TextField(blank=True)
     weakest_level = models.CharField(max_length=LONGEST_LEVEL, blank=True)
-    weakest_value = models.CharField(max_length=63, blank=True)
+    weakest_value = models.CharField(max_length=LONGEST_VALUE, blank=True)
 
     def __str__(self) -> str:
         return f"resilience of {self.placement_id}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -17,6 +18,8 @@ from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
+    ASSERTION_KIND,
+    ASSERTION_VERSION,
     BUDGET_KIND,
     CLUSTER_OVERRIDE_KIND,
     EVICTION_KIND,
@@ -36,16 +39,27 @@ from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.models import Event
 from fleetui.permissions import check_change
+from placements.engine.doctor.findings import Finding
 from placements.engine.resource_manifest import parse_hub_object
+from placements.manifests.assertions import parse_placement_assertion
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
-from placements.models import DisruptionBudget, Override, Placement, StagedRun, StagedStrategy
+from placements.models import (
+    AssertionDocument,
+    DisruptionBudget,
+    Override,
+    Placement,
+    StagedRun,
+    StagedStrategy,
+)
+from placements.services.assertions import ASSERTION, save_assertions
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
+from placements.services.doctor import examine
 from placements.services.fleet.impact import Impact, impact_on
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.operations import NOUNS, save_override
@@ -65,6 +79,7 @@ from placements.services.results import PLACEMENT, SaveResult, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, save_strategy
+from placements.services.snapshots import draft_cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +206,20 @@ def _apply(
     return results
 
 
+MOST_EXAMINED = 20
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyPreview:
-    """What applying documents would do: the results, each change of an object, the next decisions."""
+    """What applying documents would do: the results, each change of an object, the next decisions.
+
+    `findings` are those of the doctor about the first placements in the documents.
+    """
 
     results: tuple[Result, ...]
     changes: tuple[Event, ...]
     impact: Impact
+    findings: tuple[tuple[str, Finding], ...]
 
 
 @on_live_hub(refuse)
@@ -221,10 +243,19 @@ def preview_documents(
         after = Placement.objects.values_list("pk", "generation")
         due = [pk for pk, generation in after if before.get(pk) != generation]
         named = {one.name for one in results if one.kind == PLACEMENT}
+        fleet = load_fleet()
+        placed = (
+            one.data for one, result in zip(documents, results, strict=True) if result.kind == PLACEMENT
+        )
+        manifests = [parse_placement(one) for one in islice(placed, MOST_EXAMINED)]
+        examined = examine(
+            (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests
+        )
         preview = ApplyPreview(
             tuple(results),
             tuple(Event.objects.filter(at=now).order_by("pk")),
-            impact_on(due, load_fleet(), named=named),
+            impact_on(due, fleet, named=named),
+            tuple(each for name in examined.placements for each in examined.findings_of(name)),
         )
         transaction.set_rollback(True)
     return preview
@@ -271,6 +302,8 @@ def _kind(document: Document) -> str | None:
     if kind == OCM_KIND and not is_ocm_placement(document.data):
         return None
     if kind in _NAMESPACED_KINDS and not is_fleet_group(document.data.get("apiVersion")):
+        return None
+    if kind == ASSERTION_KIND and document.data.get("apiVersion") != ASSERTION_VERSION:
         return None
     return kind if isinstance(kind, str) else None
 
@@ -321,6 +354,7 @@ _PARSERS: Mapping[str | None, Callable[[Any], Any]] = {
     PLACEMENT_KIND: parse_placement,
     NAMESPACED_PLACEMENT_KIND: parse_placement,
     OCM_KIND: parse_placement,
+    ASSERTION_KIND: parse_placement_assertion,
     BUDGET_KIND: parse_disruption_budget,
     EVICTION_KIND: parse_eviction,
     STAGED_STRATEGY_KIND: parse_staged_strategy,
@@ -338,6 +372,7 @@ _MODELS: Mapping[str, type[Model]] = {
     PLACEMENT_KIND: Placement,
     NAMESPACED_PLACEMENT_KIND: Placement,
     OCM_KIND: Placement,
+    ASSERTION_KIND: AssertionDocument,
     BUDGET_KIND: DisruptionBudget,
     STAGED_STRATEGY_KIND: StagedStrategy,
     NAMESPACED_STRATEGY_KIND: StagedStrategy,
@@ -350,6 +385,7 @@ _SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
     PLACEMENT_KIND: (PLACEMENT, save_placement),
     NAMESPACED_PLACEMENT_KIND: (PLACEMENT, save_placement),
     OCM_KIND: (PLACEMENT, save_placement),
+    ASSERTION_KIND: (ASSERTION, save_assertions),
     BUDGET_KIND: (BUDGET, save_budget),
     STAGED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
     NAMESPACED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),

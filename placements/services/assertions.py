@@ -1,42 +1,83 @@
 """Assertions of placements: checked after every decision and change of the fleet, and before a save."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Subquery, Sum
 
-from clusters.fleet import Fleet
+from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import FleetState
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.kinds import ASSERTION_KIND
 from fleetui.audit import AuditEvent, record
-from placements.engine.assertions import AssertionResult, AssertionState, Known, evaluate_assertions
+from fleetui.bulk import batched
+from fleetui.concurrency import retry_on_conflict
+from fleetui.permissions import check_change
+from placements.engine.assertions import (
+    AssertionResult,
+    AssertionState,
+    Known,
+    assertions_about,
+    evaluate_assertions,
+)
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.decision import Decision as DecisionValue
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.assertions import assertion_sentence, result_document
-from placements.manifests.assertions import ASSERTIONS_ANNOTATION, Assertion, parse_assertions
+from placements.manifests.assertions import (
+    ASSERTIONS_ANNOTATION,
+    Assertion,
+    Assertions,
+    PlacementAssertion,
+    parse_placement_assertion,
+)
 from placements.manifests.binding import BindingState
 from placements.manifests.ocm import annotation_path
 from placements.manifests.placement import ClusterResourcePlacement
-from placements.models import AssertionCheck, Binding, Decision, Placement, PlacementResilience
-from placements.services.results import PLACEMENT
+from placements.models import (
+    AssertionCheck,
+    AssertionDocument,
+    Binding,
+    Decision,
+    Placement,
+    PlacementResilience,
+)
+from placements.services.results import (
+    PLACEMENT,
+    OperationResult,
+    SaveResult,
+    delete_row,
+    locked_row,
+    save_row,
+)
 from placements.services.snapshots import cycles_of, draft_cycle
 
+ASSERTION = "assertion"
 WEEK = timedelta(days=7)
 BATCH = 20
 _NAMED = ("together", "apart")
+
+
+class UnknownAssertionsError(LookupError):
+    """No PlacementAssertion has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no {ASSERTION_KIND} is named {name!r}")
+        self.name = name
 
 
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements whose decision, manifest, fleet or neighbours changed; return how many."""
     rows = list(due_checks().order_by("pk")[:BATCH])
     if rows:
+        documents = assertion_documents()
         for placement, cycle in cycles_of(rows, current_fleet().fleet):
-            _check(placement, cycle, now=now)
+            _check(placement, cycle, documents, now=now)
     return len(rows)
 
 
@@ -68,11 +109,76 @@ def recheck(name: str) -> None:
     AssertionCheck.objects.filter(others__contains=f"|{name}|").update(decisions_made=0)
 
 
-def _check(placement: Placement, cycle: Cycle, *, now: datetime) -> None:
+def assertion_documents() -> list[PlacementAssertion]:
+    return [parse_placement_assertion(one.document) for one in AssertionDocument.objects.order_by("name")]
+
+
+def _about(placement: Placement, documents: Collection[PlacementAssertion]) -> list[tuple[str, Assertions]]:
+    metadata = placement.document["metadata"]
+    labels, annotations = (metadata.get(one) or {} for one in ("labels", "annotations"))
+    return assertions_about(placement.full_name, labels, annotations, documents)
+
+
+def has_assertions(manifest: ClusterResourcePlacement) -> bool:
+    """Return whether a placement, or a document about it, has assertions."""
+    metadata = manifest.metadata
+    documents = assertion_documents()
+    return bool(assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents))
+
+
+@on_live_hub(refuse)
+@retry_on_conflict
+def save_assertions(
+    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+) -> SaveResult[AssertionDocument]:
+    """Create a PlacementAssertion or change it; its placements are checked soon. Raise InvalidManifest."""
+    name = parse_placement_assertion(dict(document)).metadata.name
+    check_change(by, what="assertions of several placements")
+    current = locked_row(AssertionDocument, ASSERTION, expected, name=name)
+    row = current or AssertionDocument(name=name, created_at=now, revision=0)
+    saved = save_row(row, ASSERTION, document, by=by, now=now)
+    if saved.result is not OperationResult.UNCHANGED:
+        _have_checked(name)
+    return saved
+
+
+@on_live_hub(refuse)
+@transaction.atomic
+def delete_assertions(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
+    """Delete a PlacementAssertion. Raise UnknownAssertionsError, RevisionConflict."""
+    check_change(by, what="assertions of several placements")
+    current = locked_row(AssertionDocument, ASSERTION, expected, name=name)
+    if current is None:
+        raise UnknownAssertionsError(name)
+    delete_row(current, ASSERTION, by=by, now=now)
+    _have_checked(name)
+
+
+def _have_checked(changed: str) -> None:
+    """Have the placements checked that a document is about, or was about."""
+    documents, known = assertion_documents(), dict[bool, list[int]]()
+    before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|").values_list(
+        "placement", flat=True
+    )
+    stale = set(before)
+    for one in Placement.objects.filter(deleting_since=None).only("full_name", "document").iterator():
+        found = _about(one, documents)
+        if one.pk in stale or changed in dict(found):
+            known.setdefault(bool(found), []).append(one.pk)
+    for is_asserting, several in known.items():
+        for part in batched(several):
+            Placement.objects.filter(pk__in=part).update(has_assertions=is_asserting)
+            AssertionCheck.objects.filter(placement__in=part).update(decisions_made=0)
+
+
+def _check(
+    placement: Placement, cycle: Cycle, documents: Collection[PlacementAssertion], *, now: datetime
+) -> None:
     """Evaluate the assertions of a placement, save the results and record what changed."""
-    items = parse_assertions(placement.document["metadata"].get("annotations") or {}).items
+    about = _about(placement, documents)
+    items = [one for _, assertions in about for one in assertions.items]
     results = evaluate_assertions(items, at_rest(cycle), _known(placement, items, now=now))
-    documents = [result_document(one) for one in results]
+    found = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {REPORT for one in items if one.predicate == "survives"}
     with transaction.atomic():
@@ -86,12 +192,13 @@ def _check(placement: Placement, cycle: Cycle, *, now: datetime) -> None:
                 "fleet_version": current_fleet().version,
                 "checked_at": now,
                 "others": f"|{'|'.join(sorted(others))}|" if others else "",
-                "results": documents,
+                "documents": "".join(f"|{name}|" for name, _ in about if name),
+                "results": found,
                 "broken": sum(one.state is AssertionState.BROKEN for one in results),
                 "unknown": sum(one.state is AssertionState.UNKNOWN for one in results),
             },
         )
-        for one, document in zip(results, documents, strict=True):
+        for one, document in zip(results, found, strict=True):
             was_broken = before.get(_identity(document)) == AssertionState.BROKEN
             if was_broken is not (one.state is AssertionState.BROKEN):
                 verb = "assertion holds again" if was_broken else "assertion broken"
@@ -138,7 +245,17 @@ def assertion_results(
     manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
 ) -> list[AssertionResult]:
     """Evaluate the assertions of a manifest on the decision that saving it would lead to."""
-    items = parse_assertions(manifest.metadata.annotations).items
+    return [one for _, _, one in _results(manifest, decision, saved=saved, now=now)]
+
+
+def _results(
+    manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
+) -> list[tuple[str, bool, AssertionResult]]:
+    """Return each result with the name of its document, and whether that refuses what breaks it."""
+    metadata = manifest.metadata
+    documents = assertion_documents()
+    about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
+    items = [one for _, assertions in about for one in assertions.items]
     if not items:
         return []
     known = _known(saved, items, now=now)
@@ -146,35 +263,44 @@ def assertion_results(
         before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         after = {one.cluster for one in decision.bindings_after if one.is_active}
         known = Known(known.others, known.survived, known.churn + len(before ^ after))
-    return evaluate_assertions(items, decision, known)
+    sources = [(name, assertions.refuses) for name, assertions in about for _ in assertions.items]
+    found = evaluate_assertions(items, decision, known)
+    return [(*source, one) for source, one in zip(sources, found, strict=True)]
 
 
 def assertion_warnings(
     manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
 ) -> tuple[ManifestWarning, ...]:
     """Return a warning for each assertion that a decision breaks."""
-    path = annotation_path(ASSERTIONS_ANNOTATION)
     return tuple(
-        ManifestWarning("assertion-broken", path, f"Assertion broken: {assertion_sentence(one)}")
-        for one in assertion_results(manifest, decision, saved=saved, now=now)
+        _warning(name, one)
+        for name, _, one in _results(manifest, decision, saved=saved, now=now)
         if one.state is AssertionState.BROKEN
     )
+
+
+def _warning(document: str, one: AssertionResult) -> ManifestWarning:
+    if not document:
+        path = annotation_path(ASSERTIONS_ANNOTATION)
+        return ManifestWarning("assertion-broken", path, f"Assertion broken: {assertion_sentence(one)}")
+    message = f"Assertion of {ASSERTION_KIND} {document} broken: {assertion_sentence(one)}"
+    return ManifestWarning("assertion-broken", "metadata.name", message)
 
 
 def check_assertions_before_save(
     manifest: ClusterResourcePlacement, *, saved: Placement | None, now: datetime
 ) -> tuple[ManifestWarning, ...]:
     """Return the warnings of broken assertions. Raise InvalidManifest where `onBreak` is `refuse`."""
-    given = parse_assertions(manifest.metadata.annotations)
-    if not given.items:
+    if not has_assertions(manifest):
         return ()
-    fleet: Fleet = load_fleet()
-    decision = schedule(draft_cycle(manifest, saved=saved, fleet=fleet))
-    found = assertion_warnings(manifest, decision, saved=saved, now=now)
-    if given.refuses and found:
-        allowed = "a placement that keeps its assertions, or onBreak: warn"
-        raise InvalidManifest(FieldError(one.path, one.code, one.message, allowed) for one in found)
-    return found
+    decision = schedule(draft_cycle(manifest, saved=saved, fleet=load_fleet()))
+    results = _results(manifest, decision, saved=saved, now=now)
+    broken = [(refuses, _warning(name, one)) for name, refuses, one in results if one.state == "broken"]
+    allowed = "a placement that keeps its assertions, or onBreak: warn"
+    refused = [FieldError(one.path, one.code, one.message, allowed) for refuses, one in broken if refuses]
+    if refused:
+        raise InvalidManifest(refused)
+    return tuple(one for _, one in broken)
 
 
 def checks(state: str = "") -> QuerySet[AssertionCheck]:

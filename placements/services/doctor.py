@@ -2,32 +2,37 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any
 
 from django.conf import settings
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models import Count, Max, Sum
+from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
 
 from clusters.fleet import Fleet
+from clusters.models import FleetState
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
 from placements.engine.doctor.examination import RULES, Examination, examine_fleet, examine_placement
-from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, put
+from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
-from placements.models import Placement
+from placements.models import DoctorCheck, Placement
 from placements.services.snapshots import cycles_of
 
 MUTE_ANNOTATION = "fleetui.io/doctor"
 KEPT_SECONDS = 300
 _LOG = logging.getLogger(__name__)
+_INDEX = re.compile(r"\[\d+\]")
 _MUTED = re.compile(r"-([A-Z][0-9]{2})")
 if _UNKNOWN := sorted(set(settings.DOCTOR_MUTED) - RULES.keys()):
     raise ImproperlyConfigured(
@@ -43,20 +48,33 @@ class DoctorReport:
     placements: Mapping[str, Examination]
     fleet_version: int = 0
 
-    @property
+    @cached_property
     def findings(self) -> list[tuple[str, Finding]]:
-        """Return all findings by cause, each with its placement; "" for those about the fleet."""
-        found = [("", one) for one in self.fleet.findings]
-        found += [
-            (name, one)
-            for name, examination in self.placements.items()
-            for one in examination.findings
-            if one.rule[0] != "H"
-        ]
-        return found
+        """Return all findings by cause, each with its placement; "" for those about the fleet.
 
-    def count(self, *severities: Severity) -> int:
-        return sum(one.severity in severities for _, one in self.findings)
+        What the labels of the fleet cause in placements is below the finding about the labels.
+        """
+        caused: dict[tuple[str, str], list[Finding]] = {}
+        own = []
+        for name, examination in self.placements.items():
+            for one in examination.findings:
+                if one.rule[0] != "H":
+                    own.append((name, one))
+                    continue
+                below = (replace(each, message=f"{name}: {each.message}") for each in one.caused)
+                caused.setdefault((one.rule, one.path), []).extend(below)
+        fleet = [
+            ("", worst_of(replace(one, caused=(*one.caused, *caused.get((one.rule, one.path), ())))))
+            for one in self.fleet.findings
+        ]
+        return fleet + own
+
+    def findings_of(self, placement: str) -> list[tuple[str, Finding]]:
+        """Return the findings of one placement, those about labels that cause others too; "" for all."""
+        if not placement:
+            return self.findings
+        found = self.placements.get(placement)
+        return [(placement, one) for one in found.findings] if found else []
 
 
 def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -78,12 +96,74 @@ def current_report() -> DoctorReport:
             with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
                 several.append((row.full_name, parse_placement(row.document), cycle))
         examined = examine(several)
-        found = replace(examined, fleet=_fleet_examination(view.fleet), fleet_version=view.version)
+        found = replace(examined, fleet=fleet_examination(view.fleet), fleet_version=view.version)
         caches["process"].set(key, found, KEPT_SECONDS)
     return found
 
 
-def _fleet_examination(fleet: Fleet) -> Examination:
+EVERY = timedelta(minutes=10)
+"""Minimum time between two checks of a placement that changes of the fleet cause."""
+BATCH = 20
+_WORST = 3
+
+
+def check_due(*, now: datetime) -> int:
+    """Check up to 20 placements that changed, or whose fleet did, and save the counts; return how many."""
+    rows = list(due_checks(now=now).order_by("pk")[:BATCH])
+    if not rows:
+        return 0
+    view = current_fleet()
+    key = f"doctor-fleet-{current_hub_id()}-{view.version}"
+    make = partial(fleet_examination, view.fleet)
+    hygiene: Examination | None = caches["process"].get_or_set(key, make, KEPT_SECONDS)
+    found = dict.fromkeys(rows, Examination(()))
+    for row, cycle in cycles_of(rows, view.fleet):
+        with suppress(InvalidManifest):
+            found[row] = examine_one(
+                parse_placement(row.document), cycle, hygiene.findings if hygiene else ()
+            )
+    order = list(Severity)
+    for row, examination in found.items():
+        several = sorted(examination.findings, key=lambda one: order.index(one.severity))
+        counts = Counter(one.severity for one in several)
+        DoctorCheck.objects.update_or_create(
+            placement=row,
+            defaults={
+                "revision": row.revision,
+                "fleet_version": view.version,
+                "checked_at": now,
+                "errors": counts[Severity.ERROR],
+                "warnings": counts[Severity.WARNING],
+                "infos": counts[Severity.INFO],
+                "muted": examination.muted,
+                "worst": [
+                    {"rule": one.rule, "severity": str(one.severity), "message": one.message}
+                    for one in several[:_WORST]
+                ],
+            },
+        )
+    return len(rows)
+
+
+def is_due(*, now: datetime) -> bool:
+    return due_checks(now=now).exists()
+
+
+def due_checks(*, now: datetime) -> QuerySet[Placement]:
+    """Return the placements with another manifest than at their check, or long after it another fleet."""
+    version = Subquery(FleetState.objects.values("version")[:1])
+    is_fresh = Q(doctor_check__fleet_version=version) | Q(doctor_check__checked_at__gt=now - EVERY)
+    rows = Placement.objects.filter(deleting_since=None, decisions_made__gt=0)
+    return rows.exclude(Q(doctor_check__revision=F("revision")) & is_fresh)
+
+
+def doctor_check_of(placement: Placement) -> DoctorCheck | None:
+    """Return the check of a placement that was read with it."""
+    return getattr(placement, "doctor_check", None)
+
+
+def fleet_examination(fleet: Fleet) -> Examination:
+    """Return the examination of the labels of a fleet."""
     return _logged(examine_fleet(fleet, muted=muted_rules()))
 
 
@@ -98,17 +178,32 @@ def examine(placements: Iterable[tuple[str, ClusterResourcePlacement, Cycle]]) -
     fleet: Examination | None = None
     found = {}
     for name, manifest, cycle in placements:
-        fleet = fleet or _fleet_examination(cycle.fleet)
+        fleet = fleet or fleet_examination(cycle.fleet)
         found[name] = examine_one(manifest, cycle, fleet.findings)
     return DoctorReport(fleet or Examination(()), found)
 
 
 def examine_one(
-    manifest: ClusterResourcePlacement, cycle: Cycle, hygiene: Iterable[Finding] = ()
+    manifest: ClusterResourcePlacement,
+    cycle: Cycle,
+    hygiene: Iterable[Finding] = (),
+    *,
+    clock: Callable[[], float] = monotonic,
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
-    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, monotonic)
+    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock)
     return _logged(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
+
+
+def introduced(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are new, with those below them; their places in lists may differ."""
+    known = {_identity(one) for one in flat(before)}
+    return tuple(replace(one, caused=()) for one in flat(after) if _identity(one) not in known)
+
+
+def _identity(one: Finding) -> tuple[Any, ...]:
+    evidence = tuple(pair for pair in one.evidence if not pair[1].isdigit())
+    return one.rule, _INDEX.sub("", one.path), evidence
 
 
 WARNED = frozenset({"S01", "S02", "S06", "A01", "R01"})

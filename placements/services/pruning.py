@@ -174,7 +174,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
-    """Yield old plans, what is kept of live hubs to replay their decisions, and surplus versions of a fleet."""
+    """Yield old plans, old records of live hubs for replays, and surplus versions of a fleet."""
     plans = RebalancePlan.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
     later_plan = RebalancePlan.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
     yield "rebalance plans", plans.filter(Exists(later_plan)), _SMALL_BATCH

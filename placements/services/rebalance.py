@@ -32,7 +32,7 @@ from placements.engine.exact.rebalance import (
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch, Cycle
-from placements.explain.rebalance import NO_PLAN
+from placements.explain.rebalance import NO_PLAN, repair_sentence
 from placements.explain.staged_updates import eviction_sentence
 from placements.explain.vocabulary import first_names
 from placements.manifests.placement import parse_placement
@@ -104,7 +104,7 @@ def _preview(placement: Placement, cycle: Cycle, moves: int | None) -> Rebalance
     elif not plan.is_safe:
         refusal = "A step would break a limit on the way. Choose another number of moves."
     elif not plan.steps:
-        refusal = "No moves are needed."
+        refusal = repair_sentence(plan)
     batches = tuple(batches_of(plan.steps, max(1, unavailable or surge)))
     return RebalancePreview(plan, refusal, batches)
 

@@ -54,10 +54,8 @@ def doctor(request: HttpRequest) -> HttpResponse:
         raise Http404(f"There is no placement {name}.")
     shown = [
         (placement, one)
-        for placement, one in report.findings
-        if name in ("", placement)
-        and severity in ("", str(one.severity))
-        and rule in ("", *(each.rule for each in flat([one])))
+        for placement, one in report.findings_of(name)
+        if severity in ("", str(one.severity)) and rule in ("", *(each.rule for each in flat([one])))
     ]
     order = list(Severity)
     shown.sort(key=lambda found: order.index(found[1].severity))

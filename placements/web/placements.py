@@ -29,7 +29,7 @@ from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.preview import afresh_words
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
-from placements.explain.vocabulary import headline, policy_sentence
+from placements.explain.vocabulary import counted, headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
 from placements.manifests.policy import PlacementType
@@ -46,6 +46,7 @@ from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
 from placements.services.decisions.records import decision_of, fixes_of, problems_of, spreads_of
 from placements.services.disruption.impact import has_begun_run
+from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
     PLACEMENT_ORDERS,
@@ -106,6 +107,14 @@ class PlacementListRow:
         return self.stands.tight.placement
 
     @property
+    def findings(self) -> badges.Badge | None:
+        """Return how many errors and warnings the doctor found, None without any."""
+        check = doctor_check_of(self.placement)
+        if check is None or not check.severe:
+            return None
+        return badges.Badge("failed" if check.errors else "attention", counted(check.severe, "finding"))
+
+    @property
     def resilience(self) -> PlacementResilience | None:
         return resilience_in(self.placement)
 
@@ -133,7 +142,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     page = page_from(
         request,
-        with_rollouts(rows.select_related("staleness_check", "resilience__report")),
+        with_rollouts(rows.select_related("staleness_check", "resilience__report", "doctor_check")),
         order=order,
         unique="full_name",
     )
@@ -167,7 +176,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     version = placement_pulse(name)
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
-    related = ("staleness_check", "resilience__report", "assertion_check")
+    related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
     found = rows.first() if version else None
     if found is None:
@@ -196,12 +205,15 @@ def _head_context(
     judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
+    is_pick_n = placement.placement_type == PlacementType.PICK_N
+    over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
         "placement": placement,
         "health": health,
         "state": badges.placement_state(health),
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
+        "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
         "is_waiting": placement.is_due or placement.needs_sync or placement.deleting_since is not None,
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
@@ -238,6 +250,7 @@ def _clusters_tab(
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
         "resilience": resilience_in(placement),
         "assertions": check_of(placement),
+        "findings": doctor_check_of(placement),
     }
     return context, health
 

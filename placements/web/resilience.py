@@ -17,18 +17,22 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from fleetui.polling import not_modified
-from placements.engine.resilience import LossVariant
+from placements.engine.resilience import CLUSTER, LossVariant
+from placements.explain.charts.figure import Chart
+from placements.explain.charts.resilience import MOST_LOSSES, LossLine, survival_chart
 from placements.explain.resilience import VARIANT_NAMES, loss_name, what_if_query, worst_by_level
-from placements.models import ResilienceReport
+from placements.models import Placement, ResilienceReport
 from placements.services.resilience.operations import latest_report, start_report
 from placements.services.resilience.queries import (
     age_of,
     report_in_progress,
+    survival_by_group,
     trend,
     weakest_placements,
     worst_losses,
 )
-from placements.web.request import current_user, unknown_words, word_from
+from placements.services.teams import labels_in
+from placements.web.request import asked_table, current_user, unknown_words, word_from
 
 _LOSSES_SHOWN = 60
 _PLACEMENTS_SHOWN = 100
@@ -55,17 +59,49 @@ def resilience(request: HttpRequest) -> HttpResponse:
             return _page(request, _version(), keys=" ".join(keys), faults=found.faults, status=422)
         return redirect("web:resilience")
     version = _version()
+    if "table" in request.GET:
+        report, variant, level = _chosen(request)
+        table = asked_table(request, _charts(report, variant, level))
+        if table:
+            return table
     if same := not_modified(request, version, partial(_version)):
         return same
     return _page(request, version)
 
 
-def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any) -> HttpResponse:
-    report, running = latest_report(), report_in_progress()
+def _chosen(request: HttpRequest) -> tuple[ResilienceReport | None, str, str]:
+    """Return the latest report, and the variant and the level of it to show."""
+    report = latest_report()
     variants = report.variants if report else list(LossVariant)
     given = word_from(request, "variant", LossVariant)
-    variant = str(given) if given in variants else variants[-1]
     level = request.GET.get("level", "")
+    return (
+        report,
+        str(given) if given in variants else variants[-1],
+        level if report and level in report.totals else "",
+    )
+
+
+def _charts(report: ResilienceReport | None, variant: str, level: str) -> list[Chart]:
+    """Return the map of losses and placements; single clusters are in it where their level is chosen."""
+    if report is None:
+        return []
+    rows = worst_losses(report, variant, level).defer(None)
+    losses = list((rows if level else rows.exclude(level=CLUSTER))[: MOST_LOSSES + 1])
+    documents = Placement.objects.values_list("pk", "full_name", "namespace", "document")
+    placements = [(key, name, namespace, labels_in(document)) for key, name, namespace, document in documents]
+    by, groups = survival_by_group(losses, placements)
+    lines = [
+        LossLine(loss_name(loss.level, loss.value), one) for loss, one in zip(losses, groups, strict=True)
+    ]
+    chart = survival_chart(lines, by=by, is_down=variant == LossVariant.DOWN)
+    return [chart] if chart else []
+
+
+def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any) -> HttpResponse:
+    running = report_in_progress()
+    report, variant, level = _chosen(request)
+    variants = report.variants if report else list(LossVariant)
     context = {
         "version": version,
         "report": report,
@@ -78,7 +114,7 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
         **more,
     }
     if report is not None:
-        level, what_if = level if level in report.totals else "", reverse("web:what-if")
+        what_if = reverse("web:what-if")
         rows = list(worst_losses(report, variant, level)[: _LOSSES_SHOWN + 1])
         weakest = weakest_placements(report)
         context |= {
@@ -98,6 +134,7 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
                 (one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_PLACEMENTS_SHOWN]
             ],
             "weakest_count": len(weakest),
+            "charts": _charts(report, variant, level),
             "trend": [(one, worst_by_level(one.totals, variant)) for one in trend()],
         }
     return render_page(

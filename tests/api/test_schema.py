@@ -47,6 +47,7 @@ from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import staged_document
 from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
+from placements.services.assertions import save_assertions
 from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
@@ -67,6 +68,7 @@ from tests.effort import FEWEST
 from tests.rows import (
     NOW,
     api_token,
+    assertion_document,
     decided,
     joined,
     member_document,
@@ -253,6 +255,7 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/notifications/channels", {"name": "chat"}),
         ("/notifications/rules", {"name": "payments"}),
         ("/budgets/", {"name": "web"}),
+        ("/assertions/", {"name": "gold"}),
         ("/evictions/", {"number": hub["eviction"]}),
         ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
     ):
@@ -289,6 +292,7 @@ def filled_hub() -> dict[str, str]:
     apply_resources([namespace("shop"), namespace("a")], by=None, now=NOW)
     decided("web", pick_n_spec(1))
     save_budget(BUDGET, by=None, now=NOW)
+    save_assertions(assertion_document("gold", {"minFree": 1}, placements=["web"]), by=None, now=NOW)
     drain("a", by=None, now=NOW)
     _allow_every_action()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
@@ -388,7 +392,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 162
+    assert len(operations) == 164
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

@@ -136,3 +136,16 @@ def test_simulate_refuses_invalid_options(reader: APIClient, change: dict[str, o
     body = {"clusters": [{"name": "a"}], "placement": placement_document("web", pick_n_spec(1))}
 
     assert reader.post(SIMULATE, {**body, **change}).status_code in (400, 422)
+
+
+def test_a_preview_and_a_dry_run_have_the_findings_of_the_doctor(api: APIClient) -> None:
+    all_joined("a", "b")
+    asserted = '[{"spread": {"region": {"atLeast": 2}}}]'
+    document = placement_document("web", pick_n_spec(3), assertions=asserted)
+    preview = api.post(PREVIEW, document).json()
+    tried = api.post("/api/v1/apply?dryRun=All", document).json()
+    for found in (preview["findings"], tried["findings"]):
+        facts = [(one["rule"], one["severity"], one["placement"]) for one in found]
+        assert facts == [("N01", "error", "web")]
+    assert [one["state"] for one in preview["assertions"]] == ["broken"]
+    assert not Placement.objects.exists()

@@ -31,7 +31,7 @@ from placements.services.what_if.queries import evaluate, fleet_under
 from tests.builders import labelled
 
 KEYS = ("region", "zone", "tier")
-CELLS = int(os.environ.get("RESILIENCE_CELLS", "120"))
+CELLS = int(os.environ.get("RESILIENCE_CELLS", "500"))
 
 
 def random_fleet(rng: random.Random, size: int) -> Fleet:

@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 
 from clusters.fleet import Fleet, SeenNamespaces
 from fleetui.apimachinery.model import Semantics
-from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcomes
 from placements.engine.scheduling.reason import ReasonCode
@@ -166,6 +166,9 @@ def _rare() -> Iterator[Decision]:
             (odd, ()),
         ):
             yield schedule(Cycle(clusters, policy, bindings, semantics))
+        if semantics in (FLEET, KUBEFLEET):
+            batch = Batch(("a",), ("b",))
+            yield schedule(Cycle(clusters, pick_n(1), placed[:1], semantics, batch=batch))
         if semantics is not OCM:
             seen = cluster("a")._replace(namespaces=SeenNamespaces(frozenset()))
             yield schedule(Cycle(fleet(seen, "b"), pick_n(2), semantics=semantics, namespace="shop"))
@@ -179,11 +182,13 @@ def _obsolete(name: str) -> PlacedBinding:
     return binding(name, obsolete=True)
 
 
+BY_PLAN = {"picked-by-plan", "moved-by-plan", "not-in-batch"}
 NEVER_GIVEN = {
     FLEET: {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
     KUBEFLEET: {"already-placed", "chosen-anew", "missing-topology-key"},
-    OCM: {"already-placed", "kept", "namespace-missing", "nothing-to-do", "scaled-down", "scaling-down"},
-    KUBERNETES: {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
+    OCM: BY_PLAN
+    | {"already-placed", "kept", "namespace-missing", "nothing-to-do", "scaled-down", "scaling-down"},
+    KUBERNETES: BY_PLAN | {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
 }
 """What each set of rules has no use for: that a cluster is placed already never stands in an outcome."""
 
@@ -202,7 +207,7 @@ def test_every_reason_has_words_under_all_rules_that_can_give_it() -> None:
 
 
 def test_the_chart_of_rules_knows_every_code_that_keeps_a_cluster_out() -> None:
-    placed = {"picked", "picked-all", "picked-by-name", "kept", "already-placed"}
+    placed = {"picked", "picked-all", "picked-by-name", "picked-by-plan", "kept", "already-placed"}
 
     assert {*map(str, ReasonCode)} - {*map(str, RULES)} == placed
 

@@ -1,20 +1,40 @@
 """Assertions of placements: each predicate, the checks after changes, and saves that are refused."""
 
 import json
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from clusters.operations.edit import set_labels
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import load_documents
 from fleetui.models import Event
 from placements.engine.assertions import Known, evaluate_assertions
 from placements.manifests.assertions import assertions_in, assertions_problem
 from placements.models import AssertionCheck, Placement
-from placements.services.assertions import at_rest, check_due, is_due
+from placements.services.apply import apply_documents
+from placements.services.assertions import (
+    at_rest,
+    check_due,
+    checks,
+    delete_assertions,
+    is_due,
+    save_assertions,
+)
 from placements.services.placements import save_placement
 from tests.builders import binding, cluster, cycle, fleet, pick_n
-from tests.rows import NOW, joined, pick_n_spec, placement_document, run_due
+from tests.rows import (
+    NOW,
+    assertion_document,
+    joined,
+    member_document,
+    pick_n_spec,
+    placement_document,
+    run_due,
+)
 
 LABELS = {"a": {"region": "east", "env": "prod"}, "b": {"region": "east"}, "c": {"region": "west"}}
 KNOWN = Known({"web": {"a", "b"}, "none": None}, {"region": True, "cluster": False}, churn=4)
@@ -118,6 +138,82 @@ def test_a_decision_of_another_placement_is_a_reason_to_check_again() -> None:
     run_due()
     assert check_due(now=NOW) == 1
     assert AssertionCheck.objects.get().broken == 1
+
+
+@pytest.mark.django_db
+def test_a_document_asserts_of_the_placements_that_it_selects_or_names() -> None:
+    joined("a", env="prod")
+    for name, tier in (("web", "gold"), ("shop", "gold"), ("docs", "lab")):
+        document = placement_document(name, pick_n_spec(1))
+        document["metadata"]["labels"] = {"tier": tier}
+        save_placement(document, by=None, now=NOW)
+    run_due()
+    never = {"never": {"env": "prod"}}
+    gold = assertion_document("gold", never, selector={"matchLabels": {"tier": "gold"}}, placements=["docs"])
+    documents = load_documents(json.dumps(gold).encode())
+    [result] = apply_documents(documents, by=None, now=NOW)
+    assert (result.kind, result.did) == ("assertion", "created")
+    assert [one.did for one in apply_documents(documents, by=None, now=NOW)] == ["unchanged"]
+    assert check_due(now=NOW) == 3
+    assert not is_due(now=NOW)
+    assert set(AssertionCheck.objects.values_list("placement__name", "broken")) == {
+        ("web", 1),
+        ("shop", 1),
+        ("docs", 1),
+    }
+    narrowed = assertion_document("gold", {"minFree": 0}, selector={"matchLabels": {"tier": "gold"}})
+    save_assertions(narrowed, by=None, now=NOW)
+    assert check_due(now=NOW) == 2
+    assert sorted(checks("holds").values_list("placement__name", flat=True)) == ["shop", "web"]
+    delete_assertions("gold", by=None, now=NOW)
+    assert not is_due(now=NOW)
+    assert not checks().exists()
+    with pytest.raises(InvalidManifest) as refused:
+        save_assertions(assertion_document("gold", {"always": 1}), by=None, now=NOW)
+    assert [one.path for one in refused.value.faults] == ["spec", "spec.assert[0].always"]
+
+
+def _command(*arguments: str) -> tuple[str, int]:
+    out = StringIO()
+    try:
+        call_command("assertions", *arguments, stdout=out)
+    except CommandError as error:
+        return out.getvalue() or str(error), error.returncode
+    return out.getvalue(), 0
+
+
+@pytest.mark.django_db
+def test_the_command_checks_the_hub_or_files(tmp_path: Path) -> None:
+    joined("a", env="prod")
+    _save("web", [{"never": {"env": "canary"}}])
+    run_due()
+    assert _command() == ('web: holds: never: {"env": "canary"}\n', 0)
+    assert _command("nowhere")[1] == 2
+
+    path = tmp_path / "placements.json"
+
+    def files(**asserted: Any) -> str:
+        items = [
+            placement_document(name, pick_n_spec(1), assertions=json.dumps([one]))
+            for name, one in asserted.items()
+        ]
+        path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+        return str(path)
+
+    assert _command("-f", files(shop={"never": {"env": "prod"}})) == (
+        'shop: broken: never: {"env": "prod"} (a)\n',
+        1,
+    )
+    several = files(shop={"apart": "web"}, docs={"apart": "shop"}, web={"minFree": 9})
+    assert _command("-f", several, "shop") == ("shop: broken: apart: web (a)\n", 1)
+    assert _command("-f", files(shop={"apart": "elsewhere"}))[1] == 3
+    assert _command("-f", several, "nowhere")[1] == 2
+    assert _command("-f", str(tmp_path / "none.yaml"))[1] == 2
+    with_fleet = json.loads(path.read_text())
+    with_fleet["items"].append(member_document("b", {"env": "test"}))
+    path.write_text(json.dumps(with_fleet))
+    text, status = _command("-f", str(path), "-o", "json")
+    assert (json.loads(text)["items"][0]["placement"], status) == ("shop", 3)
 
 
 @pytest.mark.django_db

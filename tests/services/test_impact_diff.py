@@ -155,7 +155,8 @@ GATES = [
     ("assert: [{survives: cluster}]", 1),
     ("assert: [{churn: {perWeek: 1}}]", 3),
     ("assert: [{apart: nothing}]", 3),
-    ("doctor: warning", 2),
+    ("doctor: error", 1),
+    ("doctor: none", 2),
     ("max-leaves: many", 2),
 ]
 
@@ -165,6 +166,40 @@ def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, stat
     write(folders[1], {".fleetui.yaml": f"gates:\n  {gate}\n"})
     text, found = diff(folders)
     assert found == status, text
+
+
+def test_the_gate_of_the_doctor_breaks_on_what_the_change_introduces_alone(tmp_path: Path) -> None:
+    def written(*keys: str, **labels: str) -> dict[str, Any]:
+        spread = [{"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"} for key in keys]
+        return {
+            ".fleetui.yaml": "gates: {doctor: warning}\n",
+            "all.yaml": [placement_document("web", pick_n_spec(2, topologySpreadConstraints=spread))],
+            "fleet.yaml": [
+                *members(**labels),
+                *(member_document(f"z{at}", {"region": "east"}) for at in range(8)),
+            ],
+        }
+
+    folders = (tmp_path / "base", tmp_path / "head")
+    write(folders[0], written("regoin"))
+    for head, status, rules in (
+        (written("regoin"), 0, []),
+        (written("region", "regoin"), 0, []),
+        (written("regoin", "zoen"), 1, ["S01"]),
+        (written("regoin", e="East"), 1, ["H02"]),
+    ):
+        write(folders[1], head)
+        text, found = diff(folders, "-o", "sarif")
+        results = json.loads(text)["runs"][0]["results"]
+        errors = [one["ruleId"] for one in results if one["level"] != "note"]
+        assert (errors, found) == (rules, status), text
+    write(folders[1], written("regoin", "zoen"))
+    document = json.loads(diff(folders, "-o", "json")[0])
+    [row] = document["rows"]
+    assert ("S01", "error") in [(one["rule"], one["severity"]) for one in row["findings"]]
+    assert "- error S01, web: No cluster has the label zoen." in diff(folders)[0]
+    write(folders[1], {".fleetui.yaml": "gates: {doctor: error}\n" + "overrides: []\n"})
+    assert diff(folders)[1] == 1
 
 
 def test_gates_are_overridden_by_label_and_approved(

@@ -8,6 +8,8 @@ import pytest
 
 from clusters.operations.leave import leave
 from fleetui.apimachinery.errors import InvalidManifest
+from placements.engine.resilience import level_rank
+from placements.explain.resilience import loss_name, what_if_query
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.services.placements import save_placement
 from placements.services.resilience import operations
@@ -22,7 +24,7 @@ from placements.services.resilience.operations import (
 )
 from placements.services.what_if.operations import create_scenario
 from placements.services.what_if.queries import outcomes_in
-from tests.rows import NOW, load_nine, pick_n_spec, placement_document, run_due
+from tests.rows import NOW, joined, load_nine, pick_n_spec, placement_document, run_due
 
 pytestmark = pytest.mark.django_db
 
@@ -121,9 +123,39 @@ def test_a_change_of_the_fleet_starts_a_run_once_an_hour() -> None:
     assert latest.pk > first.pk
 
 
+def test_pairs_of_domains_are_losses_of_both() -> None:
+    load_nine()
+    row = completed(keys=["region", "region+region"])
+    assert list(row.totals) == ["cluster", "region", "region+region"]
+    losses = row.losses.filter(level="region+region", variant="leave")
+    assert {one.value for one in losses} == {
+        *("east+north", "east+south", "east+west", "north+south", "north+west", "south+west")
+    }
+    for pair in losses:
+        singles = [
+            cells_of(row.losses.get(level="region", variant="leave", value=one))
+            for one in pair.value.split("+")
+        ]
+        for key, cell in cells_of(pair).items():
+            alone = [one[key] for one in singles if key in one]
+            assert cell.kept <= min(one.kept for one in alone)
+            assert cell.is_bad >= any(one.is_empty for one in alone)
+    assert loss_name("region+region", "east+west") == "region=east and region=west"
+    assert what_if_query("region+region", "east+west", "leave")["label"] == "region:east region:west"
+    assert level_rank("region+region") > level_rank("env")
+
+
 def test_unknown_keys_and_variants_are_refused() -> None:
     load_nine()
     with pytest.raises(InvalidManifest) as refused:
         start_report(keys=["nowhere"], variants=["explode"], by=None, now=NOW)
     assert [one.path for one in refused.value.faults] == ["variants[0]", "keys[0]"]
+    for at in range(22):
+        joined(f"more{at}", rack=f"r{at}")
+    with pytest.raises(InvalidManifest) as refused:
+        start_report(keys=["rack", "rack+rack", "region+rack"], by=None, now=NOW)
+    assert [(one.path, one.code) for one in refused.value.faults] == [
+        ("keys[1]", "too-many"),
+        ("keys[2]", "unsatisfiable"),
+    ]
     assert not ResilienceReport.objects.exists()

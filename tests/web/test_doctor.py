@@ -14,10 +14,10 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from fleetui.apimachinery.yaml import load_documents
-from placements.models import Placement
-from placements.services.doctor import MUTE_ANNOTATION, current_report
+from placements.models import DoctorCheck, Placement
+from placements.services.doctor import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
 from placements.services.placements import save_placement
-from tests.rows import NOW, joined, pick_n_spec, placement_document
+from tests.rows import NOW, joined, pick_n_spec, placement_document, run_due
 
 pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
@@ -65,6 +65,47 @@ def test_the_fix_of_a_label_is_a_preview_of_its_change(operator: Client, text_of
     preview = text_of(operator, html.unescape(links[0]))
     assert "odd" in preview
     assert 'value="apply"' in preview
+
+
+def test_what_labels_cause_is_below_the_finding_about_the_labels(viewer: Client) -> None:
+    for number in range(30):
+        joined(f"c{number:02}", region=("east", "west")[number % 2])
+    joined("bare")
+    _save("web", topologySpreadConstraints=[{"topologyKey": "region", "maxSkew": 1}])
+
+    def found(query: str) -> list[tuple[str, str, list[str]]]:
+        items = viewer.get(f"/api/v1/doctor?{query}").json()["items"]
+        return [(one["placement"], one["rule"], [each["message"] for each in one["caused"]]) for one in items]
+
+    [(placement, rule, [below])] = found("rule=S06")
+    assert (placement, rule, below.startswith("web: 1 candidate without region")) == ("", "H04", True)
+    [(placement, rule, [below])] = found("rule=S06&placement=web")
+    assert (placement, rule, below.startswith("1 candidate without region")) == ("web", "H04", True)
+
+
+def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Client, text_of: Fetch) -> None:
+    joined("a", region="east")
+    _unknown_key()
+    run_due()
+    assert "finding" not in text_of(viewer, "/placements/").partition('id="list"')[2]
+    assert check_due(now=NOW) == 1
+    assert not is_due(now=NOW)
+    check = DoctorCheck.objects.get()
+    assert (check.errors, check.worst[0]["rule"]) == (2, "S01")
+    assert re.search(
+        r'href="/doctor/\?placement=web">.*?2 findings', text_of(viewer, "/placements/"), re.DOTALL
+    )
+    page = text_of(viewer, "/placements/web/")
+    assert "No cluster has the label regoin." in page
+    assert "All findings and fixes" in page
+
+    joined("b", region="west")
+    assert not is_due(now=NOW), "a change of the fleet is checked after a while"
+    assert is_due(now=NOW + EVERY)
+    document = placement_document("web", pick_n_spec(1))
+    save_placement(document, by=None, now=NOW)
+    assert check_due(now=NOW) == 1
+    assert "findings" not in text_of(viewer, "/placements/").partition('id="list"')[2]
 
 
 @pytest.mark.usefixtures("web")

@@ -1,6 +1,7 @@
 """The resilience report on pages, over REST and as a command."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from io import StringIO
@@ -12,9 +13,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
-from placements.models import Placement, PlacementResilience, ResilienceReport
+from placements.engine.resilience import LossResult
+from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.services.metrics import metrics_registry
-from placements.services.resilience.operations import compute_now, start_report
+from placements.services.resilience import operations
+from placements.services.resilience.operations import cells_of, compute_now, start_report
+from placements.services.resilience.queries import survival_by_group
 from tests.rows import NOW, load_nine
 
 pytestmark = pytest.mark.django_db
@@ -59,6 +63,48 @@ def test_placements_and_the_overview_show_the_report(viewer: Client, text_of: Fe
     assert all(f"/placements/{name}/" in listed for name in _names(_surviving("region")))
     page = text_of(viewer, f"/placements/{row.placement.full_name}/")
     assert "the loss of any cluster" in page
+
+
+def test_the_map_of_losses_has_the_cells_of_the_report(
+    report: ResilienceReport, viewer: Client, text_of: Fetch
+) -> None:
+    page = text_of(viewer, "/resilience/?variant=leave")
+    assert 'id="chart-survival"' in page
+    assert "cluster bravelion" not in page.partition('id="chart-survival"')[2].partition("</figure>")[0]
+    table = text_of(viewer, "/resilience/?variant=leave&level=region&table=survival")
+    names = dict(Placement.objects.values_list("pk", "full_name"))
+    losses = report.losses.filter(variant="leave", level="region")
+    wanted = {
+        (f"region={loss.value}", names[key], int(cell.is_bad))
+        for loss in losses
+        for key, cell in cells_of(loss).items()
+    }
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in rows]
+    shown = {
+        (row[0].strip(), row[1].strip(), int(row[3])) for row in cells if row[3:] and row[3].strip().isdigit()
+    }
+    assert shown == wanted
+    assert viewer.get("/resilience/?table=other").status_code == 404
+
+
+def test_many_placements_are_grouped_by_team_or_namespace() -> None:
+    losses = [ResilienceLoss(cells=_packed({1: (True, 3), 2: (False, 0), 3: (True, 1)}))]
+    teams = [(key, f"p{key}", "", {"team": "ab"[key % 2]}) for key in range(1, 60)]
+    assert survival_by_group(losses, teams) == ("team", [{"b": (2, 2), "a": (1, 0)}])
+    spaces: list[tuple[int, str, str, dict[str, str]]] = [
+        (key, f"p{key}", "shop" if key > 1 else "", {}) for key in range(1, 60)
+    ]
+    assert survival_by_group(losses, spaces) == ("namespace", [{"no namespace": (1, 1), "shop": (2, 1)}])
+    assert survival_by_group(losses, teams[:2]) == ("placement", [{"p1": (1, 1), "p2": (1, 0)}])
+
+
+def _packed(cells: dict[int, tuple[bool, int]]) -> bytes:
+    report = ResilienceReport(variants=["leave"])
+    found = {key: LossResult(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
+    row = operations._loss(report, "region", "east", "leave", 1, found)
+    assert row is not None
+    return bytes(row.cells)
 
 
 def _surviving(level: str) -> list[int]:

@@ -67,6 +67,7 @@ ADMIN_READING = ("index", "_changelist", "_history", "view_on_site")
 """Lists and pages of the admin; the actions of a list are sent to it."""
 THROUGH = {
     *("DELETE budget", "DELETE override", "DELETE placement", "DELETE resource", "DELETE staged-strategy"),
+    "DELETE assertion",
     *("PUT budget", "PUT override", "PUT placement", "PUT resource", "PUT staged-run", "PUT staged-strategy"),
     *("POST abandon", "POST abandon-cluster", "POST apply", "POST approve", "POST diffs", "POST evict"),
     *("PATCH override", "PATCH placement", "PATCH staged-strategy"),

@@ -123,7 +123,12 @@ class Case:
         return inline_search(self.decision)
 
     def has_no_effect(self, edit: Edit) -> bool:
-        """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget."""
+        """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget.
+
+        Where nothing is picked, the effect of a part of the policy cannot be seen.
+        """
+        if not self.decision.picked_names:
+            return False
         if self.runs >= MOST_RUNS or self.clock() > self.until:
             raise NotCheckedError
         self.runs += 1
@@ -213,7 +218,7 @@ def put(plain: Any, path: Keys, value: Any) -> None:
 
 
 def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) -> list[Finding]:
-    """Return the findings with those of one cause below the one of the highest rank."""
+    """Return the findings with those of one cause below the first of them, as severe as the worst."""
     roots: list[tuple[Finding, set[tuple[str, str]]]] = []
     for one in sorted(findings, key=lambda found: rank(found.rule)):
         place = next((at for at, (_, known) in enumerate(roots) if known.intersection(one.evidence)), None)
@@ -223,7 +228,13 @@ def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) 
             root, known = roots[place]
             known.update(one.evidence)
             roots[place] = (replace(root, caused=(*root.caused, one), fix=root.fix or one.fix), known)
-    return [root for root, _ in roots]
+    return [worst_of(root) for root, _ in roots]
+
+
+def worst_of(finding: Finding) -> Finding:
+    """Return a finding as severe as the worst of its cause."""
+    severities = {one.severity for one in flat([finding])}
+    return replace(finding, severity=next(one for one in Severity if one in severities))
 
 
 def flat(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -103,11 +103,16 @@ def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
 
 
 def missing_labels(fleet: Fleet) -> Iterator[Finding]:
+    """Yield one finding for each set of clusters: those that lack a region lack its zone as well."""
+    lacking: dict[bytes, list[str]] = {}
     for key, count in key_counts(fleet).items():
         if 0.9 * len(fleet) <= count < len(fleet):
-            lacking = _named(fleet, ~fleet.label(key).is_present)
-            message = f"{len(lacking):,} of {counted(len(fleet))} without the label {key}: {some(lacking)}."
-            yield H04.finding(f"labels.{key}", message, (key, "(absent)"))
+            lacking.setdefault(fleet.label(key).is_present.tobytes(), []).append(key)
+    for keys in lacking.values():
+        clusters = _named(fleet, ~fleet.label(keys[0]).is_present)
+        labels = f"label{'s' * (len(keys) > 1)} {' and '.join(keys)}"
+        message = f"{len(clusters):,} of {counted(len(fleet))} without the {labels}: {some(clusters)}."
+        yield H04.finding(f"labels.{keys[0]}", message, *((key, "(absent)") for key in keys))
 
 
 def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:

@@ -67,12 +67,12 @@ def nearly_unique(case: Case) -> Iterator[Finding]:
 
 
 def blocking_domain(case: Case) -> Iterator[Finding]:
-    decision = case.decision
+    """Yield one finding for each key and cause: domains without a candidate are often many."""
+    decision, blocking = case.decision, dict[tuple[str, Severity, str], list[str]]()
     for domain in pinned_groups(decision):
-        cause = "all its candidates are used" if domain.has_candidates else "it has no candidate"
-        message = f"{domain.topology_key}={domain.group} keeps the minimum at {domain.count}: {cause}."
-        yield S04.finding(f"spec.policy.{_FIELD}", message, (domain.topology_key, domain.group))
-    for _, one, path, _ in _constraints(case):
+        cause = (domain.topology_key, Severity.ERROR, _minimum(domain.count, domain.has_candidates))
+        blocking.setdefault(cause, []).append(domain.group)
+    for _, one, _, _ in _constraints(case):
         if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE:
             continue
         column = case.fleet.label(one.topology_key)
@@ -80,10 +80,18 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
         if len(placed) < 2 or placed.max() - placed.min() <= one.max_skew:
             continue
         for at in np.nonzero((placed == placed.min()) & (ready <= placed))[0].tolist():
-            cause = "all its candidates are used" if ready[at] else "it has no candidate"
-            message = f"{one.topology_key}={column.values[at]} keeps the minimum at {placed[at]}: {cause}."
-            evidence = (one.topology_key, column.values[at])
-            yield Finding("S04", Severity.WARNING, f"{path}.topologyKey", message, (evidence,))
+            cause = (one.topology_key, Severity.WARNING, _minimum(int(placed[at]), bool(ready[at])))
+            blocking.setdefault(cause, []).append(column.values[at])
+    for (key, severity, minimum), domains in blocking.items():
+        verb = "keeps" if len(domains) == 1 else "keep"
+        message = f"{key}={some(domains)} {verb} the minimum {minimum}."
+        evidence = tuple((key, one) for one in domains)
+        yield Finding("S04", severity, f"spec.policy.{_FIELD}", message, evidence)
+
+
+def _minimum(count: int, has_candidates: bool) -> str:
+    cause = "all candidates there are used" if has_candidates else "there is no candidate"
+    return f"at {count}: {cause}"
 
 
 def _counts(case: Case, positions: Ints | Codes, one: TopologySpreadConstraint) -> Ints:

@@ -1,7 +1,6 @@
 """manage.py doctor: check the policies of placements and the labels of the fleet."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -11,7 +10,7 @@ from fleetui.management.hub_command import BAD_INPUT, HubCommand
 from placements.engine.doctor.findings import Finding, Severity
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
-from placements.services.impact.sources import BlobReader, UnreadableSourceError, read_side
+from placements.services.impact.sources import UnreadableSourceError, read_files
 from placements.services.snapshots import draft_cycle
 
 FOUND = 1
@@ -31,10 +30,11 @@ class Command(HubCommand):
         add(
             "-f",
             "--filename",
-            action="append",
+            action="extend",
+            nargs="+",
             default=[],
             metavar="PATH",
-            help="file or folder (repeatable)",
+            help="files or folders (repeatable)",
         )
         add("--fail-on", choices=[str(one) for one in Severity], help="the least severity that fails")
         add("-o", "--output", choices=["table", "json", "sarif"], default="table")
@@ -63,12 +63,7 @@ class Command(HubCommand):
 
     def _examine_files(self, names: list[str]) -> tuple[DoctorReport, dict[str, tuple[str, int]]]:
         """Examine what is in files; their MemberClusters are the fleet."""
-        missing = [one for one in names if not Path(one).exists()]
-        if missing:
-            raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
-        paths = [Path(one).resolve() for one in names]
-        root = Path.cwd() if all(one.is_relative_to(Path.cwd()) for one in paths) else Path("/")
-        side = read_side(str(root), [str(one) for one in paths], BlobReader())
+        side = read_files(names)
         fleet = side.fleet()
         written = {manifest.manifest.full_name: manifest for manifest in side.placements.values()}
         report = examine(

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from clusters.fleet import Fleet
-from placements.engine.assertions import AssertionResult, Known, evaluate_assertions
+from placements.engine.assertions import AssertionResult, Known, assertions_about, evaluate_assertions
+from placements.engine.doctor.examination import RULES, Examination
+from placements.engine.doctor.findings import Finding, Needs
 from placements.engine.resilience import (
     CLUSTER,
     LossVariant,
@@ -17,9 +19,10 @@ from placements.engine.resilience import (
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.manifests.assertions import Assertion, parse_assertions
+from placements.manifests.assertions import Assertion, PlacementAssertion
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import ClusterResourcePlacement
+from placements.services.doctor import examine_one, fleet_examination, introduced
 from placements.services.impact.sources import DiffSide, WrittenPlacement
 from placements.services.simulate.translate import placement_input
 
@@ -30,7 +33,8 @@ _NAMED = ("together", "apart")
 class DiffRow:
     """What happens to one placement; `base` or `head` is None for one that is added or removed.
 
-    `now` starts from what is placed, `fresh` from nothing: their difference is pending drift.
+    `now` starts from what is placed, `fresh` from nothing: their difference is pending drift. `findings` of
+    the doctor are those that the base does not have; `not_checked` are rules that were checked there alone.
     """
 
     name: str
@@ -39,6 +43,8 @@ class DiffRow:
     before: Decision | None
     now: Decision | None
     fresh: Decision | None
+    findings: tuple[Finding, ...] = ()
+    not_checked: tuple[str, ...] = ()
 
     @property
     def where(self) -> WrittenPlacement:
@@ -94,7 +100,7 @@ class DiffRow:
 
     @property
     def has_changes(self) -> bool:
-        changes = self.joins or self.leaves or self.fresh_joins or self.fresh_leaves
+        changes = self.joins or self.leaves or self.fresh_joins or self.fresh_leaves or self.findings
         return bool(
             changes or self.becomes_unfulfilled or self.becomes_fulfilled or self.change != "fleet only"
         )
@@ -126,9 +132,11 @@ def _skew(decision: Decision | None, key: str) -> int | None:
 
 @dataclass(frozen=True)
 class RevisionImpact:
-    """All rows by name, with the number of bindings before."""
+    """All rows by name, with the number of bindings before, and what is new about the labels of the fleet."""
 
     rows: tuple[DiffRow, ...]
+    fleet_findings: tuple[Finding, ...] = ()
+    documents: tuple[PlacementAssertion, ...] = ()
     head_decisions: Mapping[str, Decision] = field(default_factory=dict)
     base_decisions: Mapping[str, Decision] = field(default_factory=dict)
 
@@ -143,6 +151,12 @@ class RevisionImpact:
     @cached_property
     def leaves(self) -> int:
         return sum(len(row.leaves) for row in self.rows)
+
+    def assertions_of(self, manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
+        """Return the assertions of a placement of the head, with those of documents about it."""
+        metadata = manifest.metadata
+        about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, self.documents)
+        return tuple(one for _, assertions in about for one in assertions.items)
 
     def assertion_results(
         self, row: DiffRow, items: Sequence[Assertion], *, of_base: bool
@@ -194,6 +208,8 @@ def compare(
         names[kind, renamed.get(name, name)] = (one, None)
     for identity, one in head.placements.items():
         names[identity] = (names.get(identity, (None, None))[0], one)
+    is_same_fleet = fleet is not None or base.members == head.members
+    hygiene = [fleet_examination(one).findings for one in fleets[: 1 if is_same_fleet else 2]]
     rows = []
     for _, name in sorted(names, key=lambda one: one[::-1]):
         kind = next(kind for kind, other in names if other == name)
@@ -218,17 +234,31 @@ def compare(
             kept = tuple(replace(one, is_current=is_current) for one in placed if one.is_active)
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))
-        rows.append(DiffRow(name, old, new, before, now, fresh))
+        row = DiffRow(name, old, new, before, now, fresh)
+        if row.change != "fleet only" or not is_same_fleet:
+            row = _examined(row, hygiene)
+        rows.append(row)
     return RevisionImpact(
         tuple(rows),
+        introduced(hygiene[0], hygiene[-1]),
+        head.assertions,
         {row.name: row.now for row in rows if row.now},
         {row.name: row.before for row in rows if row.before},
     )
 
 
+def _examined(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
+    """Return a row with what the doctor finds in the head and not in the base; runs are limited by number."""
+    if row.head is None or row.now is None:
+        return row
+    found = examine_one(row.head.manifest, row.now.cycle, hygiene[-1], clock=float)
+    was = Examination(())
+    if row.base is not None and row.before is not None:
+        was = examine_one(row.base.manifest, row.before.cycle, hygiene[0], clock=float)
+    new = (one for one in introduced(was.findings, found.findings) if RULES[one.rule].needs != Needs.LABELS)
+    missing = tuple(rule for rule in found.not_checked if rule not in was.not_checked)
+    return replace(row, findings=tuple(new), not_checked=missing)
+
+
 def _cycle(manifest: ClusterResourcePlacement, fleet: Fleet, bindings: tuple[PlacedBinding, ...]) -> Cycle:
     return replace(placement_input(manifest).cycle(fleet, bindings), namespace=manifest.namespace)
-
-
-def own_assertions(manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
-    return parse_assertions(manifest.metadata.annotations).items

@@ -1,22 +1,28 @@
 """Gates: limits that a comparison must keep, from `.fleetui.yaml`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
+from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.yaml import load_documents
 from placements.engine.assertions import AssertionState
+from placements.engine.doctor.examination import RULES
+from placements.engine.doctor.findings import Finding, Severity
 from placements.explain.assertions import assertion_name, assertion_sentence
 from placements.manifests.assertions import Assertion, assertion_problems, assertions_in
-from placements.services.impact.compare import DiffRow, RevisionImpact, own_assertions
+from placements.services.impact.compare import DiffRow, RevisionImpact
 
 CONFIG = ".fleetui.yaml"
-_GATES = ("max-moves-percent", "max-leaves", "no-new-unfulfilled", "no-unschedule-everything", "assert")
-
+_GATES = (
+    *("max-moves-percent", "max-leaves", "no-new-unfulfilled", "no-unschedule-everything"),
+    *("doctor", "assert"),
+)
+_SEVERITIES = [str(one) for one in Severity]
 
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,6})?")
 
@@ -101,6 +107,9 @@ def _gate_faults(
             for one in assertion_problems(value):
                 inner = format_path((*path, key, *one.keys))
                 yield FieldError(inner, one.code, one.message, one.allowed)
+        elif key == "doctor" and value not in _SEVERITIES:
+            message = f"Unsupported value: {quote_value(str(value))} is no severity"
+            yield FieldError(where, "not-one-of", message, ", ".join(_SEVERITIES))
         elif key.startswith("no-") and not isinstance(value, bool):
             yield FieldError(where, "wrong-type", "Invalid value: must be true or false", "true, false")
         elif key.startswith("max-") and not _NUMBER.fullmatch(str(value)):
@@ -115,6 +124,8 @@ def check_gates(impact: RevisionImpact, config: GateConfig) -> list[GateResult]:
         is_over = impact.leaves * 100 > Decimal(str(percent)) * impact.bindings_before
         message = f"{impact.leaves} of {impact.bindings_before} bindings move, at most {percent} % may"
         found.append(GateResult("max-moves-percent", _state(is_over), message))
+    if severity := config.gates.get("doctor"):
+        found += _check_findings("labels of the fleet", impact.fleet_findings, (), severity)
     for row in impact.rows:
         found += _check_row(impact, row, config.for_row(row))
     return found
@@ -135,9 +146,31 @@ def _check_row(impact: RevisionImpact, row: DiffRow, gates: Mapping[str, Any]) -
         yield GateResult("no-unschedule-everything", _state(is_empty), message, row)
     if row.head is None:
         return
+    if severity := gates.get("doctor"):
+        yield from _check_findings(row.name, row.findings, row.not_checked, severity, row)
     added = assertions_in(gates["assert"]).items if gates.get("assert") else ()
-    items = own_assertions(row.head.manifest) + added
+    items = impact.assertions_of(row.head.manifest) + added
     yield from _check_assertions(impact, row, items)
+
+
+def _check_findings(
+    name: str,
+    findings: Sequence[Finding],
+    not_checked: Sequence[str],
+    severity: str,
+    row: DiffRow | None = None,
+) -> Iterator[GateResult]:
+    """Check that no finding of a severity or worse is new; rules that were not checked leave it open."""
+    severe = _SEVERITIES[: _SEVERITIES.index(severity) + 1]
+    broken = [one for one in findings if one.severity in severe]
+    for one in broken:
+        yield GateResult("doctor", GateState.BROKEN, f"{name}: {one.rule} {one.message}", row)
+    missing = [rule for rule in not_checked if RULES[rule].severity in severe]
+    if missing:
+        message = f"{name}: not checked: {', '.join(missing)}"
+        yield GateResult("doctor", GateState.UNDETERMINED, message, row)
+    elif not broken:
+        yield GateResult("doctor", GateState.PASSED, "", row)
 
 
 def _check_assertions(

@@ -12,8 +12,15 @@ from typing import TypeVar
 from clusters.fleet import Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.kinds import MEMBER_KIND, NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.kinds import (
+    ASSERTION_KIND,
+    ASSERTION_VERSION,
+    MEMBER_KIND,
+    NAMESPACED_PLACEMENT_KIND,
+    PLACEMENT_KIND,
+)
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
+from placements.manifests.assertions import PlacementAssertion, parse_placement_assertion
 from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
 
 Value = TypeVar("Value")
@@ -40,6 +47,7 @@ class ParsedFile:
 
     members: tuple[MemberClusterManifest, ...] = ()
     placements: tuple[tuple[ClusterResourcePlacement, int], ...] = ()
+    assertions: tuple[PlacementAssertion, ...] = ()
     faults: tuple[FieldError, ...] = ()
 
 
@@ -61,6 +69,7 @@ class DiffSide:
 
     members: tuple[MemberClusterManifest, ...]
     placements: dict[tuple[str, str], WrittenPlacement]
+    assertions: tuple[PlacementAssertion, ...] = ()
 
     def fleet(self) -> Fleet:
         moment = newest_heartbeat_of(self.members) or _LONG_AGO
@@ -73,6 +82,7 @@ def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> DiffSide
     files = _files_of_folder(Path(source), paths) if is_folder else _files_of_revision(source, paths)
     members: dict[str, MemberClusterManifest] = {}
     placements: dict[tuple[str, str], WrittenPlacement] = {}
+    assertions: list[PlacementAssertion] = []
     faults: list[str] = []
     for name, key, read in files:
         blob = reader.parse(key, read)
@@ -81,6 +91,7 @@ def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> DiffSide
             if member.metadata.name in members:
                 faults.append(f"{source}: {name}: MemberCluster {member.metadata.name} is there twice")
             members[member.metadata.name] = member
+        assertions += blob.assertions
         for manifest, line in blob.placements:
             identity = (manifest.kind, manifest.full_name)
             if identity in placements:
@@ -88,7 +99,17 @@ def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> DiffSide
             placements[identity] = WrittenPlacement(manifest, name, line)
     if faults:
         raise UnreadableSourceError("\n".join(faults))
-    return DiffSide(tuple(members.values()), placements)
+    return DiffSide(tuple(members.values()), placements, tuple(assertions))
+
+
+def read_files(names: Sequence[str]) -> DiffSide:
+    """Return what files and folders have. Raise UnreadableSourceError."""
+    missing = [one for one in names if not Path(one).exists()]
+    if missing:
+        raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
+    paths = [Path(one).resolve() for one in names]
+    root = Path.cwd() if all(one.is_relative_to(Path.cwd()) for one in paths) else Path("/")
+    return read_side(str(root), [str(one) for one in paths], BlobReader())
 
 
 _File = tuple[str, str, Callable[[], bytes]]
@@ -132,7 +153,7 @@ def git(*arguments: str) -> bytes:
 
 def _parse(content: bytes) -> ParsedFile:
     """Parse a file; a document of another kind, or without one, is ignored."""
-    members, placements = [], []
+    members, placements, assertions = [], [], []
     named, faults = list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
     try:
         documents = [item for one in load_documents(content) for item in items_of(one)]
@@ -146,7 +167,9 @@ def _parse(content: bytes) -> ParsedFile:
             elif kind in (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND) or is_ocm_placement(one.data):
                 placements.append(parse_placement(one.data))
                 named.append((one, "metadata.name"))
+            elif kind == ASSERTION_KIND and one.data.get("apiVersion") == ASSERTION_VERSION:
+                assertions.append(parse_placement_assertion(one.data))
         except InvalidManifest as found:
             faults += [(one, fault) for fault in found.faults]
     placed = tuple((one, line or 1) for one, line in zip(placements, lines_of(named), strict=True))
-    return ParsedFile(tuple(members), placed, tuple(attach_lines(faults)))
+    return ParsedFile(tuple(members), placed, tuple(assertions), tuple(attach_lines(faults)))

@@ -20,6 +20,7 @@ from fleetui.bulk import batched
 from fleetui.task_queue import enqueue
 from placements.engine.resilience import (
     CLUSTER,
+    MOST_PAIRED,
     Loss,
     LossResult,
     LossVariant,
@@ -28,6 +29,7 @@ from placements.engine.resilience import (
     default_keys,
     level_rank,
     losses_of,
+    pair_key,
     weakest_point,
 )
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
@@ -67,11 +69,14 @@ def start_report(
         for at, one in enumerate(variants)
         if one not in allowed
     ]
-    faults += [
-        FieldError(f"keys[{at}]", "unsatisfiable", f"Invalid value: {one[:63]!r}: no cluster has this label")
-        for at, one in enumerate(keys)
-        if not view.fleet.label(one).values
-    ]
+    for at, one in enumerate(keys):
+        domains = len(view.fleet.label(pair_key(one) or one).values)
+        if not domains:
+            message = f"Invalid value: {one[:63]!r}: no cluster has this label"
+            faults.append(FieldError(f"keys[{at}]", "unsatisfiable", message))
+        elif pair_key(one) and domains > MOST_PAIRED:
+            message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
+            faults.append(FieldError(f"keys[{at}]", "too-many", message, f"at most {MOST_PAIRED} for pairs"))
     if len(keys) > MOST_KEYS:
         faults.append(FieldError("keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"))
     if faults:

@@ -1,6 +1,6 @@
 """Reads of resilience reports: the worst losses, the weakest placements, and the trend."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
@@ -11,6 +11,8 @@ from placements.models import Placement, PlacementResilience, ResilienceLoss, Re
 from placements.services.resilience.operations import cells_of, changed_placements
 
 TREND = 12
+MOST_ALONE = 40
+"""So many placements are columns of their own."""
 
 
 class NoReportError(LookupError):
@@ -51,6 +53,35 @@ def worst_losses(report: ResilienceReport, variant: str, level: str = "") -> Que
     rows = report.losses.filter(variant=variant).defer("cells")
     rows = rows.filter(level=level) if level else rows
     return rows.order_by("-unfulfilled", "-empty", "-lost", "level", "value")
+
+
+def survival_by_group(
+    losses: Iterable[ResilienceLoss], placements: Collection[tuple[int, str, str, Mapping[str, str]]]
+) -> tuple[str, list[dict[str, tuple[int, int]]]]:
+    """Return what placements are grouped by, and for each loss the placements and the bad ones by group.
+
+    Placements are (key, full name, namespace, labels). They are grouped by the label `team` or by namespace
+    where that is more than one group; few placements, or those that have neither, are groups of their own.
+    """
+    few = len(placements) <= MOST_ALONE
+    by, names = "placement", {key: name for key, name, _, _ in placements}
+    candidates = (
+        ("team", {key: labels.get("team", "") for key, _, _, labels in placements}),
+        ("namespace", {key: namespace for key, _, namespace, _ in placements}),
+    )
+    for word, groups in () if few else candidates:
+        if len(set(groups.values())) > 1:
+            by, names = word, {key: group or f"no {word}" for key, group in groups.items()}
+            break
+    found = []
+    for loss in losses:
+        counts: dict[str, tuple[int, int]] = {}
+        for key, cell in cells_of(loss).items():
+            if key in names:
+                total, bad = counts.get(names[key], (0, 0))
+                counts[names[key]] = (total + 1, bad + cell.is_bad)
+        found.append(counts)
+    return by, found
 
 
 def weakest_placements(report: ResilienceReport) -> list[PlacementResilience]:

@@ -241,6 +241,35 @@ def test_leaving_a_part_out_equals_two_runs() -> None:
     assert ("A04" in found) == (picks(spread=[spread("region")]) == both)
 
 
+def test_domains_and_labels_with_one_cause_are_one_finding() -> None:
+    closed = [
+        cluster(f"{name}{at}", {"region": name}, not_eligible="unhealthy")
+        for name in ("south", "north")
+        for at in range(8)
+    ]
+    bare = [cluster(f"bare{at}", env="prod") for at in range(2)]
+    several = [*_many(40, region="east", zone="a"), *_many(40, "w", region="west", zone="b"), *closed]
+    [blocked] = _check("S04", _case(several, pick_n(8, spread=[spread("region")]), {}))
+    assert "north, south keep the minimum at 0: there is no candidate" in blocked.message
+    assert blocked.evidence == (("region", "north"), ("region", "south"))
+
+    [lacking] = _check("H04", _case([*several[:80], *bare], ALL, {}))
+    assert "2 of 82 clusters without the labels region and zone: bare0, bare1." in lacking.message
+
+
+@pytest.mark.parametrize("rule", ["S07", "A02", "A04", "T03"])
+def test_where_nothing_is_picked_no_part_is_without_effect(rule: str) -> None:
+    nowhere = labelled(region="nowhere")
+    policy = pick_n(
+        2,
+        required=[nowhere, labelled(region="elsewhere")],
+        prefer=[prefer(10, EAST)],
+        spread=[spread("region")],
+        tolerations=[tolerate(key="gpu", operator="Exists")],
+    )
+    assert _check(rule, _case(TAINTED, policy, {})) == []
+
+
 def test_one_misspelt_value_is_one_finding_with_its_consequences() -> None:
     clusters = [*_regions(30, 30), cluster("odd", region="East", not_eligible="unhealthy")]
     policy = pick_n(20, spread=[spread("region")])

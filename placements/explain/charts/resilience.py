@@ -1,0 +1,71 @@
+"""Chart of a resilience report: which placements do not survive which losses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from placements.explain.charts.figure import RAMP, Chart, Color, figure, heatmap, row_axis
+
+MOST_LOSSES, MOST_GROUPS = 60, 40
+
+
+@dataclass(frozen=True, slots=True)
+class LossLine:
+    """One loss: its name, and for each group the placements that it concerns and those it leaves bad."""
+
+    name: str
+    groups: Mapping[str, tuple[int, int]]
+
+
+def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Chart | None:
+    """Draw the losses by group of placements, the worst first; None where no loss concerns a placement.
+
+    `by` says what a group is: team, namespace or placement. A cell is the share of the placements of the
+    group on the lost clusters that are unfulfilled or without clusters afterwards.
+    """
+    bad: dict[str, int] = {}
+    for line in lines:
+        for group, (_, count) in line.groups.items():
+            bad[group] = bad.get(group, 0) + count
+    groups = sorted(bad, key=lambda one: (-bad[one], one))[:MOST_GROUPS]
+    shown = lines[:MOST_LOSSES]
+    if not groups or not shown:
+        return None
+    found = [[line.groups.get(group) for group in groups] for line in shown]
+    words = "without a working cluster" if is_down else "unfulfilled or without clusters"
+    caption = (
+        f"Losses by {by}, the worst first; the color is the share of placements that are {words} afterwards, "
+        "and an empty cell concerns none"
+    )
+    if len(bad) > MOST_GROUPS or len(lines) > MOST_LOSSES:
+        caption += (
+            f". Shown: {len(shown):,} of {len(lines):,} losses, {len(groups):,} of {len(bad):,} columns"
+        )
+    across = {"title": by, "tickvals": list(range(len(groups))), "ticktext": groups, "tickangle": -45}
+    drawn = figure(
+        heatmap(
+            [[100 * one[1] / one[0] if one else None for one in line] for line in found],
+            text=[[f"{one[1]:,} of {one[0]:,}" if one else "" for one in line] for line in found],
+            zmin=-100,
+            zmax=100,
+            colorscale=RAMP,
+            hovertemplate="%{customdata}: %{text} placements<extra></extra>",
+            customdata=[[f"{line.name}, {group}" for group in groups] for line in shown],
+        ),
+        height=22 * len(shown) + 140,
+        margin={"l": 8, "r": 16, "t": 8, "b": 100},
+        xaxis={**across, "showgrid": False, "zeroline": False, "tickcolor": Color.NEUTRAL},
+        yaxis=row_axis([line.name for line in shown]),
+    )
+    return Chart(
+        name="survival",
+        title="Losses that placements do not survive",
+        caption=f"{caption}.",
+        figure=drawn,
+        columns=("Loss", by.capitalize(), "Placements", words.capitalize()),
+        rows=tuple(
+            (line.name, group, *one)
+            for line, cells in zip(shown, found, strict=True)
+            for group, one in zip(groups, cells, strict=True)
+            if one
+        ),
+    )

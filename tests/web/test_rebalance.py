@@ -1,0 +1,83 @@
+"""Rebalance plans on their page, over REST and as a command."""
+
+import json
+import re
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client
+from rest_framework.test import APIClient
+
+from placements.models import RebalancePlan
+from placements.services.verification import refresh_staleness
+from tests.rows import api_token, person
+from tests.services.test_rebalance import drifted
+
+pytestmark = pytest.mark.django_db
+PAGE, PLANS = "/placements/web/rebalance/", "/api/v1/placements/web/rebalance-plans"
+
+
+def test_a_plan_is_shown_started_paused_and_stopped_on_its_page(operator: Client, viewer: Client) -> None:
+    world = drifted()
+    shown, read_only = operator.get(PAGE).content.decode(), viewer.get(PAGE).content.decode()
+    two = operator.get(f"{PAGE}?moves=2").content.decode()
+
+    assert "Hard spread limits exceeded by 5." in shown
+    assert "4 moves repair all hard limits." in shown
+    assert ("Start 4 batches" in shown, "Start 2 batches" in two, "Start " in read_only) == (
+        True,
+        True,
+        False,
+    )
+    assert operator.get(f"{PAGE}?moves=many").status_code == 422
+    assert operator.post(PAGE, {"do": "fly"}).status_code == 422
+    assert viewer.post(PAGE, {"do": "start"}).status_code == 403
+
+    assert operator.post(PAGE, {"do": "start", "moves": "4"}).status_code == 302
+    RebalancePlan.objects.update(requeue_at=world.now)
+    world.pass_time(1)
+    running = operator.get(PAGE).content.decode()
+    assert "0 of 4 batches · Waiting for the rollout on " in re.sub(r"<[^>]*>", "", running)
+    assert operator.post(PAGE, {"do": "start"}).status_code == 409
+    assert operator.post(PAGE, {"do": "pause", "plan": "1"}).status_code == 302
+    assert 'value="resume"' in operator.get(PAGE).content.decode()
+    assert operator.post(PAGE, {"do": "stop", "plan": "1"}).status_code == 302
+    assert operator.post(PAGE, {"do": "resume", "plan": "1"}).status_code == 409
+    assert operator.post(PAGE, {"do": "stop", "plan": "7"}).status_code == 409
+    assert "Stopped by ana." in operator.get(PAGE).content.decode()
+
+
+def test_over_rest_and_as_a_command_it_is_the_same() -> None:
+    drifted()
+    client = APIClient(headers={"Authorization": f"Token {api_token(person('ana', 'operator'))}"})
+    curve = client.get("/api/v1/placements/web/rebalance?moves=2").json()
+    out = StringIO()
+    call_command("rebalance", "web", "--moves", "2", "--output", "json", stdout=out)
+
+    assert json.loads(out.getvalue()) == curve
+    assert (curve["chosen"]["limit"], len(curve["batches"]), curve["refusal"]) == (2, 2, "")
+    refused = client.post(PLANS, {"moves": -1}, format="json")
+    assert (refused.status_code, refused.json()["faults"][0]["path"]) == (422, "moves")
+    started = client.post(PLANS, {"moves": 2}, format="json")
+    assert (started.status_code, started.json()["state"]) == (201, "running")
+    assert client.get(started["Location"]).json()["batches"] == curve["batches"]
+    assert client.post(PLANS).status_code == 409
+    assert client.post(f"{PLANS}/1/pause").json()["state"] == "paused"
+    assert client.post(f"{PLANS}/1/stop").json()["endedReason"] == "Stopped by ana."
+    assert client.get(f"{PLANS}/9").status_code == 404
+    assert [one["number"] for one in client.get(PLANS).json()["items"]] == [1]
+
+    call_command("rebalance", "web", "--start", stdout=out, stderr=StringIO())
+    assert RebalancePlan.objects.latest("number").state == "running"
+    with pytest.raises(CommandError, match="no placement is named"):
+        call_command("rebalance", "nobody", stdout=out)
+
+
+def test_the_page_of_a_placement_leads_to_its_plan(viewer: Client) -> None:
+    world = drifted()
+    refresh_staleness(now=world.now)
+
+    page = re.sub(r"<[^>]*>", "", viewer.get("/placements/web/").content.decode())
+    assert "Hard spread limits are exceeded: region 6 / 1. Plan the moves" in page
