@@ -44,6 +44,12 @@ EVICTION = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _queue_folder(tmp_path: Path, settings: Any) -> None:
+    """Provide a queue folder, so that no messages of a console in this folder are pruned."""
+    settings.CELERY_BROKER_TRANSPORT_OPTIONS = {"folder": tmp_path / "queue"}
+
+
 @pytest.fixture
 def world(db: None) -> World:  # noqa: ARG001
     """Return a world of three clusters, with a placement on two of them."""
