@@ -201,7 +201,6 @@ def sweep(**_newer: Any) -> None:
     seal()
     enqueue_affected_placements()
     _repeat(advance_drains)
-    _repeat(advance_plans)
     due = {
         schedule_due: scheduling.is_due,
         sync_due_rollouts: controller.is_due,
@@ -220,6 +219,7 @@ def sweep(**_newer: Any) -> None:
     for task, is_task_due in due.items():
         if is_task_due(now=datetime.now(UTC)):
             send_now(task.name, {})
+    _repeat(advance_plans)
     for hub in hubs_with_changes():
         send_now(project_hub.name, {"hub": hub})
     for hub in judgements.hubs_to_judge(now=datetime.now(UTC)):

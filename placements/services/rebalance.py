@@ -7,6 +7,7 @@ progress of the plan are written in one transaction.
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -29,9 +30,10 @@ from placements.engine.exact.rebalance import (
     hard_excess,
     plan_rebalance,
 )
+from placements.engine.exact.record import REQUEST_OPTIONS
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.candidates import candidates_of
-from placements.engine.scheduling.cycle import Batch, Cycle
+from placements.engine.scheduling.cycle import Batch
 from placements.explain.rebalance import NO_PLAN, repair_sentence
 from placements.explain.staged_updates import eviction_sentence
 from placements.explain.vocabulary import first_names
@@ -41,7 +43,7 @@ from placements.models import Binding, Placement, PolicySnapshot, RebalancePlan
 from placements.services.disruption.impact import is_held
 from placements.services.disruption.queries import budget_for
 from placements.services.resources.snapshots import PlacementChanged
-from placements.services.results import PLACEMENT, UnknownPlacementError
+from placements.services.results import PLACEMENT, UnknownPlacementError, get_placement
 from placements.services.rollout_state import eviction_context, load_rollout_context
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.scheduling import FleetChanged, decide, write_decision
@@ -69,6 +71,8 @@ class RebalancePreview:
     plan: MovePlan | None
     refusal: str
     batches: tuple[tuple[RebalanceStep, ...], ...] = ()
+    basis: tuple[int, int | None, str] | None = None
+    """What the plan holds for: the policy, the number of clusters, and a digest of the selected ones."""
 
     @property
     def can_start(self) -> bool:
@@ -84,14 +88,17 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
         raise InvalidManifest([FieldError("moves", "out-of-range", "is out of range", f"0 to {MOST_MOVES}")])
     if not PolicySnapshot.objects.filter(placement=placement, is_latest=True).exists():
         return RebalancePreview(None, "Nothing was decided for this placement yet.")
-    return _preview(placement, load_cycle_inputs(placement, current_fleet()).cycle, moves)
-
-
-def _preview(placement: Placement, cycle: Cycle, moves: int | None) -> RebalancePreview:
+    inputs = load_cycle_inputs(placement, current_fleet())
     manifest, wanted = parse_placement(placement.document), placement.number_of_clusters or 0
     rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
     unavailable, surge = rolling.max_unavailable.of(wanted), rolling.max_surge.of(wanted)
-    plan = plan_rebalance(cycle, moves=moves, max_unavailable=unavailable, max_surge=surge)
+    plan = plan_rebalance(
+        inputs.cycle,
+        moves=moves,
+        max_unavailable=unavailable,
+        max_surge=surge,
+        options=REQUEST_OPTIONS,
+    )
     if isinstance(plan, NoPlanReason):
         return RebalancePreview(None, NO_PLAN[plan])
     refusal = ""
@@ -106,37 +113,54 @@ def _preview(placement: Placement, cycle: Cycle, moves: int | None) -> Rebalance
     elif not plan.steps:
         refusal = repair_sentence(plan)
     batches = tuple(batches_of(plan.steps, max(1, unavailable or surge)))
-    return RebalancePreview(plan, refusal, batches)
+    return RebalancePreview(plan, refusal, batches, _basis(inputs))
+
+
+def _basis(inputs: CycleInputs) -> tuple[int, int | None, str]:
+    placed = _digest(one.cluster for one in inputs.cycle.standing.current)
+    return inputs.snapshot.number, inputs.placement.number_of_clusters, placed
 
 
 @on_live_hub(refuse_local)
-@transaction.atomic
 def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) -> RebalancePlan:
     """Start the plan of a placement as it is now.
 
     Raise UnknownPlacementError, InvalidManifest, and ActionNotAllowed where no plan can be started or
-    another one is in progress.
+    another one is in progress. The search is ahead of the transaction, since it may take seconds.
     """
-    lock_fleet()
-    placement = Placement.objects.select_for_update().filter(full_name=name).first()
-    if placement is None:
-        raise UnknownPlacementError(name)
+    placement = get_placement(name)
     check_documents(by, f"placement {name}", placement.document)
     if placement.rebalance_plans.filter(state__in=ACTIVE).exists():
         raise ActionNotAllowed(f"Another rebalance plan of {name} is in progress.")
     preview = preview_rebalance(placement, moves=moves)
     if preview.plan is None or preview.refusal:
         raise ActionNotAllowed(preview.refusal)
-    inputs = load_cycle_inputs(placement, current_fleet())
+    with transaction.atomic():
+        return _started(name, preview, preview.plan, by=by, now=now)
+
+
+def _started(
+    name: str, preview: RebalancePreview, plan: MovePlan, *, by: User | None, now: datetime
+) -> RebalancePlan:
+    """Store a plan, unless what it was computed for was changed meanwhile."""
+    lock_fleet()
+    placement = Placement.objects.select_for_update().filter(full_name=name).first()
+    if placement is None:
+        raise UnknownPlacementError(name)
+    basis = _basis(load_cycle_inputs(placement, current_fleet()))
+    if basis != preview.basis or placement.is_due or placement.deleting_since is not None:
+        raise ActionNotAllowed(f"{name} was changed meanwhile. Compute the plan again.")
+    if placement.rebalance_plans.filter(state__in=ACTIVE).exists():
+        raise ActionNotAllowed(f"Another rebalance plan of {name} is in progress.")
     last = placement.rebalance_plans.aggregate(last=Max("number"))["last"] or 0
     row = RebalancePlan.objects.create(
         placement=placement,
         number=last + 1,
-        moves=preview.plan.chosen.limit,
-        policy_number=inputs.snapshot.number,
-        wanted=inputs.cycle.policy.number_of_clusters or 0,
+        moves=plan.chosen.limit,
+        policy_number=basis[0],
+        wanted=basis[1] or 0,
         batches=[[step.to_plain() for step in batch] for batch in preview.batches],
-        placed_digest=_digest(one.cluster for one in inputs.cycle.standing.current),
+        placed_digest=basis[2],
         requeue_at=now,
         created_at=now,
         created_by=actor_name(by),
@@ -185,12 +209,16 @@ def advance_plans(*, now: datetime) -> int:
     due = RebalancePlan.objects.filter(state=RebalancePlan.State.RUNNING, requeue_at__lte=now)
     keys = list(due.order_by("requeue_at", "pk").values_list("pk", flat=True)[:BATCH])
     claimed = [key for key in keys if due.filter(pk=key).update(requeue_at=now + RESYNC)]
-    for key in claimed:
-        try:
-            _advance(key, now=now)
-        except (FleetChanged, PlacementChanged):
-            continue  # another worker was quicker: the plan is compared with the result at the next time
+    with ExitStack() as stack:  # each is continued even if another one raises
+        for key in reversed(claimed):
+            stack.callback(_continue, key, now=now)
     return len(claimed)
+
+
+def _continue(key: int, *, now: datetime) -> None:
+    # Another worker was quicker: the plan is compared with the result at the next time.
+    with suppress(FleetChanged, PlacementChanged):
+        _advance(key, now=now)
 
 
 @transaction.atomic

@@ -218,3 +218,42 @@ def test_what_cannot_be_rebalanced_says_why(wanted: dict[str, Any], words: str) 
     with pytest.raises(ActionNotAllowed, match=words):
         start_plan("other", moves=None, by=None, now=world.now)
     assert not RebalancePlan.objects.exists()
+
+
+def test_a_plan_of_clusters_that_were_changed_meanwhile_is_not_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, compute = drifted(), rebalance.preview_rebalance
+
+    def slowly(placement: Placement, **options: Any) -> rebalance.RebalancePreview:
+        found = compute(placement, **options)
+        evict("web", world.available()[0], by=None, now=world.now)
+        return found
+
+    monkeypatch.setattr(rebalance, "preview_rebalance", slowly)
+    with pytest.raises(ActionNotAllowed, match="was changed meanwhile"):
+        start_plan("web", moves=None, by=None, now=world.now)
+    assert not RebalancePlan.objects.exists()
+
+
+def test_a_plan_that_cannot_be_continued_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = drifted()
+    broken = start_plan("web", moves=None, by=None, now=world.now)
+    world.place("other", pick_n_spec(1))
+    columns = {"moves": 0, "policy_number": 9, "wanted": 1, "batches": [], "requeue_at": world.now}
+    other = Placement.objects.get(name="other").rebalance_plans.create(
+        number=1, created_at=world.now, created_by="ana", **columns
+    )
+    advance = rebalance._advance
+
+    def fails(key: int, **options: Any) -> None:
+        if key == broken.pk:
+            raise RuntimeError("broken")
+        advance(key, **options)
+
+    RebalancePlan.objects.update(requeue_at=world.now)
+    monkeypatch.setattr(rebalance, "_advance", fails)
+    with pytest.raises(RuntimeError, match="broken"):
+        advance_plans(now=world.now)
+    other.refresh_from_db()
+    assert other.state == "abandoned"
