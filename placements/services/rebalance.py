@@ -7,7 +7,7 @@ progress of the plan are written in one transaction.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -211,14 +211,8 @@ def advance_plans(*, now: datetime) -> int:
     claimed = [key for key in keys if due.filter(pk=key).update(requeue_at=now + RESYNC)]
     with ExitStack() as stack:  # each is continued even if another one raises
         for key in reversed(claimed):
-            stack.callback(_continue, key, now=now)
+            stack.callback(_advance, key, now=now)
     return len(claimed)
-
-
-def _continue(key: int, *, now: datetime) -> None:
-    # Another worker was quicker: the plan is compared with the result at the next time.
-    with suppress(FleetChanged, PlacementChanged):
-        _advance(key, now=now)
 
 
 @transaction.atomic
@@ -314,7 +308,10 @@ def _move(row: RebalancePlan, inputs: CycleInputs, placed: set[str], *, now: dat
     batch, placement = _batch(row), inputs.placement
     placement.trigger = f"rebalance plan {row.number}, batch {row.done + 1} of {len(row.batches)}"
     placement.triggered_by = row.created_by
-    write_decision(decide(replace(inputs, cycle=replace(inputs.cycle, batch=batch))), now=now)
+    try:
+        write_decision(decide(replace(inputs, cycle=replace(inputs.cycle, batch=batch))), now=now)
+    except (FleetChanged, PlacementChanged):
+        return  # another worker was quicker: the plan is compared with the result at the next time
     row.placed_digest = _digest((placed - {*batch.leaves}) | {*batch.joins})
     row.is_moving, row.waits_for = True, f"Waiting for the rollout on {first_names(batch.joins)}."
     row.save(update_fields=["placed_digest", "is_moving", "waits_for"])
