@@ -53,7 +53,10 @@ class DatabaseStore:
             except IntegrityError:  # the cluster left the fleet meanwhile
                 return False
             return is_new
-        is_saved = bool(self._rows.filter(placement_name=placement, revision=expected).update(**values))
+        same = SimulatedPlacement.objects.filter(
+            cluster_id=self._cluster_id, placement_name=placement, revision=expected
+        )
+        is_saved = bool(same.update(**values))
         if is_saved and not values["is_held"]:
             oldest = (
                 self._rows.filter(is_held=False).order_by("-pk")[MOST_FENCES:].values_list("pk", flat=True)

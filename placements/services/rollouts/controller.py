@@ -129,9 +129,10 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     if run is not None:
         start_actions(run, context, result.actions, now=now)
         document = result_document(result)
-        changed = Rollout.objects.filter(pk=run.pk).exclude(sync_result=document)
-        if not is_over and update_forecast(run, placement, result, now=now):
-            changed = Rollout.objects.filter(pk=run.pk)
+        changed = Rollout.objects.filter(pk=run.pk)
+        has_forecast = not is_over and update_forecast(run, placement, result, now=now)
+        if not result.actions and not has_forecast:
+            changed = changed.exclude(sync_result=document)
         if changed.update(sync_result=document, progress_version=F("progress_version") + 1):
             progress = rollout_progress(context.state, result)
             RolloutSample.objects.create(
@@ -195,7 +196,10 @@ def _mark_synced(context: RolloutContext, *, requeue_at: datetime | None, now: d
 
 
 def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Action], *, now: datetime) -> None:
-    """Record what starts; the calls to the clusters are made later, outside of this transaction."""
+    """Record what starts; the calls to the clusters are made later, outside of this transaction.
+
+    The caller increments the version of the progress.
+    """
     if not actions:
         return
     names = [action.cluster for action in actions]
@@ -225,7 +229,6 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
         updates.append(build_updates(rows[action.cluster], content, attempt=action.attempt, now=now))
     ClusterUpdate.objects.bulk_create(starts, batch_size=500)
     save_updates(updates, context, now=now)
-    Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)
 
 
 def running_rollout(placement: Placement) -> Rollout | None:
