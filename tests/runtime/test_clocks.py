@@ -1,0 +1,144 @@
+"""Workers whose clocks differ by 30 seconds, by libfaketime: all work is done, and once."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.rows import deployment, namespace, placement_document, spec
+from tests.runtime.processes import eventually, watching
+from tests.runtime.test_rollout_survives import as_yaml, books_of
+from tests.runtime.test_survives import Stage, stage
+from tests.services.rollouts.staged import run_document, staged_spec, strategy_document
+from tests.services.rollouts.staged import stage as staged_stage
+
+__all__ = ["stage"]
+LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+CLUSTERS = 12
+# Half of them in each stage; one rejects what it gets until that is mended.
+JOIN = f"""
+from datetime import UTC, datetime
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from tests.rows import member_document
+wanted = [
+    ClusterSpec(
+        member_document(f"c{{number:03}}", {{"stage": "first" if number < {CLUSTERS // 2} else "second"}}),
+        "simulated",
+        {{"faults": [{{"kind": "refuse", "objectKind": "Deployment"}}] if number == 0 else []}},
+    )
+    for number in range({CLUSTERS})
+]
+upsert_clusters(wanted, by=None, now=datetime.now(UTC))
+"""
+ACT = """
+from datetime import UTC, datetime
+from django.contrib.auth.models import User
+from clusters.models import MemberCluster
+from placements.services.rollouts import operations, staged_operations
+from tests.rows import person
+now = datetime.now(UTC)
+"""
+MEND = 'MemberCluster.objects.filter(name="c000").update(connection={})\n'
+APPROVE = """
+by = User.objects.filter(username="ann").first() or person("ann", "approver")
+staged_operations.approve("one", "first", by=by, now=now)
+"""
+WORKER = ("manage.py", "up", "--only", "worker")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.servers_nightly,
+    pytest.mark.skipif(sys.platform != "linux", reason="preloads a library of Linux"),
+    pytest.mark.skipif(LIBRARY is None, reason="needs `apt-get install libfaketime`"),
+]
+
+
+def shifted(seconds: int) -> dict[str, str]:
+    """Return the environment of a process whose clock is so far ahead; its timers are not."""
+    return {
+        "LD_PRELOAD": str(LIBRARY),
+        "FAKETIME": f"{seconds:+}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def act(stage: Stage, code: str, *, clock: int) -> None:
+    """Let a process with another clock do something."""
+    there = dict(stage.variables)
+    stage.variables |= shifted(clock)
+    stage.manage("shell", "-v0", "-c", ACT + code)
+    stage.variables = there
+
+
+@pytest.mark.parametrize("ahead", [30, -30])
+def test_a_worker_alone_with_another_clock_does_all_the_work(stage: Stage, ahead: int) -> None:
+    stage.manage("shell", "-v0", "-c", JOIN.replace("== 0", "< 0"))
+    with (
+        watching(*WORKER, **stage.variables | shifted(ahead)),
+        watching("manage.py", "up", "--only", "beat", **stage.variables),
+    ):
+        documents = (namespace("shop"), deployment("web", "web:1"), placement_document("web", spec()))
+        stage.manage("apply", "-f", "-", text=as_yaml(*documents))
+        eventually(lambda: _available(stage) == CLUSTERS, seconds=120)
+        assert stage.ask("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
+
+
+def test_two_workers_with_different_clocks(stage: Stage) -> None:
+    stage.manage("shell", "-v0", "-c", JOIN)
+    stages = staged_stage("first", before=True, after=True, most=3), staged_stage("second", wait="2h", most=6)
+    documents: list[Mapping[str, object]] = [
+        *(namespace("shop"), deployment("web", "web:1"), strategy_document(*stages)),
+        *(placement_document("web", staged_spec()), placement_document("rolling", spec())),
+    ]
+    with (
+        watching(*WORKER, **stage.variables | shifted(30)),
+        watching(*WORKER, **stage.variables),
+        watching("manage.py", "up", "--only", "beat", **stage.variables),
+    ):
+        stage.manage("apply", "-f", "-", text=as_yaml(*documents, run_document("one")))
+        eventually(lambda: _asked(stage, "before") == 1, seconds=120)
+        act(
+            stage,
+            'staged_operations.approve("one", "first", by=person("ann", "approver"), now=now)',
+            clock=-30,
+        )
+        eventually(lambda: _failed(stage) == 2, seconds=120)
+        act(
+            stage,
+            MEND
+            + 'staged_operations.retry("one", "c000", by=None, now=now)\n'
+            + 'operations.retry("rolling", "c000", by=None, now=now)',
+            clock=60,
+        )
+        eventually(lambda: _asked(stage, "after") == 1, seconds=120)
+        act(
+            stage,
+            'staged_operations.approve("one", "first", by=person("bob", "approver"), now=now)',
+            clock=60,
+        )
+        eventually(lambda: _available(stage) == 2 * CLUSTERS, seconds=120)
+        waiting = "select count(*) from placements_stagedrun where status = 'waiting'"
+        eventually(lambda: stage.ask(waiting) == [(1,)], seconds=60)
+        act(stage, 'staged_operations.skip_wait("one", "second", by=None, now=now)', clock=-30)
+        succeeded = "select count(*) from placements_stagedrun where status = 'succeeded'"
+        eventually(lambda: stage.ask(succeeded) == [(1,)], seconds=60)
+        assert stage.ask("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
+
+    changes = [state["changes"] for book in books_of(stage) for state in book.values()]
+    assert len(changes) == 2 * CLUSTERS
+    # Refused objects change the namespace first, and the rest once that is mended.
+    assert {count for one in changes for _, count in one} <= {1, 2}
+    assert sum(count == 2 for one in changes for _, count in one) <= 2
+
+
+def _available(stage: Stage) -> int:
+    return stage.ask("select count(*) from placements_binding where phase = 'available'")[0][0]
+
+
+def _failed(stage: Stage) -> int:
+    return stage.ask("select count(*) from placements_binding where phase = 'failed'")[0][0]
+
+
+def _asked(stage: Stage, side: str) -> int:
+    return stage.ask(f"select count(*) from placements_approvalrequest where side = '{side}'")[0][0]
