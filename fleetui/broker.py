@@ -21,6 +21,8 @@ from kombu.utils.json import dumps, loads
 SCHEME = "atomicfs"
 UPDATES, PERIODIC, ANALYSES = "celery", "periodic", "analyses"
 """The queues: scheduling and rollouts; the sweep and observation, which do not wait for those; what-if."""
+VALID_SECONDS = 90.0
+"""A message that waited longer is dropped, by the clock of the worker: that may be a minute ahead."""
 _ABANDONED_SECONDS = 60
 _LONGEST_WAIT = 0.5
 
