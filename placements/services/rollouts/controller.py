@@ -120,7 +120,8 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     run, eta = running_rollout(placement), None
     if run and (run.version, run.is_deletion) != (context.version, placement.deleting_since is not None):
         end_run(run, Rollout.State.SUPERSEDED, "a newer version is wanted", now=now)
-        run, eta = None, eta_of_next(run)
+        eta = eta_of_next(run)
+        run = None
     is_stopped = state.suspension is Suspension.STOPPED and not state.deletion
     if run is None and not is_stopped and needs_run(state):
         waves = [[action.cluster for action in wave.actions] for wave in plan_waves(state).waves]
