@@ -115,13 +115,12 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
         watching(*WORKER, **stage.variables),
         watching("manage.py", "up", "--only", "beat", **stage.variables),
     ):
-        stage.manage("apply", "-f", "-", text=as_yaml(*documents, run_document("one")))
+        stage.manage("apply", "-f", "-", text=as_yaml(*documents))
+        bound = "select count(*) from placements_binding"
+        eventually(lambda: stage.ask(bound) == [(2 * CLUSTERS,)], seconds=120)
+        stage.manage("apply", "-f", "-", text=as_yaml(run_document("one")))
         eventually(lambda: _asked(stage, "before") == 1, seconds=120)
-        act(
-            stage,
-            'staged_operations.approve("one", "first", by=person("ann", "approver"), now=now)',
-            shifted(-30),
-        )
+        act(stage, APPROVE, shifted(-30))
         eventually(lambda: _failed(stage) == 2, seconds=120)
         act(
             stage,
@@ -131,11 +130,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
             shifted(60),
         )
         eventually(lambda: _asked(stage, "after") == 1, seconds=120)
-        act(
-            stage,
-            'staged_operations.approve("one", "first", by=person("bob", "approver"), now=now)',
-            shifted(60),
-        )
+        act(stage, APPROVE, shifted(60))
         eventually(lambda: _available(stage) == 2 * CLUSTERS, seconds=120)
         waiting = "select count(*) from placements_stagedrun where status = 'waiting'"
         eventually(lambda: stage.ask(waiting) == [(1,)], seconds=60)
