@@ -85,12 +85,16 @@ def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHO
     found = set(surplus.values_list("pk", flat=True))
     if not found:
         return 0
+    return OverrideSnapshot.objects.filter(pk__in=found - _override_snapshots_in_use()).delete()[0]
+
+
+def _override_snapshots_in_use() -> set[int]:
+    """Return what clusters run, or staged runs in progress carry; bindings name it in a list."""
     used = Binding.objects.exclude(override_snapshots=[]).values_list("override_snapshots", flat=True)
     frozen = StagedRun.objects.filter(ended_at=None).exclude(overrides={})
     by_cluster = frozen.values_list("overrides", flat=True)
     in_runs = {pk for one in by_cluster.iterator() for several in one.values() for pk in several}
-    in_use = in_runs | {pk for several in used.iterator() for pk in several}
-    return OverrideSnapshot.objects.filter(pk__in=found - in_use).delete()[0]
+    return in_runs | {pk for several in used.iterator() for pk in several}
 
 
 def _newest(model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Placement) -> list[int]:
@@ -165,6 +169,14 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     with across_hubs():
         is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))
     yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen) & ~is_version), _BATCH
+
+    if is_local:  # what clusters still ran when their override was deleted
+        override = Override.objects.filter(
+            kind=OuterRef("kind"), namespace=OuterRef("namespace"), name=OuterRef("override_name")
+        )
+        snapshots = OverrideSnapshot.objects.filter(~Exists(override), is_latest=False)
+        in_use = _override_snapshots_in_use() if snapshots.exists() else ()
+        yield "override snapshots", snapshots.exclude(pk__in=in_use), _BATCH
 
     yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
     events_before = now - (settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY)
