@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, copy_context
 from itertools import islice
 from threading import Lock
@@ -66,7 +66,7 @@ class GroupedWrites(Generic[Value]):
     def run(self, write: Callable[[], Value]) -> Value:
         """Write, with the context variables of this thread but maybe in another one; return what it returns.
 
-        Where one of several writes fails, each is repeated in a transaction of its own.
+        Where one of several writes fails, each is repeated on its own.
         """
         mine = Future[Value]()
         self._waiting.append((mine, copy_context(), write))
@@ -77,7 +77,7 @@ class GroupedWrites(Generic[Value]):
 
     def _write(self, group: list[tuple[Future[Value], Context, Callable[[], Value]]]) -> None:
         try:
-            with self._begin():
+            with self._begin() if len(group) > 1 else nullcontext():
                 results = [context.run(write) for _, context, write in group]
             for (future, *_), result in zip(group, results, strict=True):
                 future.set_result(result)
