@@ -144,7 +144,7 @@ def make_first_administrator(*, username: str, password: str | None) -> NewAdmin
             validate_password(password, user)
     except ValidationError as error:
         raise FirstRunError(f"{setting} is refused: {' '.join(error.messages)}") from error
-    generated = None if password else secrets.token_urlsafe(12)
+    generated = None if password else secrets.token_urlsafe(16)
     try:
         with transaction.atomic():
             User.objects.create_superuser(username=username, password=password or generated)

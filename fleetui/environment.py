@@ -52,6 +52,12 @@ REFUSED = EnvironmentProblem(
 LOCKED = EnvironmentProblem(
     "database-locked", "The database is locked by another process", "Nothing was changed; try again", 2
 )
+SLOW_STATEMENT = EnvironmentProblem(
+    "statement-ended",
+    "The database ended a statement that took too long",
+    "Nothing was changed; ask for less at once, or raise FLEETUI_REQUEST_SECONDS",
+    60,
+)
 DISK_ERROR = EnvironmentProblem(
     "disk-error",
     "The disk of the database reports an error",
@@ -90,6 +96,7 @@ _BY_SQLSTATE = {
     "28": REFUSED,
     "3D": REFUSED,
     "XX": CORRUPTED,
+    "57014": SLOW_STATEMENT,
     "08": STOPPED,
     "57P": STOPPED,
 }

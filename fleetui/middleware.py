@@ -11,6 +11,7 @@ most half of its time at the default.
 """
 
 import logging
+import re
 import secrets
 import threading
 import time
@@ -29,7 +30,7 @@ from django.contrib import messages
 from django.contrib.auth import SESSION_KEY, logout
 from django.core.exceptions import SuspiciousOperation
 from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.module_loading import import_string
 
@@ -195,8 +196,9 @@ _COMMON = {
     "style-src": f"'self' {_EMPTY_STYLE}",
     "style-src-attr": "'unsafe-inline'",
     "img-src": "'self' data:",
+    "object-src": "'none'",
     "frame-ancestors": "'none'",
-    "base-uri": "'self'",
+    "base-uri": "'none'",
     "form-action": "'self'",
 }
 # Lists without actions have a style sheet of their own inside the page.
@@ -240,6 +242,28 @@ class NoNullsMiddleware:
         is_page = not request.path_info.startswith(("/api/", "/admin/"))
         if is_page and "%00" in request.META.get("QUERY_STRING", ""):
             raise SuspiciousOperation("the address holds a NUL character")
+        return self._get_response(request)
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REST = re.compile(r"(/hubs/[^/]+)?/api/v\d")
+
+
+class TransportMiddleware:
+    """Refuses methods that nothing serves, such as TRACE, and REST without HTTPS where HTTPS is required.
+
+    Redirected, a REST client would send its token in clear text each time, and nobody would notice.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.method not in METHODS:
+            return HttpResponseNotAllowed(sorted(METHODS))
+        if settings.SECURE_SSL_REDIRECT and _REST.match(request.path) and not request.is_secure():
+            message = "HTTPS is required. Replace the token if this request contained one."
+            return _refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
         return self._get_response(request)
 
 

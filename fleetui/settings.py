@@ -114,6 +114,7 @@ MIDDLEWARE = [
     # Ahead of everything that reads the address of the client.
     *(["fleetui.accounts.proxy.TrustedProxyMiddleware"] if TRUSTED_PROXIES else []),
     "fleetui.middleware.RequestIdMiddleware",
+    "fleetui.middleware.TransportMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.probes.ProbesMiddleware",
     *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
@@ -278,7 +279,11 @@ AUTH_PASSWORD_VALIDATORS = [
     {
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
         "OPTIONS": {"min_length": 12},
-    }
+    },
+    {
+        "NAME": "fleetui.accounts.passwords.ContextWordsValidator",
+        "OPTIONS": {"words": read_text(os.environ, "FLEETUI_PASSWORD_WORDS", default="").split()},
+    },
 ]
 # A session ends so long after the last request of a person, and so long after the login.
 SESSION_IDLE = read_period(os.environ, "FLEETUI_SESSION_IDLE", default=timedelta(hours=1))

@@ -45,6 +45,7 @@ ERRORS = [
     (caused(OperationalError("refused"), psycopg.OperationalError("refused")), "database-stopped"),
     (caused(InterfaceError("closed"), psycopg.InterfaceError("closed")), "database-stopped"),
     (caused(OperationalError("x"), psycopg.errors.DeadlockDetected("x")), "database-locked"),
+    (caused(OperationalError("x"), psycopg.errors.QueryCanceled("x")), "statement-ended"),
     (
         caused(OperationalError("password authentication failed"), psycopg.OperationalError("x")),
         "database-refused",

@@ -13,6 +13,7 @@ from allauth.socialaccount.internal import jwtkit
 from allauth.socialaccount.models import SocialApp, SocialLogin
 from allauth.socialaccount.providers.base import AuthError, AuthProcess
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
+from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -29,7 +30,17 @@ PROVIDER = "oidc"
 
 
 class VerifyingAdapter(OpenIDConnectOAuth2Adapter):
-    """Checks the signature of every ID token, also of one that came by TLS."""
+    """Checks the issuer, and the signature of every ID token, also of one that came by TLS."""
+
+    @property
+    def openid_config(self) -> dict[str, Any]:
+        """Return the metadata of the provider. Raise ImmediateHttpResponse if they are of another issuer."""
+        config: dict[str, Any] = super().openid_config
+        expected = self.get_provider().app.settings["server_url"]
+        if str(config.get("issuer")).rstrip("/") != expected.rstrip("/"):
+            reason = f"the metadata of {expected} names another issuer"
+            _refuse(self.request, "", "The login at the identity provider failed.", reason=reason)
+        return config
 
     def _decode_id_token(self, app: SocialApp, id_token: str) -> dict[str, Any]:
         # Private in allauth, as is the method that this overrides; it also caches the keys of the provider.
@@ -42,6 +53,10 @@ class VerifyingAdapter(OpenIDConnectOAuth2Adapter):
             verify_signature=True,
         )
         return claims
+
+
+# Not a setting: the provider makes an adapter of its own for the way to the identity provider.
+OpenIDConnectProvider.oauth2_adapter_class = VerifyingAdapter
 
 
 def login(request: HttpRequest, provider_id: str) -> HttpResponse:

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from allauth.account import views as account_views
+from allauth.account.decorators import reauthentication_required
 from allauth.mfa.base import views as mfa_views
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
@@ -93,6 +94,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @login_required
+@reauthentication_required
 def end_other_sessions(request: HttpRequest) -> HttpResponse:
     """End one's own sessions in other browsers."""
     count = end_sessions(request.user, without=request.session.session_key)
@@ -102,6 +104,7 @@ def end_other_sessions(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @login_required
+@reauthentication_required
 def end_session(request: HttpRequest, session: str) -> HttpResponse:
     """End one of one's own sessions; the one that asks ends by logging out."""
     if not end_sessions(request.user, without=request.session.session_key, only=session):

@@ -166,6 +166,20 @@ def test_a_login_that_proves_nothing_is_refused(
     assert [one.partition(" ")[0] for one in reported] == ["failed"]
 
 
+def test_a_provider_that_names_another_issuer_is_refused(
+    log_in: Enter, issuer: str, reported: list[str]
+) -> None:
+    claims = f"{issuer}/claims"
+    http.request("POST", claims, body=json.dumps({"issuer": "https://evil.example"}))
+    response = Client().post("/oidc/oidc/login/")
+    http.request("POST", claims, body=json.dumps({"issuer": issuer}))
+
+    assert response.status_code == 403
+    assert "The login at the identity provider failed" in response.content.decode()
+    assert len(reported) == 1
+    assert log_in(ADA)["Location"] == "/clusters/"
+
+
 def test_a_login_that_is_canceled_says_so(log_in: Enter) -> None:
     response = log_in({})
 

@@ -157,6 +157,7 @@ def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(browser: Client
     assert (page.count("This session"), page.count("Firefox on Android")) == (1, 2)
     assert not [one.key for one in shown if one.key in page]
     assert browser.get(f"/account/sessions/{shown[1].id}/end/").status_code == 405
+    browser.post("/account/confirm/", {"password": PASSWORD})
     for refused in (sessions_of(li)[0].id, shown[0].id, "nothing"):
         assert browser.post(f"/account/sessions/{refused}/end/").status_code == 404
     browser.post(f"/account/sessions/{shown[1].id}/end/")
@@ -167,6 +168,20 @@ def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(browser: Client
     assert first == [200, 302, 200, 200]
     assert "Other sessions ended: 1" in after
     assert [one.get("/account/").status_code for one in clients] == [200, 302, 302, 200]
+
+
+def test_sessions_end_after_the_password_again(browser: Client) -> None:
+    phone = Client()
+    phone.post("/login/", {"username": "ana", "password": PASSWORD})
+
+    asked = browser.post("/account/sessions/end/")
+    meanwhile = phone.get("/account/").status_code
+    after = browser.post(asked["Location"], {"password": PASSWORD}, follow=True).content.decode()
+
+    assert asked["Location"].startswith("/account/confirm/")
+    assert meanwhile == 200
+    assert "Other sessions ended: 1" in after
+    assert phone.get("/account/").status_code == 302
 
 
 def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Client) -> None:
@@ -192,9 +207,13 @@ def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Cli
         ("1qaz2wsx3edc", "too common"),
         ("12345678901234567", "entirely numeric"),
         ("anastasia-2026", "too similar to the username"),
+        ("FleetAdmin-2026", "few other letters"),
+        ("acme cluster 12", "few other letters"),
     ],
 )
-def test_a_weak_password_is_refused(browser: Client, password: str, reason: str) -> None:
+def test_a_weak_password_is_refused(browser: Client, password: str, reason: str, settings: Settings) -> None:
+    validators = settings.AUTH_PASSWORD_VALIDATORS
+    settings.AUTH_PASSWORD_VALIDATORS = [*validators[:-1], {**validators[-1], "OPTIONS": {"words": ["Acme"]}}]
     user = person("anastasia", "viewer")
     browser.force_login(user)
     given = {"oldpassword": PASSWORD, "password1": password, "password2": password}
@@ -212,15 +231,24 @@ def test_https_is_demanded_of_everything_but_what_is_read_inside(settings: Setti
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     client = Client()
 
-    plain = {address: client.get(address) for address in ("/", "/login/", "/api/v1/clusters")}
+    plain = {address: client.get(address) for address in ("/", "/login/")}
+    rest = [client.get(address) for address in ("/api/v1/clusters", "/hubs/east/api/v1/placements")]
     inside = [client.get(address).status_code for address in ("/healthz", "/version", "/metrics")]
     secure = client.get("/login/", headers={"X-Forwarded-Proto": "https"})
 
     assert {one.status_code for one in plain.values()} == {301}
     assert plain["/login/"]["Location"] == "https://testserver/login/"
+    assert [(one.status_code, one.json()["type"]) for one in rest] == [
+        (403, "urn:fleetui:problem:https-required")
+    ] * 2
     assert inside == [200, 200, 401]
     assert secure.status_code == 200
     assert secure["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
+
+
+def test_methods_that_nothing_serves_are_refused(browser: Client) -> None:
+    for address in ("/", "/account/", "/api/v1/clusters", "/healthz", "/static/css/base.css"):
+        assert browser.generic("TRACE", address).status_code == 405, address
 
 
 def test_private_responses_are_kept_by_no_cache(browser: Client) -> None:

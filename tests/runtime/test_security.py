@@ -33,6 +33,12 @@ def test_admin_and_api_pages_get_what_they_need_and_no_more() -> None:
     assert {name for name in docs if docs[name] != pages.get(name)} == {"style-src"}
 
 
+def test_no_plugin_runs_and_no_page_changes_its_base() -> None:
+    for path in ("/", "/admin/", "/api/docs/"):
+        policy = _policy(path)
+        assert (policy["object-src"], policy["base-uri"], policy["frame-ancestors"]) == ("'none'",) * 3
+
+
 def test_a_view_may_bring_its_own_policy() -> None:
     answer = HttpResponse(headers={"Content-Security-Policy": "default-src 'none'"})
 

@@ -1,0 +1,31 @@
+"""Passwords that are made of the words that everybody here knows."""
+
+import re
+from collections.abc import Sequence
+
+from django.core.exceptions import ValidationError
+
+WORDS = (
+    *("fleetui", "kubefleet", "kubernetes", "openclustermanagement", "placement", "cluster", "console"),
+    *("fleet", "admin", "administrator", "operator", "approver", "viewer", "password", "passwort", "secret"),
+)
+MOST_WORDS = 1000
+SMALLEST_REST = 6
+"""Letters that a password has besides such words."""
+
+
+class ContextWordsValidator:
+    """Refuses a password that has few letters besides the words of this product and of an organization."""
+
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        known = sorted({*WORDS, *(word.lower() for word in words)}, key=len, reverse=True)
+        self._words = re.compile("|".join(map(re.escape, known[:MOST_WORDS])))
+
+    def validate(self, password: str, user: object = None) -> None:  # noqa: ARG002 -- Django calls it so
+        """Raise ValidationError."""
+        rest = self._words.sub("", password.lower())
+        if len(rest) < len(password) and sum(map(str.isalpha, rest)) < SMALLEST_REST:
+            raise ValidationError(self.get_help_text(), code="password_of_known_words")
+
+    def get_help_text(self) -> str:
+        return "Your password can\u2019t be words such as fleet, cluster or admin with few other letters."
