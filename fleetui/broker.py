@@ -84,11 +84,13 @@ class Channel(virtual.Channel):
         """Return the waiting messages, the oldest first.
 
         The folder is listed again only when the last list is used up, else reading n messages would cost n²;
-        and only if it has changed since it was empty: a worker at rest asks twenty times a second.
+        and only if it has changed since it was empty: a worker at rest reads twenty times a second.
         """
         listed = self._listed.setdefault(queue, deque())
         if not listed:
-            changed = self._changed_at()
+            changed = 0
+            with suppress(FileNotFoundError):
+                changed = self._folder.stat().st_mtime_ns
             if changed == self._unchanged_since.get(queue):
                 return
             listed.extend(self._list(queue))
@@ -97,12 +99,6 @@ class Channel(virtual.Channel):
             self._unchanged_since[queue] = changed if is_old and not listed else 0
         while listed:
             yield listed.popleft()
-
-    def _changed_at(self) -> int:
-        try:
-            return self._folder.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
 
     def _list(self, queue: str) -> list[Path]:
         try:

@@ -42,7 +42,7 @@ LONGEST = 2.0
 
 PRUNING_SECONDS = 0.5
 RARELY = 5
-"""Of so many sweeps one looks for work that nobody waits for."""
+"""Every so many sweeps, work that nobody waits for is enqueued, too."""
 _sweeps = count()
 
 
