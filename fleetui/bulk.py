@@ -54,7 +54,7 @@ def _claim(due: QuerySet[Row], ordered: QuerySet[Row], size: int, lease: Mapping
 class GroupedWrites(Generic[Value]):
     """Writes of many threads: what arrives during one is written in one transaction after it.
 
-    SQLite has one writer at a time, and whoever waits for it sleeps and tries again; hundreds of threads that
+    SQLite has one writer at a time, and a thread that waits sleeps and tries again; hundreds of threads that
     write one row each delay all other writers for seconds.
     """
 
