@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.db.models import Q, QuerySet
 
 from clusters import kubernetes_drivers
@@ -14,6 +14,7 @@ from clusters.drivers.base import Driver
 from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
 from clusters.drivers.simulated.state import Stored
 from clusters.models import MemberCluster, SimulatedPlacement
+from fleetui.bulk import GroupedWrites
 
 MOST_FENCES = 1_000
 """So many placements that were removed from a simulated cluster keep their fences."""
@@ -44,16 +45,24 @@ class DatabaseStore:
 
     def save(self, placement: str, content: Mapping[str, Any], *, expected: int) -> bool:
         """Save the next state if `expected` is still the revision; return whether it was."""
+        write = partial(self._save, placement, content, expected)
+        try:
+            # A database that locks rows takes many writers at a time.
+            return write() if connection.features.has_select_for_update else _saves.run(write)
+        except IntegrityError:  # the cluster left the fleet meanwhile
+            return False
+
+    def _save(self, placement: str, content: Mapping[str, Any], expected: int) -> bool:
         values = {"revision": expected + 1, "content": content, "is_held": bool(content.get("held"))}
         if not expected:
-            try:
-                _, is_new = self._rows.get_or_create(
-                    cluster_id=self._cluster_id, placement_name=placement, defaults=values
-                )
-            except IntegrityError:  # the cluster left the fleet meanwhile
-                return False
+            _, is_new = self._rows.get_or_create(
+                cluster_id=self._cluster_id, placement_name=placement, defaults=values
+            )
             return is_new
-        is_saved = bool(self._rows.filter(placement_name=placement, revision=expected).update(**values))
+        same = SimulatedPlacement.objects.filter(
+            cluster_id=self._cluster_id, placement_name=placement, revision=expected
+        )
+        is_saved = bool(same.update(**values))
         if is_saved and not values["is_held"]:
             oldest = (
                 self._rows.filter(is_held=False).order_by("-pk")[MOST_FENCES:].values_list("pk", flat=True)
@@ -61,6 +70,9 @@ class DatabaseStore:
             if pks := list(oldest):
                 self._rows.filter(pk__in=pks).delete()
         return is_saved
+
+
+_saves = GroupedWrites[bool]()
 
 
 def wall_clock() -> datetime:

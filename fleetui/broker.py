@@ -21,6 +21,9 @@ from kombu.utils.json import dumps, loads
 SCHEME = "atomicfs"
 UPDATES, PERIODIC, ANALYSES = "celery", "periodic", "analyses"
 """The queues: scheduling and rollouts; the sweep and observation, which do not wait for those; what-if."""
+VALID_SECONDS = 90.0
+"""A message that waited longer is dropped, by the clock of the worker: that may be a minute ahead."""
+_TICK_NANOSECONDS = 100_000_000
 _ABANDONED_SECONDS = 60
 _LONGEST_WAIT = 0.5
 
@@ -35,6 +38,7 @@ class Channel(virtual.Channel):
         self._drafts = self._folder / "drafts"
         self._claims = self._folder / "claims"
         self._listed: dict[str, deque[Path]] = {}
+        self._unchanged_since: dict[str, int] = {}
         self._make_folders()
         for claim in _abandoned(self._claims):
             with suppress(FileNotFoundError):
@@ -79,11 +83,20 @@ class Channel(virtual.Channel):
     def _waiting(self, queue: str) -> Iterator[Path]:
         """Return the waiting messages, the oldest first.
 
-        The folder is listed again only when the last list is used up; else reading n messages would cost n².
+        The folder is listed again only when the last list is used up, else reading n messages would cost n²;
+        and only if it has changed since it was empty: a worker at rest reads twenty times a second.
         """
         listed = self._listed.setdefault(queue, deque())
         if not listed:
+            changed = 0
+            with suppress(FileNotFoundError):
+                changed = self._folder.stat().st_mtime_ns
+            if changed == self._unchanged_since.get(queue):
+                return
             listed.extend(self._list(queue))
+            # What is put within one tick of the file system's clock leaves no trace in the time.
+            is_old = time.time_ns() - changed > _TICK_NANOSECONDS
+            self._unchanged_since[queue] = changed if is_old and not listed else 0
         while listed:
             yield listed.popleft()
 

@@ -1,10 +1,15 @@
 """Statements about many rows: in batches, and claims of due rows with a lease."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context, copy_context
 from itertools import islice
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.expressions import Combinable, OrderBy
 
@@ -44,3 +49,43 @@ def _claim(due: QuerySet[Row], ordered: QuerySet[Row], size: int, lease: Mapping
     constants = {name: value for name, value in lease.items() if not isinstance(value, Combinable)}
     mine = set(due.model._default_manager.filter(pk__in=ids, **constants).values_list("pk", flat=True))
     return [pk for pk in ids if pk in mine]
+
+
+class GroupedWrites(Generic[Value]):
+    """Writes of many threads: what arrives during one is written in one transaction after it.
+
+    SQLite has one writer at a time, and a thread that waits sleeps and tries again; hundreds of threads that
+    write one row each delay all other writers for seconds.
+    """
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[object]] = transaction.atomic) -> None:
+        self._begin = begin
+        self._lock = Lock()
+        self._waiting: deque[tuple[Future[Value], Context, Callable[[], Value]]] = deque()
+
+    def run(self, write: Callable[[], Value]) -> Value:
+        """Write, with the context variables of this thread but maybe in another one; return what it returns.
+
+        Where one of several writes fails, each is repeated on its own.
+        """
+        mine = Future[Value]()
+        self._waiting.append((mine, copy_context(), write))
+        with self._lock:
+            if not mine.done():
+                self._write([self._waiting.popleft() for _ in range(len(self._waiting))])
+        return mine.result()
+
+    def _write(self, group: list[tuple[Future[Value], Context, Callable[[], Value]]]) -> None:
+        try:
+            with self._begin() if len(group) > 1 else nullcontext():
+                results = [context.run(write) for _, context, write in group]
+            for (future, *_), result in zip(group, results, strict=True):
+                future.set_result(result)
+        except DatabaseError as error:
+            for one in group if len(group) > 1 else ():
+                self._write([one])
+            if len(group) == 1:
+                group[0][0].set_exception(error)
+        finally:
+            for future, *_ in group:
+                future.cancel()  # nobody may wait for one that is not done

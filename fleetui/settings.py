@@ -206,22 +206,23 @@ CELERY_TASK_ROUTES = {
     "placements.tasks.judge_hub": {"queue": broker.ANALYSES},
 }
 CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
-# A tick that waited longer than its period is worth nothing: the next one does the same.
+# A full queue takes no more ticks. They are valid for longer than their period, as the clock of a worker may
+# be ahead of that of the sender.
+_PERIODS = {
+    "placements.tasks.sweep": 1.0,
+    "clusters.tasks.observe": 5.0,
+    "placements.tasks.advance_hub_drains": 5.0,
+    "placements.tasks.refresh_hubs": 15.0,
+    "placements.tasks.notify": 15.0,
+    "clusters.tasks.resolve_hub_writes": 15.0,
+}
 CELERY_BEAT_SCHEDULE = {
-    "sweep": {"task": "placements.tasks.sweep", "schedule": 1.0, "options": {"expires": 1.0}},
-    "observe": {"task": "clusters.tasks.observe", "schedule": 5.0, "options": {"expires": 5.0}},
-    "refresh-hubs": {"task": "placements.tasks.refresh_hubs", "schedule": 15.0, "options": {"expires": 15.0}},
-    "advance-hub-drains": {
-        "task": "placements.tasks.advance_hub_drains",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    },
-    "notify": {"task": "placements.tasks.notify", "schedule": 15.0, "options": {"expires": 15.0}},
-    "resolve-hub-writes": {
-        "task": "clusters.tasks.resolve_hub_writes",
-        "schedule": 15.0,
-        "options": {"expires": 15.0},
-    },
+    task.rpartition(".")[2].replace("_", "-"): {
+        "task": task,
+        "schedule": seconds,
+        "options": {"expires": broker.VALID_SECONDS},
+    }
+    for task, seconds in _PERIODS.items()
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
-from fleetui.broker import UPDATES
+from fleetui.broker import UPDATES, VALID_SECONDS
 from fleetui.models import WorkerHeartbeat
 from fleetui.tracing import current_carrier
 
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 20
 """A queue with so many messages takes no more hints: the work they stand for is found without them."""
-HINT_SECONDS = 10
-"""A hint that waited longer is dropped; the sweep has sent others meanwhile."""
 _PAUSE = 5.0
 """Seconds without a try after one failed, so that a request waits at most once for an unavailable broker."""
 _silent_until = 0.0
@@ -46,7 +44,7 @@ def send_now(task: str, arguments: dict[str, Any]) -> None:
         with current_app.producer_or_acquire() as producer:
             if is_full(task, producer):
                 return
-            options = {"producer": producer, "expires": HINT_SECONDS, "ignore_result": True, "retry": False}
+            options = {"producer": producer, "expires": VALID_SECONDS, "ignore_result": True, "retry": False}
             current_app.send_task(task, kwargs=arguments, headers=current_carrier(), **options)
     except (OperationalError, OSError) as error:
         _silent_until = monotonic() + _PAUSE

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from itertools import count
 from time import monotonic
 from typing import Any
 
@@ -40,6 +41,9 @@ LONGEST = 2.0
 """Seconds after which a task starts no further batch and lets others have its place in the worker."""
 
 PRUNING_SECONDS = 0.5
+RARELY = 5
+"""Every so many sweeps, work that nobody waits for is enqueued, too."""
+_sweeps = count()
 
 
 @worker_ready.connect
@@ -205,17 +209,20 @@ def sweep(**_newer: Any) -> None:
         schedule_due: scheduling.is_due,
         sync_due_rollouts: controller.is_due,
         run_cluster_calls: worker.is_due,
-        remove_orphans: orphans.is_due,
         evaluate_scenarios: is_due,
-        evaluate_resilience: resilience.is_due,
         check_assertions: assertions.is_due,
-        check_findings: doctor.is_due,
         run_dry_runs: dry_runs.is_due,
         apply_bulk_changes: bulk_changes.is_due,
         refresh_staleness: verification.freshness_due,
-        verify: verification.verification_due,
-        prune: pruning.is_pruning_due,
     }
+    if next(_sweeps) % RARELY == 0:
+        due |= {
+            remove_orphans: orphans.is_due,
+            evaluate_resilience: resilience.is_due,
+            check_findings: doctor.is_due,
+            verify: verification.verification_due,
+            prune: pruning.is_pruning_due,
+        }
     for task, is_task_due in due.items():
         if is_task_due(now=datetime.now(UTC)):
             send_now(task.name, {})

@@ -165,6 +165,18 @@ class Placement(HubRow):
         return self.selection_observed < self.selection_generation
 
     @property
+    def is_decided(self) -> bool:
+        """Return whether resources alone changed since the last decision; a cycle does not read them.
+
+        An edit of the placement makes `scheduled` unknown, and every other cause raises `generation` alone.
+        """
+        is_resources = (
+            self.generation - self.observed_generation == self.selection_generation - self.selection_observed
+        )
+        was_decided = self.decisions_made > 0 and self.scheduled in ("True", "False")
+        return is_resources and was_decided and not self.selection_faults
+
+    @property
     def needs_sync(self) -> bool:
         return self.rollout_observed < self.rollout_generation
 

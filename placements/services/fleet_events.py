@@ -63,12 +63,18 @@ def losing_a_cluster(names: Iterable[str]) -> list[int]:
     return found
 
 
-@transaction.atomic
 def enqueue_affected_placements() -> int:
     """Enqueue the placements affected by the logged changes, and delete the log; return how many.
 
     The drains of clusters that left or are leaving are due at once: they end with the cluster.
     """
+    if not FleetChange.objects.exists():  # asked every second: a transaction would wait for those that write
+        return 0
+    with transaction.atomic():
+        return _enqueue_affected()
+
+
+def _enqueue_affected() -> int:
     changes = list(FleetChange.objects.select_for_update().order_by("pk"))
     if not changes:
         return 0

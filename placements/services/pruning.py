@@ -85,12 +85,16 @@ def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHO
     found = set(surplus.values_list("pk", flat=True))
     if not found:
         return 0
+    return OverrideSnapshot.objects.filter(pk__in=found - _override_snapshots_in_use()).delete()[0]
+
+
+def _override_snapshots_in_use() -> set[int]:
+    """Return the snapshots that bindings name in a list, or staged runs in progress contain."""
     used = Binding.objects.exclude(override_snapshots=[]).values_list("override_snapshots", flat=True)
     frozen = StagedRun.objects.filter(ended_at=None).exclude(overrides={})
     by_cluster = frozen.values_list("overrides", flat=True)
     in_runs = {pk for one in by_cluster.iterator() for several in one.values() for pk in several}
-    in_use = in_runs | {pk for several in used.iterator() for pk in several}
-    return OverrideSnapshot.objects.filter(pk__in=found - in_use).delete()[0]
+    return in_runs | {pk for several in used.iterator() for pk in several}
 
 
 def _newest(model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Placement) -> list[int]:
@@ -174,7 +178,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
-    """Yield old plans, old records of live hubs for replays, and surplus versions of a fleet."""
+    """Yield old plans and records for replays, and surplus versions of fleets and overrides."""
     plans = RebalancePlan.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
     later_plan = RebalancePlan.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
     yield "rebalance plans", plans.filter(Exists(later_plan)), _SMALL_BATCH
@@ -186,6 +190,13 @@ def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]
     surplus = Q(seen_at__lt=before) | Q(number__lte=newest - FLEET_VERSIONS)
     yield "fleet versions", FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)), _BATCH
     yield "binding changes", BindingChange.objects.filter(seen_at__lt=before), _BATCH
+    if current_hub_id() == LOCAL_HUB:  # what clusters still ran when their override was deleted
+        override = Override.objects.filter(
+            kind=OuterRef("kind"), namespace=OuterRef("namespace"), name=OuterRef("override_name")
+        )
+        snapshots = OverrideSnapshot.objects.filter(~Exists(override), is_latest=False)
+        in_use = _override_snapshots_in_use() if snapshots.exists() else ()
+        yield "override snapshots", snapshots.exclude(pk__in=in_use), _BATCH
 
 
 def _prunable_decisions(now: datetime) -> QuerySet[Decision]:

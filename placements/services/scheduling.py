@@ -113,9 +113,13 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
                     if not finish_deletion(placement, now=now):
                         _observe_generation(placement, {})
                 return None
+            is_decided = placement.is_decided
             if not refresh_resources(placement, now=now):
                 # It stays as it is until its selectors or the resources change.
                 _observe_generation(placement, scheduled_columns(placement, "False", now=now))
+                return None
+            if is_decided:
+                _observe_generation(placement, {})
                 return None
             return write_decision(run_cycle(placement), now=now, settle_for_old_fleet=run == RERUNS)
         except FleetChanged:

@@ -63,6 +63,28 @@ def test_the_oldest_message_comes_first_and_queues_are_apart(tmp_path: Path) -> 
             channel._get("a")
 
 
+def test_an_empty_folder_is_listed_again_only_after_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _channel(tmp_path) as channel:
+        listed: list[str] = []
+        make_list = channel._list
+
+        def counted(queue: str) -> list[Path]:
+            listed.append(queue)
+            return make_list(queue)
+
+        monkeypatch.setattr(channel, "_list", counted)
+        time.sleep(0.2)
+        for _ in range(20):
+            with pytest.raises(Empty):
+                channel._get("q")
+        channel._put("q", {"number": 1})
+
+        assert channel._get("q") == {"number": 1}
+        assert listed == ["q", "q"]
+
+
 def test_purging_counts_what_it_threw_away(tmp_path: Path) -> None:
     with _channel(tmp_path) as channel:
         channel._put("a", "one")

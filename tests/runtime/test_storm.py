@@ -1,21 +1,25 @@
 """A storm of edits: clusters are observed all the time, the queue stays short, and everything converges.
 
-The long form: `FLEETUI_STORM="100 100 600" pytest -s tests/runtime/test_storm.py -m nightly` (placements,
-clusters, seconds of storm).
+The long form: `FLEETUI_STORM="100 100 600 300" pytest -s tests/runtime/test_storm.py -m nightly` (placements,
+clusters, seconds of storm, seconds at rest). It prints the processor seconds of each process, too: unlike
+times, they depend little on other work of the machine.
 """
 
 import os
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from fleetui.apimachinery.yaml import dump_yaml
 from tests.rows import deployment, member_document, namespace, placement_document, spec
-from tests.runtime.processes import eventually, watching
+from tests.runtime.processes import Watched, eventually, watching
 from tests.runtime.test_survives import Stage, stage
+from tests.runtime.test_up import linux, parts_of
 
 __all__ = ["stage"]
 LONGEST_GAP = 15.0
@@ -34,9 +38,10 @@ for number in range({seconds}):
 """
 
 
+@linux
 @pytest.mark.nightly
 def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
-    placements, clusters, seconds = map(int, os.environ.get("FLEETUI_STORM", "20 30 20").split())
+    placements, clusters, seconds, *more = map(int, os.environ.get("FLEETUI_STORM", "20 30 20").split())
     members = [member_document(f"c{number:03}") for number in range(clusters)]
     stage.manage("import_clusters", "-", "--driver", "simulated", text=_yaml(*members))
     wanted = [placement_document(f"p{number:03}", spec()) for number in range(placements)]
@@ -45,7 +50,7 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
         up.wait_for("ready in")
         eventually(lambda: _bound(stage) == placements * clusters, seconds=600)
         eventually(lambda: stage.ask(CONVERGED)[0][0] == 0, seconds=600)
-        longest_gap, most_messages = 0.0, 0
+        longest_gap, most_messages, before = 0.0, 0, _processor_seconds(up)
         storm = Thread(target=stage.manage, args=("shell", "-v0", "-c", STORM.format(seconds=seconds)))
         storm.start()
         while storm.is_alive():
@@ -55,14 +60,29 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
         ended = time.monotonic()
         eventually(lambda: _is_converged(stage), seconds=300)
         took = time.monotonic() - ended
+        busy = _processor_seconds(up)
         sys.stdout.write(
             f"{_edits(stage)} edits: longest gap {longest_gap:.1f} s, most messages {most_messages}, "
-            f"converged after {took:.1f} s\n"
+            f"converged after {took:.1f} s; processor seconds {busy - before}\n"
         )
+        for rest in more:
+            time.sleep(150)  # the last observations of the storm, and then the usual ones
+            before = _processor_seconds(up)
+            time.sleep(rest)
+            sys.stdout.write(f"{rest} s at rest; processor seconds {_processor_seconds(up) - before}\n")
         assert longest_gap <= LONGEST_GAP
         assert most_messages <= MOST_MESSAGES
         stale = "select count(*) from clusters_membercluster where verdict != ''"
         assert stage.ask(stale) == [(0,)]
+
+
+def _processor_seconds(up: Watched) -> Counter[str]:
+    """Return what each process of a console has used so far."""
+    found = Counter[str]()
+    for name, process_id in parts_of(up).items():
+        columns = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+        found[name] = (int(columns[11]) + int(columns[12])) // os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def _yaml(*documents: object) -> str:

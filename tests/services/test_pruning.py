@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.db.utils import ConnectionHandler
 
-from clusters.operations.heartbeat import observe
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND
 from fleetui.models import Event
 from placements.models import (
     Binding,
@@ -22,6 +21,7 @@ from placements.models import (
     Drain,
     Eviction,
     FleetRecord,
+    OverrideSnapshot,
     Placement,
     Rollout,
     Scenario,
@@ -29,10 +29,12 @@ from placements.models import (
 from placements.services import pruning
 from placements.services.disruption.drains import Pace, drain
 from placements.services.disruption.evictions import apply_eviction, evict
+from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import delete_placement, save_placement
 from placements.services.pruning import prune
 from placements.services.what_if.operations import create_scenario
-from tests.rows import NOW, config_map, pick_n_spec, placement_document
+from tests.rows import NOW, pick_n_spec, placement_document
+from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.world import World
 
 KEPT = timedelta(days=90)
@@ -150,6 +152,20 @@ def test_an_old_analysis_goes_with_its_decisions(world: World) -> None:
     assert not Scenario.objects.exists()
 
 
+def test_snapshots_of_a_deleted_override_go_when_no_cluster_runs_them(world: World) -> None:
+    save_override(for_clusters("tint", rule(annotate(team="a"))), by=None, now=world.now)
+    world.work()
+    world.run(until=world.is_settled)
+    delete_override(CLUSTER_OVERRIDE_KIND, "", "tint", by=None, now=world.now)
+    assert prune(now=world.now)["override snapshots"] == 0
+
+    world.work()
+    world.run(until=world.is_settled)
+
+    assert prune(now=world.now)["override snapshots"] == 1
+    assert not OverrideSnapshot.objects.exists()
+
+
 def test_pruning_stops_after_its_time_and_stays_due(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "_BATCH", 1)
     later = world.now + KEPT + timedelta(hours=1)
@@ -195,41 +211,6 @@ def test_old_messages_leave_the_queue_folder(tmp_path: Path, settings: Any) -> N
 
     assert counts["messages"] == 2
     assert [path.name for path in tmp_path.rglob("*.msg")] == ["young.celery.msg"]
-
-
-def soak(hours: int) -> list[int]:
-    """Make a hundred changes each hour, and prune; return how many rows there were after each time."""
-    world, totals = World(2), []
-    world.place("web", pick_n_spec(1))
-    for hour in range(hours):
-        world.apply(*(config_map(f"settings-{number}", data={"hour": str(hour)}) for number in range(98)))
-        save_placement(placement_document("web", pick_n_spec(1 + hour % 2)), by=None, now=world.now)
-        world.work()
-        evict("web", Binding.objects.latest("pk").cluster_name, by=None, now=world.now)
-        world.now += timedelta(hours=1)
-        observe(now=world.now)
-        world.work()
-        prune(now=world.now)
-        totals.append(row_count())
-    return totals
-
-
-def row_count() -> int:
-    """Count the rows of all tables of this project."""
-    models = [
-        one for app in ("fleetui", "clusters", "placements") for one in apps.get_app_config(app).get_models()
-    ]
-    return sum(model._default_manager.count() for model in models)
-
-
-@pytest.mark.parametrize("hours", [20, pytest.param(1000, marks=pytest.mark.timing)])
-def test_a_soak_ends_with_a_bounded_database(hours: int, settings: Any, db: None) -> None:  # noqa: ARG001
-    for name in ("EVENTS", "DECISIONS", "ROLLOUTS", "EVICTIONS"):
-        setattr(settings, f"KEEP_{name}", timedelta(hours=5))
-
-    totals = soak(hours)
-
-    assert max(totals[hours // 2 :]) <= 1.05 * max(totals[: hours // 2]), totals
 
 
 @pytest.mark.django_db(transaction=True)

@@ -2,7 +2,7 @@
 everything converges once nothing is wrong any more.
 
 The short form runs the same sequences each time. The long form runs 200 sequences from other seeds, each
-printed: `pytest -m timing -s tests/services/test_random_campaign.py`; CAMPAIGN_SEED repeats one of them.
+printed: `pytest -m nightly -s tests/services/test_random_campaign.py`; CAMPAIGN_SEED repeats one of them.
 """
 
 import os
@@ -22,18 +22,24 @@ from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster, Membership, SimulatedPlacement
 from clusters.operations.heartbeat import observe
+from clusters.operations.join import ClusterSpec, upsert_clusters
+from clusters.operations.leave import forget
 from placements.api import base, disruption
 from placements.engine.rollout.actions import Action, Remove
 from placements.engine.rollout.state import EMPTY, Phase
+from placements.explain.health import HealthLevel
 from placements.manifests.binding import BindingState
-from placements.models import ApprovalRequest, Binding, Leftover, Placement, Rollout, StagedRun
+from placements.models import ApprovalRequest, Binding, Leftover, Placement, RebalancePlan, Rollout, StagedRun
 from placements.services.disruption.drains import advance_drains
+from placements.services.health import healths_of
+from placements.services.rebalance import advance_plans
 from placements.services.rollout_state import RolloutContext
 from placements.services.rollouts import controller, orphans
 from tests.database import forget_caches, rolled_back
-from tests.rows import NOW, deployment, person, placement_document, spec
+from tests.rows import NOW, deployment, member_document, person, placement_document, spec
+from tests.services.rollouts import overrides
 from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import QUICK, World
 
 API = "/api/v1"
 CLUSTERS = ("c000", "c001", "c002", "c003")
@@ -62,11 +68,13 @@ limits = st.sampled_from((0, 1, 2, "50%"))
 tiers = st.sampled_from(("", "first", "second"))
 
 
-def policy(name: str, number: int, tier: str) -> dict[str, Any]:
+def policy(name: str, number: int, tier: str, *, spread: bool = False) -> dict[str, Any]:
     """Make a policy: of a type that stays the same, for all clusters or those with a label."""
     found: dict[str, Any] = {"placementType": "PickAll"}
     if name == "db":
         found = {"placementType": "PickN", "numberOfClusters": number}
+    if name == "db" and spread:
+        found["topologySpreadConstraints"] = [{"topologyKey": "stage", "maxSkew": 1}]
     if tier:
         terms = [{"labelSelector": {"matchLabels": {"stage": tier}}}]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": terms}}
@@ -119,6 +127,7 @@ class Campaign(RuleBasedStateMachine):
         """Let the workers do what is due."""
         Campaign.now = self.world.now
         advance_drains(now=self.world.now)
+        advance_plans(now=self.world.now)
         self.world.work()
         orphans.remove_orphans(now=self.world.now, threads=0, clock=lambda: self.world.now)
         self.world.work()
@@ -127,12 +136,24 @@ class Campaign(RuleBasedStateMachine):
         """Let time pass."""
         self.world.now += timedelta(seconds=seconds)
         observe(now=self.world.now)
+        forget(MemberCluster.objects.filter(membership=Membership.LEAVING), verb="left", **self.by_system())
         self.work()
 
-    @rule(name=rolling, number=st.integers(0, 4), tier=tiers, unavailable=limits, surge=limits)
-    def save(self, name: str, number: int, tier: str, unavailable: int | str, surge: int | str) -> None:
-        chosen = strategy(unavailable, surge)
-        document = placement_document(name, spec(policy(name, number, tier), strategy=chosen))
+    def by_system(self) -> dict[str, Any]:
+        return {"by": None, "now": self.world.now}
+
+    @rule(
+        name=rolling,
+        number=st.integers(0, 4),
+        tier=tiers,
+        limits=st.tuples(limits, limits),
+        spread=st.booleans(),
+    )
+    def save(
+        self, name: str, number: int, tier: str, limits: tuple[int | str, int | str], spread: bool
+    ) -> None:
+        wanted = policy(name, number, tier, spread=spread)
+        document = placement_document(name, spec(wanted, strategy=strategy(*limits)))
         self.call("put", f"placements/{name}?confirm=unschedule-everything", document)
 
     @rule(tier=tiers)
@@ -166,6 +187,45 @@ class Campaign(RuleBasedStateMachine):
     def label(self, cluster: str, tier: str) -> None:
         self.call("put", f"clusters/{cluster}/labels", {"stage": tier})
 
+    @rule(cluster=clusters, has_taint=st.booleans())
+    def taint(self, cluster: str, has_taint: bool) -> None:
+        taints = [{"key": "gpu", "effect": "NoSchedule"}] if has_taint else []
+        self.call("put", f"clusters/{cluster}/taints", taints)
+
+    @rule(cluster=clusters, at_once=st.booleans())
+    def leave(self, cluster: str, at_once: bool) -> None:
+        self.call("delete", f"clusters/{cluster}")
+        if at_once:
+            self.call("post", f"clusters/{cluster}/forget")
+
+    @rule(cluster=clusters)
+    def rejoin(self, cluster: str) -> None:
+        """Let a cluster that has left join again, empty."""
+        if not MemberCluster.objects.filter(name=cluster).exists():
+            document = member_document(cluster, {"stage": "first" if cluster < "c002" else "second"})
+            upsert_clusters([ClusterSpec(document, "simulated", QUICK)], **self.by_system())
+
+    @rule(name=rolling, tier=tiers, leaves_out=st.booleans(), is_there=st.booleans())
+    def override(self, name: str, tier: str, leaves_out: bool, is_there: bool) -> None:
+        """Change what the clusters of a tier get, or leave it out there; or delete that again."""
+        labels = {"stage": tier} if tier else {}
+        tinted = overrides.rule(overrides.annotate(tier=tier), **labels)
+        wanted = overrides.leaving_out(**labels) if leaves_out else tinted
+        document = overrides.for_clusters(name, wanted, placement=name, of=overrides.WEB)
+        if is_there:
+            self.call("put", f"overrides/{name}", document)
+        else:
+            self.call("delete", f"overrides/{name}")
+
+    @rule(action=st.sampled_from(("start", "start", "pause", "resume", "stop")))
+    def rebalance(self, action: str) -> None:
+        plans = "placements/db/rebalance-plans"
+        latest = RebalancePlan.objects.filter(placement__name="db").order_by("-number").first()
+        if action == "start":
+            self.call("post", plans)
+        elif latest:
+            self.call("post", f"{plans}/{latest.number}/{action}")
+
     @rule(name=placements, cluster=clusters)
     def evict(self, name: str, cluster: str) -> None:
         self.call("post", f"placements/{name}/evict", {"cluster": cluster})
@@ -178,7 +238,7 @@ class Campaign(RuleBasedStateMachine):
     @rule(cluster=clusters, fault=st.sampled_from(FAULTS))
     def inject(self, cluster: str, fault: Mapping[str, Any]) -> None:
         faults = [{**fault, "since": self.world.now.isoformat()}]
-        assert self.call("put", f"clusters/{cluster}/fault-injection", faults) == 200
+        assert self.call("put", f"clusters/{cluster}/fault-injection", faults) in (200, 404)
 
     @rule(cluster=clusters)
     def lose_state(self, cluster: str) -> None:
@@ -270,6 +330,18 @@ class Campaign(RuleBasedStateMachine):
                     waits = binding.phase in (Phase.FAILED, Phase.REMOVE_FAILED)
                     assert binding.next_call_at or waits, (binding, binding.phase)
 
+    @invariant()
+    def green_is_available(self) -> None:
+        """A placement is healthy only where each of its clusters is available and can be reached."""
+        healths = healths_of(list(Placement.objects.all()), now=self.world.now)
+        members = MemberCluster.objects.filter(verdict="", unanswered_since=None)
+        reachable = set(members.values_list("name", flat=True))
+        for row in Placement.objects.filter(pk__in=healths):
+            if healths[row.pk].level is HealthLevel.HEALTHY:
+                bindings = row.bindings.exclude(state=BindingState.UNSCHEDULED)
+                for one in bindings:
+                    assert (one.phase, one.cluster_name in reachable) == (Phase.AVAILABLE, True), (row, one)
+
     def teardown(self) -> None:
         try:
             if sys.exc_info()[0] is None:
@@ -279,7 +351,10 @@ class Campaign(RuleBasedStateMachine):
 
     def converge(self) -> None:
         """End what is wrong, what is held and what waits, and let time pass until all is as wanted."""
+        self.wait(1)
         for name in CLUSTERS:
+            self.rejoin(name)
+            self.call("put", f"clusters/{name}/taints", [])
             self.call("delete", f"clusters/{name}/drain")
             self.call("put", f"clusters/{name}/fault-injection", [])
             self.call("post", f"clusters/{name}/uncordon")
@@ -289,6 +364,7 @@ class Campaign(RuleBasedStateMachine):
         for row in Placement.objects.all():
             for action in ("resume", "start", "unpin"):  # a deletion can be paused, too
                 self.call("post", f"placements/{row.name}/{action}")
+            self.call("delete", f"overrides/{row.name}")
             if row.deleting_since:
                 continue
             if row.is_staged:
@@ -317,6 +393,7 @@ class Campaign(RuleBasedStateMachine):
         """Return what is not as it should be yet."""
         found = [f"active: {run}" for run in Rollout.objects.filter(ended_at=None)]
         found += [f"active: {run}" for run in StagedRun.objects.filter(ended_at=None)]
+        found += [f"active: {plan}" for plan in RebalancePlan.objects.filter(state="running")]
         found += [f"being deleted: {row}" for row in Placement.objects.exclude(deleting_since=None)]
         for binding in Binding.objects.select_related("placement"):
             if binding.state == BindingState.UNSCHEDULED or binding.phase != Phase.AVAILABLE:
@@ -422,7 +499,7 @@ def test_a_few_sequences(campaign: type[Campaign]) -> None:
     run_state_machine_as_test(campaign, settings=options(2, 12, derandomize=True, database=None))
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_many_sequences(campaign: type[Campaign]) -> None:
     given = os.environ.get("CAMPAIGN_SEED")
     seeds = [int(given)] if given else [int.from_bytes(os.urandom(4)) for _ in range(40)]

@@ -9,16 +9,20 @@ from clusters.operations.edit import change_labels, cordon
 from clusters.operations.leave import finish_leaving, leave
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Decision, DecisionRecord, FleetRecord, Placement
+from placements.models import Binding, Decision, DecisionRecord, FleetRecord, Placement, ResourceSnapshot
 from placements.services import scheduling
 from placements.services.decisions.records import decision_of, forget_cached_records
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
+from placements.services.resources.operations import apply_resources
+from placements.services.workqueue import enqueue_scheduling
 from tests.rows import (
     NOW,
     all_joined,
     decided,
+    deployment,
     joined,
+    namespace,
     pick_n_spec,
     placed,
     placement_document,
@@ -284,3 +288,32 @@ def _during_each_cycle(monkeypatch: pytest.MonkeyPatch, happenings: list) -> lis
     real = scheduling.schedule
     monkeypatch.setattr(scheduling, "schedule", schedule)
     return cycles
+
+
+def test_changed_resources_alone_need_no_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_joined("a", "b", "c")
+    decided("web", pick_n_spec(2))
+    run: list[str] = []
+    cycle = scheduling.run_cycle
+
+    def counted(placement: Placement) -> scheduling.CycleResult:
+        run.append(placement.trigger)
+        return cycle(placement)
+
+    monkeypatch.setattr(scheduling, "run_cycle", counted)
+
+    apply_resources([namespace("shop"), deployment("web", "web:1")], by=None, now=NOW)
+    run_due()
+    assert run == []
+    assert not Placement.objects.get().is_due
+    assert ResourceSnapshot.objects.get(is_latest=True).objects_count == 2
+
+    apply_resources([deployment("web", "web:2")], by=None, now=NOW)
+    save_placement(placement_document("web", pick_n_spec(3)), by=None, now=NOW)
+    run_due()
+    assert len(run) == 1
+
+    apply_resources([deployment("web", "web:3")], by=None, now=NOW)
+    enqueue_scheduling([Placement.objects.get().pk], trigger="the fleet changed")
+    run_due()
+    assert len(run) == 2

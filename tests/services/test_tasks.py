@@ -1,8 +1,9 @@
 """Tasks and hints: a full queue takes no more, and a task ends soon however much is due."""
 
+import json
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_beat_leaves_ticks_out_while_no_worker_reads_them(folder: Path) -> None:
             scheduler.apply_async(entry, producer=producer, advance=False)
 
     assert len(list(folder.glob("*.periodic.msg"))) == task_queue.MOST_WAITING
+
+
+def test_hints_and_ticks_are_valid_for_a_worker_whose_clock_is_ahead(folder: Path) -> None:
+    SEND_NOW("placements.tasks.schedule_due", {})
+
+    ahead = datetime.now(UTC) + timedelta(seconds=60)
+    message = json.loads(next(folder.glob("*.celery.msg")).read_text())
+    assert datetime.fromisoformat(message["headers"]["expires"]) > ahead
+    ticks = [entry["options"]["expires"] for entry in app.conf.beat_schedule.values()]
+    assert min(ticks) > 60
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,9 @@ def _status(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
     return {"conditions": [*conditions, {"type": "DisruptionAllowed", "status": str(not is_ready)}]}
 
 
-LONGEST_LOG = 50
-MOST_COUNTS = 100
+LONGEST_LOG = 20
+MOST_COUNTS = 20
+"""Every call reads and writes all of them."""
 MOST_OBJECTS = 5_000
 """A simulated cluster rejects further objects of a placement, so that a state stays small."""
 

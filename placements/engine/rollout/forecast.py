@@ -99,15 +99,22 @@ def _stage_seconds(stage: WorkStage, drawn: Mapping[StepKind, Sequence[float]], 
     last = 0.0
     for is_addition, slots in ((True, stage.additions), (False, stage.others)):
         steps = [step for step in stage.steps if (step.kind is StepKind.ADDITION) is is_addition]
+        if not steps:
+            continue
         running = [_rest(step, drawn[step.kind], rng) for step in steps if step.elapsed is not None]
         busy = [0.0] * max(1 - len(running), slots - len(running)) + running
         heapq.heapify(busy)
         last = max([last, *running])
-        for step in steps:
-            if step.elapsed is None:
-                end = busy[0] + rng.choice(drawn[step.kind]) + step.wait
-                heapq.heapreplace(busy, end)
-                last = max(last, end)
+        waiting = [step for step in steps if step.elapsed is None]
+        # All at once for each kind: a draw on its own costs more than everything else here.
+        choices = {
+            kind: iter(rng.choices(drawn[kind], k=sum(step.kind is kind for step in waiting)))
+            for kind in dict.fromkeys(step.kind for step in waiting)
+        }
+        for step in waiting:
+            end = busy[0] + next(choices[step.kind]) + step.wait
+            heapq.heapreplace(busy, end)
+            last = max(last, end)
     return last + stage.wait
 
 

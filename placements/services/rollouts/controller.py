@@ -1,8 +1,9 @@
 """Sync of a placement's rollout: start it, start its updates, end it (lifecycle A.3 to A.8)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -19,7 +20,7 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Rollou
 from placements.services.conditions import update_conditions
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import RolloutContext, load_rollout_context
-from placements.services.rollouts.forecasts import update_forecast
+from placements.services.rollouts.forecasts import eta_of_next, update_forecast
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
@@ -116,21 +117,23 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     _mark_synced(context, requeue_at=None if is_over else requeue_at, now=now)
     _delete_left_behind(context, now=now)
 
-    run = running_rollout(placement)
+    run, eta = running_rollout(placement), None
     if run and (run.version, run.is_deletion) != (context.version, placement.deleting_since is not None):
         end_run(run, Rollout.State.SUPERSEDED, "a newer version is wanted", now=now)
+        eta = eta_of_next(run)
         run = None
     is_stopped = state.suspension is Suspension.STOPPED and not state.deletion
     if run is None and not is_stopped and needs_run(state):
         waves = [[action.cluster for action in wave.actions] for wave in plan_waves(state).waves]
-        run = begin_run(context, waves, now=now)
+        run = begin_run(context, waves, eta=eta, now=now)
 
     if run is not None:
         start_actions(run, context, result.actions, now=now)
         document = result_document(result)
-        changed = Rollout.objects.filter(pk=run.pk).exclude(sync_result=document)
-        if not is_over and update_forecast(run, placement, result, now=now):
-            changed = Rollout.objects.filter(pk=run.pk)
+        changed = Rollout.objects.filter(pk=run.pk)
+        has_forecast = not is_over and update_forecast(run, placement, result, now=now)
+        if not result.actions and not has_forecast:
+            changed = changed.exclude(sync_result=document)
         if changed.update(sync_result=document, progress_version=F("progress_version") + 1):
             progress = rollout_progress(context.state, result)
             RolloutSample.objects.create(
@@ -194,7 +197,10 @@ def _mark_synced(context: RolloutContext, *, requeue_at: datetime | None, now: d
 
 
 def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Action], *, now: datetime) -> None:
-    """Record what starts; the calls to the clusters are made later, outside of this transaction."""
+    """Record what starts; the calls to the clusters are made later, outside of this transaction.
+
+    The caller increments the version of the progress.
+    """
     if not actions:
         return
     names = [action.cluster for action in actions]
@@ -224,7 +230,6 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
         updates.append(build_updates(rows[action.cluster], content, attempt=action.attempt, now=now))
     ClusterUpdate.objects.bulk_create(starts, batch_size=500)
     save_updates(updates, context, now=now)
-    Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)
 
 
 def running_rollout(placement: Placement) -> Rollout | None:
@@ -233,7 +238,13 @@ def running_rollout(placement: Placement) -> Rollout | None:
     return running.defer("waves", "sync_result").first()
 
 
-def begin_run(context: RolloutContext, waves: Sequence[Sequence[str]], *, now: datetime) -> Rollout:
+def begin_run(
+    context: RolloutContext,
+    waves: Sequence[Sequence[str]],
+    *,
+    now: datetime,
+    eta: Mapping[str, Any] | None = None,
+) -> Rollout:
     placement, target = context.placement, context.target
     placement.runs_made += 1
     Placement.objects.filter(pk=placement.pk).update(runs_made=placement.runs_made)
@@ -249,6 +260,7 @@ def begin_run(context: RolloutContext, waves: Sequence[Sequence[str]], *, now: d
         started_at=now,
         started_by=placement.triggered_by or SYSTEM,
         waves=list(map(list, waves)),
+        eta=dict(eta or {}),
     )
     name, after = f"{run.placement_name}/{run.number}", {"waves": run.waves[:20]}
     record(AuditEvent("started", ROLLOUT, name, after=after), by=None, now=now)

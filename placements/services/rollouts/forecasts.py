@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Max
+from django.db.models import Case, F, Max, Q, When
 
 from placements.engine.rollout.actions import (
     BlockReason,
@@ -31,8 +31,8 @@ from placements.engine.rollout.staged_run import (
 from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 
 MOST_RUNS = 10
-MOST_DURATIONS = 2000
-"""The newest ones of each kind."""
+MOST_DURATIONS = 500
+"""The newest ones of each kind; a worker reads them for each rollout, in a storm of edits many a second."""
 EVERY = timedelta(seconds=15)
 """One forecast over 100 clusters takes 10 ms, and a worker may have 100 rollouts."""
 KEPT_AT = (0, 30, 60)
@@ -91,6 +91,16 @@ def update_forecast(
     run.eta = {**_eta_after(before, remaining, reason, now=now), **more}
     Rollout.objects.filter(pk=run.pk).update(eta=run.eta)
     return (before.get("remaining"), before.get("reason")) != (remaining, reason)
+
+
+def eta_of_next(run: Rollout) -> dict[str, Any]:
+    """Return the forecast of the rollout that replaces one: none, until the next one of that would be due.
+
+    So edits in quick succession cost no more forecasts than one rollout.
+    """
+    if not run.eta:
+        return {}
+    return {name: run.eta[name] for name in ("at", "obstacle")} | {"remaining": None, "reason": ""}
 
 
 def _is_due(before: Mapping[str, Any], obstacle: str, *, now: datetime) -> bool:
@@ -194,7 +204,7 @@ def staged_history_of(run: StagedRun, kinds: frozenset[StepKind]) -> History | N
         runs += any(step.done_at for step in done.steps)
     if kinds <= {kind for kind, values in found.items() if values}:
         return History({kind: found[kind] for kind in kinds}, runs, "placement", has_wait=False)
-    steps = _past_steps(None, before=Rollout.objects.aggregate(last=Max("pk"))["last"] or 0)
+    steps = _past_steps(None, kinds, before=Rollout.objects.aggregate(last=Max("pk"))["last"] or 0)
     if kinds <= steps.keys():
         of_fleet = {kind: [one.seconds for one in steps[kind]] for kind in kinds}
         several_runs = {one.rollout for kind in kinds for one in steps[kind]}
@@ -264,7 +274,7 @@ def history_of(placement: int, run: int, kinds: frozenset[StepKind], _uid: UUID)
     past = Rollout.objects.filter(placement=placement).exclude(pk=run).exclude(state=Rollout.State.RUNNING)
     own = list(past.order_by("-number").values_list("pk", flat=True)[:MOST_RUNS])
     for source, rollouts in (("placement", own), ("fleet", None)):
-        found = _past_steps(rollouts, before=run)
+        found = _past_steps(rollouts, kinds, before=run)
         if kinds and kinds <= found.keys():
             steps = [step for kind in kinds for step in found[kind]]
             return History(
@@ -282,20 +292,25 @@ class _PastStep(NamedTuple):
     ends_by_time: bool
 
 
-def _past_steps(rollouts: list[int] | None, *, before: int) -> dict[StepKind, list[_PastStep]]:
+def _past_steps(
+    rollouts: list[int] | None, kinds: frozenset[StepKind], *, before: int
+) -> dict[StepKind, list[_PastStep]]:
     """Return the newest steps of these rollouts, or of all of the fleet that are older than a rollout."""
-    rows = ClusterUpdate.objects.filter(outcome__in=("available", "removed"), rollout__ended_at__isnull=False)
+    rows = ClusterUpdate.objects.filter(
+        outcome__in=("available", "removed"),
+        rollout__ended_at__isnull=False,
+        what__in=[what for what, kind in _KINDS.items() if kind in kinds],
+    )
     rows = rows.filter(rollout__in=rollouts) if rollouts is not None else rows.filter(rollout__lt=before)
-    columns = ("rollout_id", "what", "started_at", "applied_at", "ended_at", "rollout__ended_at")
+    # What cannot be observed ends with the rollout; its work ended when it was applied.
+    by_time = Q(applied_at__isnull=False, ended_at=F("rollout__ended_at"))
+    rows = rows.annotate(ends_by_time=by_time, done_at=Case(When(by_time, "applied_at"), default="ended_at"))
     found: dict[StepKind, list[_PastStep]] = {}
-    newest = rows.order_by("-pk").values_list(*columns)[: MOST_DURATIONS * len(StepKind)]
-    for rollout, what, started_at, applied_at, ended_at, run_ended_at in newest:
-        # What cannot be observed ends with the rollout; its work ended when it was applied.
-        ends_by_time = applied_at is not None and ended_at == run_ended_at
+    newest = rows.order_by("-pk").values_list("rollout_id", "what", "started_at", "done_at", "ends_by_time")
+    for rollout, what, started_at, done_at, ends_by_time in newest[: MOST_DURATIONS * len(kinds)]:
         of_kind = found.setdefault(_KINDS[what], [])
         if len(of_kind) < MOST_DURATIONS:
-            seconds = ((applied_at if ends_by_time else ended_at) - started_at).total_seconds()
-            of_kind.append(_PastStep(rollout, seconds, ends_by_time))
+            of_kind.append(_PastStep(rollout, (done_at - started_at).total_seconds(), ends_by_time))
     return found
 
 

@@ -86,8 +86,11 @@ def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext, *, n
     for columns, pks in alike.values():
         for part in batched(pks):
             Binding.objects.filter(pk__in=part).update(**columns)
-    late = Binding.objects.filter(placement=context.placement, next_call_at__gt=now + 1.5 * OBSERVE_AT_REST)
-    late.update(next_call_at=now + OBSERVE_IN_ROLLOUT)
+    if any(one.is_releasable for one in context.state.clusters):  # others are observed as often at rest
+        late = Binding.objects.filter(
+            placement=context.placement, next_call_at__gt=now + 1.5 * OBSERVE_AT_REST
+        )
+        late.update(next_call_at=now + OBSERVE_IN_ROLLOUT)
     enqueue(CARRY_OUT_DUE)
 
 

@@ -77,6 +77,25 @@ def test_it_is_computed_every_15_seconds_at_most(world: World, monkeypatch: pyte
     assert 1 <= len(computed) <= took / 15 + 1
 
 
+def test_edits_in_quick_succession_cost_one_forecast(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def counted(*args: Any) -> Any:
+        read.append(1)
+        return history(*args)
+
+    history = forecasts.history_of
+    monkeypatch.setattr(forecasts, "history_of", counted)
+    for _ in range(10):
+        world.change()
+        world.pass_time()
+
+    assert len(read) == 1
+    assert _eta()["remaining"] is None
+    world.pass_time(10)
+    assert len(read) == 2
+
+
 def test_a_pause_and_a_small_rollout_say_why_there_is_none(world: World) -> None:
     world.change()
     world.work()
