@@ -10,7 +10,7 @@ from typing import Any
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, ViewportSize
 
 from placements import urls
 from tests.page_samples import HUB_PAGES, NO_PAGE, NOTIFICATION_PAGES, SAMPLES, USER_PAGES, sample_pages
@@ -38,6 +38,16 @@ SAME_TEMPLATE = frozenset(
     }
 )
 """Pages of the template that `placement-pause` and `placement-stop` have: the same colors in the dark."""
+SCREEN: ViewportSize = {"width": 1440, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+NARROWED = """most => new Promise(resolve => {
+  const end = performance.now() + 2000;
+  (function look() {
+    const width = document.documentElement.scrollWidth;
+    if (width <= most || performance.now() > end) resolve(width); else requestAnimationFrame(look);
+  })();
+})"""
+"""The width of a page once it is as narrow as asked, or after 2 s: charts are drawn again a moment later."""
 SERIOUS = ("serious", "critical")
 RULES = {
     "type": "tag",
@@ -45,6 +55,24 @@ RULES = {
 }
 RULES_OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 """What can differ in the dark, where the stylesheets and the charts change nothing but colours."""
+ALIKE = """() => {
+  const SIGNS = ["class", "style", "disabled", "aria-current", "aria-selected", "aria-pressed"];
+  const kinds = new Map();
+  for (const element of document.body.querySelectorAll("*")) {
+    if (![...element.childNodes].some((one) => one.nodeType === 3 && one.data.trim())) continue;
+    const kind = [];
+    for (let one = element; one; one = one.parentElement) {
+      kind.push(one.localName, ...SIGNS.map((name) => one.getAttribute(name)));
+    }
+    const {color, backgroundColor, fontSize, fontWeight} = getComputedStyle(element);
+    const words = JSON.stringify([kind, color, backgroundColor, fontSize, fontWeight]);
+    if (!kinds.has(words)) kinds.set(words, element);
+  }
+  window.oneOfEach = [...kinds.values()];
+}"""
+"""Elements with text of the same classes in the same place have the same colours: one of each is examined,
+as the rule for contrast takes half of the time of all rules.
+"""
 
 
 def test_no_page_is_missing_here() -> None:
@@ -60,24 +88,22 @@ def samples(nine: None) -> dict[str, str]:
     return sample_pages(cluster="bravelion", placement="web", by=ana, now=NOW)
 
 
-def test_axe_finds_nothing_serious(enter: Enter, samples: dict[str, str]) -> None:
-    page = enter("/", name="ana")
-
-    found = {name: look(page, at, dark=name not in SAME_TEMPLATE) for name, at in samples.items()}
-
-    assert {name: faults for name, faults in found.items() if faults} == {}
-
-
-def test_on_a_phone_nothing_sticks_out_and_axe_finds_nothing_serious(
+def test_axe_finds_nothing_serious_and_on_a_phone_nothing_sticks_out(
     enter: Enter, samples: dict[str, str]
 ) -> None:
-    page = enter("/", width=390, name="ana")
+    page = enter("/", name="ana")
     found = {}
     for name, address in samples.items():
-        looked = look(page, address, dark=name == "overview") if name in ON_A_PHONE else _open(page, address)
-        width = page.evaluate("document.documentElement.scrollWidth")
-        if looked or width > 390:
-            found[name] = [*looked, f"{width} pixels wide"]
+        page.set_viewport_size(SCREEN)
+        faults = look(page, address, dark=name not in SAME_TEMPLATE)
+        page.set_viewport_size(PHONE)
+        if name in ON_A_PHONE:
+            faults += examined(page, dark=name == "overview")
+        width = page.evaluate(NARROWED, PHONE["width"])
+        if width > PHONE["width"]:
+            faults.append(f"{width} pixels wide")
+        if faults:
+            found[name] = faults
 
     assert found == {}
 
@@ -107,21 +133,29 @@ def look(page: Page, address: str, *, dark: bool = False, may_refuse: bool = Fal
     """Open a page and run axe on it, and on its colors in the dark; return what is serious, with elements."""
     faults = _open(page, address, may_refuse=may_refuse)
     page.evaluate(_axe())
-    faults += _violations(page, RULES)
-    if not dark:
-        return faults
-    page.emulate_media(color_scheme="dark")
-    # As the button does, so that the charts are drawn again.
-    page.evaluate("document.dispatchEvent(new Event('theme:change'))")
-    faults += _violations(page, RULES_OF_COLOURS)
-    page.emulate_media(color_scheme="light")
+    return faults + examined(page, dark=dark)
+
+
+def examined(page: Page, *, dark: bool) -> list[str]:
+    """Run axe on an open page that has it, as `look` does."""
+    page.evaluate(ALIKE)
+    faults = _violations(page, RULES, without=RULES_OF_COLOURS) + _violations(page, RULES_OF_COLOURS)
+    if dark:
+        page.emulate_media(color_scheme="dark")
+        # As the button does, so that the charts are drawn again.
+        page.evaluate("document.dispatchEvent(new Event('theme:change'))")
+        faults += _violations(page, RULES_OF_COLOURS)
+        page.emulate_media(color_scheme="light")
     return faults
 
 
-def _violations(page: Page, rules: dict[str, Any]) -> list[str]:
-    options = {"runOnly": rules, "resultTypes": ["violations"]}
+def _violations(page: Page, rules: dict[str, Any], *, without: dict[str, Any] | None = None) -> list[str]:
+    """Return what is serious: of the whole page, or in its colours, which are examined once for each kind."""
+    options: dict[str, Any] = {"runOnly": rules, "resultTypes": ["violations"]}
+    options["rules"] = {name: {"enabled": False} for name in without["values"]} if without else {}
+    where = "document" if without else "{include: window.oneOfEach}"
     violations = page.evaluate(
-        "options => axe.run(document, options).then(found => found.violations)", options
+        f"options => axe.run({where}, options).then(found => found.violations)", options
     )
     return [
         f"{one['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"

@@ -39,8 +39,8 @@ from placements.models import (
 )
 from placements.services.decisions.records import problems_of, reachable_records
 from placements.services.filters import (
-    PlacementTotals,
     PlacementFilterState,
+    PlacementTotals,
     counts_in_all,
     decisions_of,
     latest_decisions,
