@@ -309,7 +309,7 @@ def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
 
 
 def _among(bindings: QuerySet[Binding]) -> Q:
-    return Q(pk__in=bindings.values("placement"))
+    return Q(Exists(bindings.filter(placement=OuterRef("pk"))))
 
 
 def _is_late(now: datetime) -> Q:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Any
 from urllib.parse import urlencode
 
@@ -242,11 +243,12 @@ def placement_clusters(
     for one in selected:
         levels[one.status.level] += one.count
 
+    places = {one: place for place, one in enumerate(ClusterFacet)}
+
     def order(name: str) -> tuple[int, bool, int, str]:
-        place = list(ClusterFacet).index(facets[name])
-        facts = outcomes[name].reasons[0].facts if name in outcomes and name not in bound else {}
-        is_removed = bound.get(name) == BindingState.UNSCHEDULED
-        return place, is_removed, int(facts.get("rank") or 0), name
+        outcome = None if name in bound else outcomes.get(name)
+        rank = int(outcome.reasons[0].facts.get("rank") or 0) if outcome else 0
+        return places[facets[name]], bound.get(name) == BindingState.UNSCHEDULED, rank, name
 
     is_outdated = chosen is ClusterFacet.OUTDATED
     names = [one for one in facets if chosen in (None, facets[one]) or (is_outdated and one in outdated)]
@@ -254,10 +256,9 @@ def placement_clusters(
         rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
         statuses = cluster_statuses(placement, rows, now=now)
         names = [row.cluster_name for row, status in statuses if status.level == level]
-    names.sort(key=order)
     start = number_of(request.GET.get("from", "")) or 0
     start = start - start % _ROWS if start < len(names) else 0
-    page = names[start : start + _ROWS]
+    page = nsmallest(start + _ROWS, names, key=order)[start:]
     return PlacementClusters(
         rows=_cluster_rows(placement, decision, page, outcomes, outdated, now=now),
         keys=_keys_of(decision),

@@ -206,6 +206,7 @@ def _head_context(
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
     is_pick_n = placement.placement_type == PlacementType.PICK_N
+    is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
     over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
         "placement": placement,
@@ -214,7 +215,8 @@ def _head_context(
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
-        "is_waiting": placement.is_due or placement.needs_sync or placement.deleting_since is not None,
+        "is_waiting": is_waiting,
+        "is_starting": is_waiting and placement.paused_since is None and not placement.is_stopped,
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,

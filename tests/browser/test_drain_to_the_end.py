@@ -53,7 +53,7 @@ def _drain(page: Page) -> None:
     expect(impact.get_by_role("row", name=re.compile("^all"))).to_contain_text("3 → 2")
     expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text("replacement found")
     page.get_by_label("Max concurrent evictions").fill("1")
-    page.get_by_label("Some placements have no replacement").fill("c000")
+    page.get_by_label("Some placements lose a cluster without a replacement").fill("c000")
     page.get_by_role("button", name="Drain c000").click()
 
 

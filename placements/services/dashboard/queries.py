@@ -58,6 +58,8 @@ class Counts:
     degraded: int
     invalid: int
     pending: int
+    waiting: int
+    """Placements whose rollout or staged update run waits for a user."""
     not_eligible: int
     late: int
     not_monitored: int
@@ -133,6 +135,7 @@ def counts() -> Counts:
         degraded=by_state[PlacementFilterState.DEGRADED],
         invalid=by_state[PlacementFilterState.INVALID],
         pending=by_state[PlacementFilterState.PENDING],
+        waiting=by_state[PlacementFilterState.WAITING],
         not_eligible=not_eligible - leaving,
         late=of_clusters[ClusterFilterState.HEARTBEAT_LATE],
         not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
