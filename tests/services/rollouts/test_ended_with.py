@@ -1,21 +1,35 @@
 """What ends with a rollout, a placement or the demo; and evictions from a placement that starts nothing."""
 
+from collections import Counter
+
 import pytest
 
 from clusters.models import MemberCluster
 from fleetui.models import Event
 from placements.engine.disruption import EvictionReason
 from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
-from placements.services.demo.load import remove_demo
 from placements.services.dashboard.queries import counts
+from placements.services.demo.load import remove_demo
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
 from placements.services.rollouts.attention import needs_attention
 from placements.services.rollouts.operations import ActionNotAllowed, pause, resume, roll_back, stop
+from placements.services.rollouts.queries import Part, parts_of
 from tests.rows import pick_n_spec, spec
 from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
+
+
+def test_a_rollout_counts_removed_clusters_apart_from_updated_ones() -> None:
+    world = World(3)
+    world.place("web", pick_n_spec(3))
+    world.run(until=lambda: len(world.available()) == 3)
+    world.place("web", pick_n_spec(2))
+    world.run(until=lambda: Rollout.objects.filter(number=2, state=Rollout.State.FINISHED).exists())
+
+    first, second = (Counter(parts_of(run).values()) for run in Rollout.objects.order_by("number"))
+    assert (first, second) == ({Part.UPDATED: 3}, {Part.REMOVED: 1})
 
 
 def test_a_failure_of_a_namespaced_placement_needs_attention() -> None:
