@@ -17,8 +17,8 @@ from placements.services.disruption.queries import step_sentence
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
-from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.operations import ActionNotAllowed
 from tests.rows import NOW, decided, joined, pick_n_spec, placement_document, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World

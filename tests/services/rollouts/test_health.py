@@ -12,6 +12,7 @@ from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, Rollout
+from placements.services.filters import bindings_on
 from placements.services.health import (
     cluster_problems,
     cluster_statuses,
@@ -19,6 +20,7 @@ from placements.services.health import (
     health_of,
     is_degraded,
     is_healthy,
+    statuses_on,
     with_rollouts,
 )
 from placements.services.placements import delete_placement
@@ -92,6 +94,17 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
         ("Apply failed", (last.cluster_name,), 1),
         ("Unreachable", ("b000", "b001", "b002"), 210),  # these are no member clusters
     ]
+
+
+def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
+    world = placed(3)
+    Binding.objects.filter(cluster_name="c000").update(phase="failed")
+
+    here = {name: statuses_on(bindings_on(name), most=5, now=world.now) for name in ("c000", "c001")}
+
+    words = {name: [(row.owner, status.word) for row, status in found] for name, found in here.items()}
+    assert words == {"c000": [("web", "Apply failed")], "c001": [("web", "Available")]}
+    assert health(world).level is HealthLevel.FAILED
 
 
 def test_selectors_that_match_nothing_roll_nothing_out() -> None:
