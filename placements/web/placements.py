@@ -115,6 +115,23 @@ class PlacementListRow:
         return badges.Badge("failed" if check.errors else "attention", counted(check.severe, "finding"))
 
     @property
+    def band(self) -> list[badges.Segment]:
+        """Return the bar of the wanted clusters by their state; what is missing is empty."""
+        health = self.stands.tight.health
+        counts, is_suspended = health.counts, health.level is HealthLevel.SUSPENDED
+        away = counts.unreachable + counts.not_monitored
+        rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
+        parts = (
+            (HealthLevel.HEALTHY, counts.available),
+            (HealthLevel.FAILED, counts.failed),
+            (HealthLevel.ATTENTION, counts.not_available),
+            (HealthLevel.UNKNOWN, away),
+            (HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS, max(0, rest)),
+            ("pending", max(0, counts.wanted - counts.scheduled)),
+        )
+        return badges.segments((level, "", number) for level, number in parts)
+
+    @property
     def resilience(self) -> PlacementResilience | None:
         return resilience_in(self.placement)
 
