@@ -176,7 +176,8 @@ class OverviewViewSet(BaseViewSet):
         """Count clusters, placements and rollouts, and those that need attention."""
         query_params(request)
         counts, user = queries.counts(), request.user if isinstance(request.user, User) else None
-        runs = {"runs_running": running_count() - counts.waiting, "runs_waiting": counts.waiting}
+        waiting = counts.of_placements.waiting
+        runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
         causes = attention(counts, user, snoozes={}, now=datetime.now(UTC)).causes
         found = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
         return Response(OverviewSerializer({**asdict(counts), **runs, "attention": found}).data)

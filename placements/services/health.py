@@ -131,15 +131,14 @@ def _observed(
 ) -> QuerySet[Any, Any]:
     """Return bindings of these placements with what the status of their clusters follows from.
 
-    The time since which a cluster is late is a value for each period: SQLite computes with times in Python,
-    which takes longer than all else in the query.
+    The time since which a cluster is late is a value for each period: SQLite computes with times in Python.
     """
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     by_period: dict[timedelta, list[int]] = defaultdict(list)
     for one in placements:
         by_period[one.unavailable_period].append(one.pk)
     late = [
-        When(placement__in=several, phase_changed_at__lt=now - period, then=True)
+        When(phase=Phase.APPLIED, placement__in=several, phase_changed_at__lt=now - period, then=True)
         for period, several in by_period.items()
     ]
     return rows.annotate(
@@ -149,7 +148,7 @@ def _observed(
         ),
         is_late=Case(*late, default=False),
         noted_started=KT("conditions__RolloutStarted__0"),
-        noted_available=KT("conditions__Available__0"),
+        noted_available=Case(When(phase=Phase.APPLIED, then=KT("conditions__Available__0"))),
     )
 
 

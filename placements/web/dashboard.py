@@ -4,11 +4,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from hashlib import sha256
-from typing import Any
 
-from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -28,7 +24,7 @@ from placements.services.dashboard.queries import PlacementHeadroom, least_headr
 from placements.services.demo.fleets import DEMO_SIZES
 from placements.services.fleet.queries import Skew
 from placements.web import badges
-from placements.web.fleet_map import HEALTH, map_context
+from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
 from placements.web.request import asked_table, current_user
 from placements.web.resilience import overview_card
@@ -129,9 +125,7 @@ def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> l
     ]
 
 
-_VERSIONS_OF_FLEET, _KEPT_SECONDS = 2, 60.0
-MAP_FIELDS = ("by", "measure", "map")
-"""The parameters of the overview that choose what its fleet map shows."""
+_VERSIONS_OF_FLEET = 2
 
 
 @for_readers
@@ -165,14 +159,15 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _overview(request: HttpRequest, version: str) -> HttpResponse:
-    fleet = {} if _has_fleet(request, version) else _fleet(request, version)
+    of_fleet = "-".join(version.split("-")[:_VERSIONS_OF_FLEET])
+    fleet = {} if _has_fleet(request, version) else kept_map_context(request, of_fleet)
     if fleet and not (fleet["charts"] or fleet.get("domains")) and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
     table = asked_table(request, fleet.get("charts", ()))
     if table:
         return table
     counts, under_way = queries.counts(), counts_of(request).rollouts
-    waiting = counts.waiting
+    waiting = counts.of_placements.waiting
     found = attention(counts, current_user(request), snoozes=_snoozes(request), now=datetime.now(UTC))
     context = {
         "version": version,
@@ -187,7 +182,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),
         "placements": [tight_row(one) for one in least_headroom()],
-        **overview_card(counts.report),
+        **overview_card(counts.of_placements.report),
     }
     if wants_fragment(request):
         context["csrf_token"] = TOKEN  # the fragment is shared by sessions
@@ -219,17 +214,6 @@ def snooze(request: HttpRequest) -> HttpResponse:
 
 def _snoozes(request: HttpRequest) -> dict[str, Snooze]:
     return snoozes_from(request.session.get(_SNOOZED, {}).get(str(current_hub_id())))
-
-
-def _fleet(request: HttpRequest, version: str) -> dict[str, Any]:
-    """Return the fleet map; while the fleet is unchanged, this process keeps those of the health."""
-    if not version or request.GET.get("measure", HEALTH) != HEALTH:
-        return map_context(request)
-    fleet = version.split("-")[:_VERSIONS_OF_FLEET]
-    shown = repr((current_hub_id(), fleet, *map(request.GET.get, MAP_FIELDS)))
-    key = f"fleet-map-{sha256(shown.encode()).hexdigest()}"
-    found: dict[str, Any] = caches["process"].get_or_set(key, partial(map_context, request), _KEPT_SECONDS)
-    return found
 
 
 def _has_fleet(request: HttpRequest, version: str) -> bool:

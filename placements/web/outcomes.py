@@ -11,13 +11,13 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
-from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.explain.charts.fleet import label_filter, value_words
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, StalePick
-from placements.services.decisions.records import decision_of, outcomes_of
+from placements.services.decisions.records import decision_of, summary_of
 from placements.services.health import SelectedClusters, cluster_statuses
 from placements.services.rollouts.queries import applied_names
 from placements.web.badges import Badge, Segment, outcome_kind, segments
@@ -231,11 +231,11 @@ def placement_clusters(
 
     The placement is loaded `with_rollouts`; the decision is the one that explains who is not selected.
     """
-    outcomes = {one.cluster: one for one in outcomes_of(decision)} if decision else {}
+    outcomes = summary_of(decision) if decision else {}
     bound = dict(Binding.objects.filter(placement=placement).values_list("cluster_name", "state"))
     stale = StalePick.objects.filter(staleness_check__placement=placement)
     outdated = set(stale.values_list("cluster_name", flat=True))
-    facets = {name: _FACETS.get(one.outcome, ClusterFacet.NOT_SELECTED) for name, one in outcomes.items()}
+    facets = {name: _FACETS.get(one, ClusterFacet.NOT_SELECTED) for name, (one, _) in outcomes.items()}
     facets |= dict.fromkeys(bound, ClusterFacet.SELECTED)
     counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
     chosen, level = word_from(request, "outcome", ClusterFacet), word_from(request, "health", HealthLevel)
@@ -243,12 +243,12 @@ def placement_clusters(
     for one in selected:
         levels[one.status.level] += one.count
 
-    places = {one: place for place, one in enumerate(ClusterFacet)}
+    places = {facet: place for place, facet in enumerate(ClusterFacet)}
 
     def order(name: str) -> tuple[int, bool, int, str]:
-        outcome = None if name in bound else outcomes.get(name)
-        rank = int(outcome.reasons[0].facts.get("rank") or 0) if outcome else 0
-        return places[facets[name]], bound.get(name) == BindingState.UNSCHEDULED, rank, name
+        if name in bound:
+            return places[facets[name]], bound[name] == BindingState.UNSCHEDULED, 0, name
+        return places[facets[name]], False, outcomes[name][1], name
 
     is_outdated = chosen is ClusterFacet.OUTDATED
     names = [one for one in facets if chosen in (None, facets[one]) or (is_outdated and one in outdated)]
@@ -260,7 +260,7 @@ def placement_clusters(
     start = start - start % _ROWS if start < len(names) else 0
     page = nsmallest(start + _ROWS, names, key=order)[start:]
     return PlacementClusters(
-        rows=_cluster_rows(placement, decision, page, outcomes, outdated, now=now),
+        rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         levels=[(one, _LEVEL_WORDS[one], levels[one]) for one in HealthLevel if levels[one]],
@@ -284,7 +284,6 @@ def _cluster_rows(
     placement: Any,
     decision: Decision | None,
     names: Sequence[str],
-    outcomes: dict[str, ClusterOutcome],
     outdated: set[str],
     *,
     now: datetime,
@@ -292,12 +291,13 @@ def _cluster_rows(
     bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
     statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}
     versions = applied_names(placement.pk) if statuses else {}
-    fleet, keys = decision_of(decision).cycle.fleet if decision else None, _keys_of(decision)
+    outcomes = Outcomes(decision_of(decision)) if decision else None
+    fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     rows = []
     for name in names:
         row, status = statuses.get(name, (None, None))
-        outcome = outcomes.get(name)
         place = fleet.positions.get(name) if fleet else None
+        outcome = outcomes.of(name) if outcomes and place is not None else None
         labels = fleet.clusters[place].labels if fleet and place is not None else {}
         if status:
             badge = Badge(status.level, status.word)

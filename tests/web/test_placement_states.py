@@ -59,7 +59,7 @@ def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
     shown = rows(text_of(viewer, "/placements/"))
 
     assert (shown["api"][5], shown["web"][5]) == ("rollout 1 Completed", "rollout 1 Paused")
-    assert Rollout.objects.filter(state="running").count() == queries.counts().waiting == 1
+    assert Rollout.objects.filter(state="running").count() == queries.counts().of_placements.waiting == 1
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]
 

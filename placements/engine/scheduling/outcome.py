@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from clusters.columns import ABSENT
+from clusters.columns import ABSENT, Bools
 from placements.engine.scheduling.candidates import Verdicts, verdicts
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.filters.eligibility import not_eligible
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.engine.scheduling.replay import verdict
-from placements.engine.scheduling.round import Round
+from placements.engine.scheduling.round import ConstraintScore, Round
 from placements.manifests.binding import PlacedBinding
 
 
@@ -104,10 +104,50 @@ class Outcomes:
         }
         return _outcome(cluster, outcomes.get(reasons[0].code, Outcome.FILTERED), *reasons)
 
+    def summary(self) -> list[tuple[Outcome, int]]:
+        """Return the outcome of every cluster by name, and its rank if it was outranked, else 0.
+
+        Clusters that fail the same filters have the same outcome, so that one of them is examined.
+        """
+        fleet, failed = self.cycle.fleet, self._verdicts
+        if failed is not None:
+            alike: list[object] = failed.tolist()
+        else:
+            named = frozenset(self.cycle.policy.cluster_names)
+            alike = [(name in named, ok) for name, ok in zip(fleet.names, fleet.is_eligible, strict=True)]
+        for _, excludes in self._exclusions:
+            alike = list(zip(alike, excludes.tolist(), strict=True))
+        found: dict[object, Outcome] = {}
+        outcomes = []
+        for position, name in enumerate(fleet.names):
+            if name in self._pick_of:
+                outcome = Outcome.PICKED
+            elif name in self._kept:
+                outcome = Outcome.KEPT
+            elif name in self._unscheduled:
+                outcome = Outcome.UNSCHEDULED
+            else:
+                known = found.get(alike[position])
+                outcome = known or found.setdefault(alike[position], self.of(name).outcome)
+            outcomes.append((outcome, self._rank_of[position] if outcome is Outcome.OUTRANKED else 0))
+        return outcomes
+
     @cached_property
     def _last_round(self) -> Round | None:
         rounds = self.decision.number_of_rounds
         return self.decision.round(rounds) if rounds else None
+
+    @cached_property
+    def _exclusions(self) -> list[tuple[ConstraintScore, Bools]]:
+        """Return the constraints of the last round, each with the clusters that it excludes.
+
+        A cluster in no domain although it has the key does not count for another reason.
+        """
+        found = []
+        for bid in self._last_round.bids if self._last_round else ():
+            has_key = self.cycle.fleet.topology(bid.constraint.topology_key, bid.constraint.topology_key_type)
+            found.append((bid, bid.is_forbidden & ~((bid.groups.codes == ABSENT) & has_key.is_present)))
+        return found
 
     @cached_property
     def _verdicts(self) -> Verdicts | None:
@@ -153,12 +193,8 @@ class Outcomes:
         last = self._last_round
         if last is None:
             return reasons
-        for bid in last.bids:
-            key, key_type = bid.constraint.topology_key, bid.constraint.topology_key_type
-            # A cluster in no domain although it has the key does not count for another reason.
-            has_key = self.cycle.fleet.topology(key, key_type).is_present[position]
-            is_uncounted = bid.groups.codes[position] == ABSENT and has_key
-            if bid.is_forbidden[position] and not is_uncounted:
+        for bid, excludes in self._exclusions:
+            if excludes[position]:
                 facts = {"round": last.number, **verdict(bid, position).facts}
                 reasons = (*reasons, Reason(ReasonCode.TOPOLOGY_SPREAD, facts))
         return reasons or (self._outranked(last, position),)

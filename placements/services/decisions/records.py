@@ -18,7 +18,7 @@ from placements.engine.advice.search import Advice, how_to_fulfil, why_not
 from placements.engine.exact.record import ExactRecord, inline_search
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.decision import Decision as DecisionValue
-from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.record import (
     UnreadableRecordError,
     difference,
@@ -174,6 +174,17 @@ def outcomes_of(row: AnyDecision) -> tuple[ClusterOutcome, ...]:
     return _outcomes(row.record_id)
 
 
+@lru_cache(maxsize=256)
+def _summary(record_id: int) -> tuple[tuple[Outcome, int], ...]:
+    return tuple(Outcomes(_decision(record_id)).summary())
+
+
+def summary_of(row: AnyDecision) -> dict[str, tuple[Outcome, int]]:
+    """Return the outcome and the rank of every cluster in a cycle; cached, without the reasons."""
+    names = decision_of(row).cycle.fleet.names
+    return dict(zip(names, _summary(row.record_id), strict=True))
+
+
 _DOMAINS_SHOWN = 6
 
 
@@ -256,7 +267,7 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 def forget_cached_records() -> None:
     """Clear the caches of this process: for tests, where rows vanish."""
     _latest.clear()
-    for cached in (fleet_of, _decision, _outcomes, _spreads, exact_of, _problems, _fixes, _advice):
+    for cached in (fleet_of, _decision, _outcomes, _summary, _spreads, exact_of, _problems, _fixes, _advice):
         cached.cache_clear()
 
 
