@@ -280,7 +280,8 @@ def is_degraded(*, now: datetime) -> Q:
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
     on_ready = Q(cluster_name__in=_members(_IS_READY))
     is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
-    is_not_available = is_applied & (_is_late(now) | ~_is_rolling("placement"))
+    is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
+    is_not_available = is_applied & (is_late | ~_is_rolling("placement"))
     unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | is_not_available)
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     is_partly_monitored = _among(not_monitored) & _among(others)
@@ -317,10 +318,6 @@ def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
 
 def _among(bindings: QuerySet[Binding]) -> Q:
     return Q(Exists(bindings.filter(placement=OuterRef("pk"))))
-
-
-def _is_late(now: datetime) -> Q:
-    return Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
 
 
 def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: Any) -> HealthFacts:
