@@ -26,7 +26,6 @@ from placements.services.history.compare import (
 )
 from placements.services.history.queries import EntryKind, history_of
 from placements.services.results import get_placement
-from placements.services.rollouts.attention import waiting_count
 from placements.services.rollouts.queries import running_count
 from placements.services.searching import find, find_on_hubs
 
@@ -176,9 +175,9 @@ class OverviewViewSet(BaseViewSet):
     def retrieve(self, request: Request) -> Response:
         """Count clusters, placements and rollouts, and those that need attention."""
         query_params(request)
-        waiting = waiting_count()
-        runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
         counts, user = queries.counts(), request.user if isinstance(request.user, User) else None
+        waiting = counts.of_placements.waiting
+        runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
         causes = attention(counts, user, snoozes={}, now=datetime.now(UTC)).causes
         found = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
         return Response(OverviewSerializer({**asdict(counts), **runs, "attention": found}).data)

@@ -191,7 +191,7 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Found:
             if is_so:
                 return HealthLevel.SUSPENDED, word, updated
         if facts.is_staged and not facts.is_rolling:
-            return HealthLevel.SUSPENDED, "Pending", "waiting for a staged update run"
+            return HealthLevel.SUSPENDED, "Pending", "needs a staged run"
     if counts.started < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:

@@ -484,6 +484,7 @@ def plan_document(
 NO_FORECAST = {
     "paused": "No forecast while the placement is paused.",
     "stopped": "No forecast while the rollout is stopped.",
+    "not-started": "No forecast before the run starts.",
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
     "small": "No forecast for fewer than 10 clusters.",
     "no-history": "No forecast: there is no past rollout to compare with.",

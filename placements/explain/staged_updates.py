@@ -80,8 +80,8 @@ def wait_sentence(wait: Wait) -> str:
 
 
 _WAITS = {
-    WaitReason.RUN: "Initialized. Starts when its state is set to Run.",
-    WaitReason.RESUME: "Stopped. Resumes when its state is set to Run.",
+    WaitReason.RUN: "Waiting for a user to start the run.",
+    WaitReason.RESUME: "Waiting for a user to resume the run.",
     WaitReason.APPROVAL_BEFORE: "Waiting for approval before stage {stage}.",
     WaitReason.APPROVAL_AFTER: "Waiting for approval of stage {stage}.",
     WaitReason.TIME: "Stage {stage} updated; waiting until {until}.",

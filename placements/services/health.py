@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import (
@@ -18,9 +18,10 @@ from django.db.models import (
     Subquery,
     Value,
     When,
+    Window,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, RowNumber
 from django.db.models.lookups import Exact
 
 from clusters.drivers.registry import DRIVERS
@@ -118,24 +119,34 @@ def _groups(
     placements: Collection[Placement], *columns: str, now: datetime, **annotations: Subquery
 ) -> QuerySet[Any, dict[str, Any]]:
     """Return the bindings of placements, those alike counted; a cluster without a member is unreachable."""
-    rows = _observed(Binding.objects.filter(placement__in=[one.pk for one in placements]), now=now)
+    rows = Binding.objects.filter(placement__in=[one.pk for one in placements])
+    rows = _observed(rows, placements, now=now)
     columns = ("member", "is_late", "noted_started", "noted_available", *columns)
     rows = rows.annotate(**annotations).values("placement_id", "state", "phase", *columns)
     return rows.annotate(count=Count("pk")).order_by()
 
 
-def _observed(rows: QuerySet[Binding], *, now: datetime) -> QuerySet[Any, Any]:
-    """Return bindings with what the status of their clusters follows from."""
+def _observed(
+    rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime
+) -> QuerySet[Any, Any]:
+    """Return bindings of these placements with what the status of their clusters follows from.
+
+    The time since which a cluster is late is a value for each period: SQLite computes with times in Python.
+    """
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    by_period: dict[timedelta, list[int]] = defaultdict(list)
+    for one in placements:
+        by_period[one.unavailable_period].append(one.pk)
+    late = [
+        When(phase=Phase.APPLIED, placement__in=several, phase_changed_at__lt=now - period, then=True)
+        for period, several in by_period.items()
+    ]
     return rows.annotate(
         member=Coalesce(
             Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1]),
             Value(MemberCondition.UNREACHABLE),
         ),
-        # Only where they count: SQLite computes with durations in Python, and parses JSON in each row.
-        is_late=Case(
-            When(phase=Phase.APPLIED, then=Case(When(_is_late(now), then=True), default=False)), default=False
-        ),
+        is_late=Case(*late, default=False),
         noted_started=KT("conditions__RolloutStarted__0"),
         noted_available=Case(When(phase=Phase.APPLIED, then=KT("conditions__Available__0"))),
     )
@@ -145,7 +156,15 @@ def cluster_statuses(
     placement: Any, rows: QuerySet[Binding], *, now: datetime
 ) -> list[tuple[Any, ClusterStatus]]:
     """Return bindings of a placement, loaded `with_rollouts`, each with the status of its cluster."""
-    return [(row, _status_of(placement, row.__dict__)) for row in _observed(rows, now=now)]
+    return [(row, _status_of(placement, row.__dict__)) for row in _observed(rows, [placement], now=now)]
+
+
+def statuses_on(rows: QuerySet[Binding], *, most: int, now: datetime) -> list[tuple[Any, ClusterStatus]]:
+    """Return the first bindings, of several placements, each with the status of its cluster; two queries."""
+    owners = with_rollouts(Placement.objects.filter(pk__in=rows.order_by().values("placement")))
+    placements = {one.pk: one for one in owners.defer("document")}
+    found = _observed(rows.filter(placement__in=placements), placements.values(), now=now)
+    return [(row, _status_of(placements[row.placement_id], row.__dict__)) for row in found[:most]]
 
 
 def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
@@ -173,7 +192,7 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     )
 
 
-_MOST_TROUBLED, _MOST_NAMES = 200, 3
+_MOST_NAMES = 3
 _LEVELS = list(HealthLevel)
 
 
@@ -189,19 +208,30 @@ class ClusterProblem:
 
 
 def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
-    """Return what is wrong with clusters of a placement, the worst first; one query."""
+    """Return what is wrong with clusters of a placement, the worst first; one query.
+
+    Only the first clusters of those alike are read.
+    """
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    rows = Binding.objects.filter(placement=placement)
+    is_waiting = Q(phase=Phase.APPLIED)
+    if placement.is_rolling:  # what was applied a moment ago becomes available in time
+        is_waiting &= Q(phase_changed_at__lt=now - placement.unavailable_period)
     is_ready = Q(cluster_name__in=_members(_IS_READY))
-    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED, Phase.APPLIED))
-    rows = rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED))
+    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | is_waiting
+    rows = Binding.objects.filter(placement=placement)
+    rows = _observed(
+        rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)), [placement], now=now
+    )
+    alike = ("state", "phase", "failure", "member", "is_late", "noted_started", "noted_available")
     rows = rows.annotate(
+        place=Window(RowNumber(), partition_by=alike, order_by="cluster_name"),
+        count=Window(Count("pk"), partition_by=alike),
         member_since=Subquery(members.values(since=Coalesce("unanswered_since", "verdict_since"))[:1]),
         member_reason=Subquery(members.values("verdict_reason")[:1]),
     )
-    rows = rows.order_by("cluster_name")[:_MOST_TROUBLED]
     groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
-    for row, status in cluster_statuses(placement, rows, now=now):
+    for row in rows.filter(place__lte=_MOST_NAMES).order_by("cluster_name"):
+        status = _status_of(placement, row.__dict__)
         if status.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN):
             groups[status].append(row)
     found = []
@@ -212,7 +242,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
             ClusterProblem(
                 status,
                 tuple(row.cluster_name for row in several[:_MOST_NAMES]),
-                len(several),
+                sum(row.count for row in several if row.place == 1),
                 first.member_since if is_member else first.phase_changed_at,
                 first.member_reason or "" if is_member else first.message,
             )
@@ -250,7 +280,8 @@ def is_degraded(*, now: datetime) -> Q:
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
     on_ready = Q(cluster_name__in=_members(_IS_READY))
     is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
-    is_not_available = is_applied & (_is_late(now) | ~_is_rolling("placement"))
+    is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
+    is_not_available = is_applied & (is_late | ~_is_rolling("placement"))
     unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | is_not_available)
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     is_partly_monitored = _among(not_monitored) & _among(others)
@@ -286,11 +317,7 @@ def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
 
 
 def _among(bindings: QuerySet[Binding]) -> Q:
-    return Q(pk__in=bindings.values("placement"))
-
-
-def _is_late(now: datetime) -> Q:
-    return Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
+    return Q(Exists(bindings.filter(placement=OuterRef("pk"))))
 
 
 def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: Any) -> HealthFacts:

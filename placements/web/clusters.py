@@ -45,7 +45,7 @@ from placements.services.fleet.queries import (
     stale_on,
     with_counts,
 )
-from placements.services.health import healths_named
+from placements.services.health import healths_named, statuses_on
 from placements.templatetags.fleet import offered
 from placements.web import badges
 from placements.web.bulk_changes import WORDS, cluster_filter
@@ -299,9 +299,14 @@ def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[s
         return {"events": event_rows(events[:EVENTS_SHOWN])}
     if tab == "yaml":
         return {"manifest": dump_yaml(manifest_of(found))}
-    bindings = list(bindings_on(found.name)[:BINDINGS_SHOWN])
-    healths = healths_named([one.placement.full_name for one in bindings], now=datetime.now(UTC))
-    return {"bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings]}
+    now = datetime.now(UTC)
+    here = statuses_on(bindings_on(found.name), most=BINDINGS_SHOWN, now=now)
+    healths = healths_named([one.placement.full_name for one, _ in here], now=now)
+    return {
+        "bindings": [
+            (one, status, badges.placement_state(healths[one.placement.full_name])) for one, status in here
+        ]
+    }
 
 
 TABS = ("placements", "labels", "properties", "events", "yaml")

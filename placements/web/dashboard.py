@@ -97,7 +97,7 @@ def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> l
     of_clusters = (
         ("failed", counts.not_eligible, "not ready", f"{clusters}?state=not-eligible"),
         ("attention", counts.late, "heartbeat late", f"{clusters}?state=heartbeat-late"),
-        ("suspended", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
+        ("attention", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
         ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),
         ("unknown", counts.not_monitored, "not monitored", f"{clusters}?state=not-monitored"),
     )

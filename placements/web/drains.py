@@ -147,7 +147,7 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     pace = Pace(at_once, None, first or None, deadline)
     impact = drain_impact(cluster.name, now=now)
     if impact.asks_for_the_name and request.POST.get("name", "").strip() != cluster.name:
-        message = "Required value: some placements have no replacement"
+        message = "Required value: some placements lose a cluster without a replacement"
         raise InvalidManifest([FieldError("name", "required", message, cluster.name)])
     if hub:
         start_hub_drain(hub, cluster.name, by=by, now=now, at_once=at_once or 1, deadline=deadline)

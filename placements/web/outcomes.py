@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Any
 from urllib.parse import urlencode
 
@@ -255,10 +256,9 @@ def placement_clusters(
         rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
         statuses = cluster_statuses(placement, rows, now=now)
         names = [row.cluster_name for row, status in statuses if status.level == level]
-    names.sort(key=order)
     start = number_of(request.GET.get("from", "")) or 0
     start = start - start % _ROWS if start < len(names) else 0
-    page = names[start : start + _ROWS]
+    page = nsmallest(start + _ROWS, names, key=order)[start:]
     return PlacementClusters(
         rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),

@@ -115,6 +115,23 @@ class PlacementListRow:
         return badges.Badge("failed" if check.errors else "attention", counted(check.severe, "finding"))
 
     @property
+    def band(self) -> list[badges.Segment]:
+        """Return the bar of the wanted clusters by their state; what is missing is empty."""
+        health = self.stands.tight.health
+        counts, is_suspended = health.counts, health.level is HealthLevel.SUSPENDED
+        away = counts.unreachable + counts.not_monitored
+        rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
+        parts = (
+            (HealthLevel.HEALTHY, counts.available),
+            (HealthLevel.FAILED, counts.failed),
+            (HealthLevel.ATTENTION, counts.not_available),
+            (HealthLevel.UNKNOWN, away),
+            (HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS, max(0, rest)),
+            ("pending", max(0, counts.wanted - counts.scheduled)),
+        )
+        return badges.segments((level, "", number) for level, number in parts)
+
+    @property
     def resilience(self) -> PlacementResilience | None:
         return resilience_in(self.placement)
 
@@ -206,6 +223,7 @@ def _head_context(
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
     is_pick_n = placement.placement_type == PlacementType.PICK_N
+    is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
     over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
         "placement": placement,
@@ -214,7 +232,8 @@ def _head_context(
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
-        "is_waiting": placement.is_due or placement.needs_sync or placement.deleting_since is not None,
+        "is_waiting": is_waiting,
+        "is_starting": is_waiting and placement.paused_since is None and not placement.is_stopped,
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,

@@ -72,7 +72,7 @@ from placements.web.request import (
     word_from,
 )
 
-_ROWS, _EVENTS_SHOWN, _SHOWN = 50, 15, 8
+_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _SHOWN = 50, 20, 15, 8
 _APPROVAL = "approval"
 
 
@@ -210,7 +210,7 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     names = names_in(run, parts) if is_running else list(parts)
     first = number_of(request.GET.get("from", "")) or 0
     first = first if first < len(names) else 0
-    rows = clusters_in(run, names[first : first + _ROWS], report)
+    rows = clusters_in(run, names[first : first + _CLUSTERS_SHOWN], report)
     last = first + len(rows)
     has_ended = run.placement is not None and latest is not None and not is_running
     health = health_of(run.placement, now=now) if run.placement and has_ended else None
@@ -238,7 +238,7 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "first": first + 1,
         "last": last,
         "total": len(names),
-        "earlier": max(0, first - _ROWS) if first else None,
+        "earlier": max(0, first - _CLUSTERS_SHOWN) if first else None,
         "later": last if last < len(names) else None,
     }
     if wants_fragment(request):
@@ -250,10 +250,12 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
 
 _PART_LEVELS = {
     Part.UPDATED: "healthy",
+    Part.REMOVED: "healthy",
     Part.UPDATING: "progress",
     Part.FAILED: "failed",
     Part.PENDING: "pending",
 }
+_DONE = (Part.UPDATED, Part.REMOVED)
 _PILLS, _WAVES_SHOWN = 60, 20
 
 
@@ -279,13 +281,13 @@ def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
     for number, wave in enumerate(run.waves[:_WAVES_SHOWN], 1):
         states = [(name, parts.get(name, Part.PENDING)) for name in wave]
         is_small = len(parts) <= _PILLS
-        left = [one for one in states if one[1] is not Part.UPDATED][:_SHOWN]
+        left = [one for one in states if one[1] not in _DONE][:_SHOWN]
         pills = states if is_small else left
         rows.append(
             WaveRow(
                 number,
                 len(wave),
-                sum(part is Part.UPDATED for _, part in states),
+                sum(part in _DONE for _, part in states),
                 [(name, badges.Badge(_PART_LEVELS[part], name)) for name, part in pills],
                 [] if is_small else _segments(part for _, part in states),
             )

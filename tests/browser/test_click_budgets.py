@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from placements.models import Placement
+from placements.services.resources.operations import apply_resources
+from tests.rows import config_map
 
 Enter = Callable[..., Page]
 
@@ -78,6 +81,19 @@ def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[],
     expect(page.get_by_role("region", name="Manifest, line by line")).to_contain_text("After")
     assert clicks.count <= 3
 
+    # Roll back: 3 clicks, with the difference before.
+    now = datetime.now(UTC)
+    apply_resources([config_map("settings", in_="web", data={"color": "green"})], by=None, now=now)
+    work()
+    clicks.begin()
+    clicks.press("link", "web")
+    clicks.press("link", "Roll back")
+    expect(main).to_contain_text("ConfigMap web/settings")
+    clicks.press("button", "Roll back web")
+    expect(main).to_contain_text("Pinned")
+    assert clicks.count <= 3
+    work()
+
     # Make a cluster fail: 3 clicks.
     clicks.begin()
     page.get_by_role("searchbox").first.fill("smartfish")
@@ -97,6 +113,21 @@ def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[],
     clicks.press("button", "Save strategy")
     expect(page.get_by_role("heading", level=1)).to_have_text("canary-first")
     assert clicks.count <= 4
+
+    # Start a staged run: 7 of the same 12 clicks, and two fields.
+    clicks.begin()
+    clicks.press("link", "cache")
+    clicks.press("link", "Edit")
+    page.get_by_label("Rollout strategy").select_option("External")
+    expect(page.locator("#preview")).to_contain_text("staged update run")
+    clicks.press("button", "Review changes")
+    clicks.press("button", "Save cache")
+    work()
+    clicks.press("link", "Start staged update run")
+    page.get_by_label("Strategy").select_option("canary-first")
+    clicks.press("button", "Start run")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("cache-1")
+    assert clicks.count <= 7
 
     # Add a viewer: 5 clicks and 2 fields.
     clicks.begin()

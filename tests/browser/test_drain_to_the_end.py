@@ -51,9 +51,9 @@ def _drain(page: Page) -> None:
     page.get_by_role("main").get_by_role("link", name="Drain", exact=True).click()
     impact = page.get_by_role("region", name="Impact of a drain")
     expect(impact.get_by_role("row", name=re.compile("^all"))).to_contain_text("3 → 2")
-    expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text("replacement found")
+    expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text("Replacement: c001")
     page.get_by_label("Max concurrent evictions").fill("1")
-    page.get_by_label("Some placements have no replacement").fill("c000")
+    page.get_by_label("Some placements lose a cluster without a replacement").fill("c000")
     page.get_by_role("button", name="Drain c000").click()
 
 

@@ -20,7 +20,7 @@ def test_a_drain_begins_once_the_name_is_typed_and_is_cancelled(enter: Enter, co
     expect(page.get_by_role("alert")).to_contain_text("the name of the cluster is not typed")
     complaints.clear()
 
-    page.get_by_label("Some placements have no replacement").fill("nimblefox")
+    page.get_by_label("Some placements lose a cluster without a replacement").fill("nimblefox")
     page.get_by_role("button", name="Drain nimblefox").click()
     expect(page.get_by_role("heading", name="Drain progress")).to_be_visible()
 

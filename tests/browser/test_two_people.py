@@ -30,7 +30,7 @@ def test_the_second_to_save_sees_the_difference_and_carries_it_over(enter: Enter
     _save(ana)
     li.get_by_role("button", name="Review changes").click()
 
-    conflict = li.get_by_role("alert").filter(has_text="was saved while you edited it")
+    conflict = li.get_by_role("alert").filter(has_text="was changed while you edited it")
     expect(conflict).to_contain_text("spec.policy.numberOfClusters: 5 → 4")
     expect(li.get_by_role("button", name="Save web")).to_have_count(0)
     conflict.get_by_role("button", name="Rebase draft").click()

@@ -82,7 +82,7 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
         (
             {"started": 0, "applied": 0, "available": 0},
             {"is_staged": True},
-            ("suspended", "Pending (waiting for a staged update run)"),
+            ("suspended", "Pending (needs a staged run)"),
         ),
         ({}, {"is_deleting": True}, ("progress", "Deleting")),
         (
@@ -204,7 +204,7 @@ SHORT = {"is_scheduled": False}
             _six(started=0),
             {"is_staged": True},
             "Pending",
-            "Pending (waiting for a staged update run)",
+            "Pending (needs a staged run)",
         ),
         ("H15", _all(3, 5, removing=2), {"is_deleting": True}, "Deleting", "Deleting"),
         ("H16, pinned", ALL, {"resources": None}, "Healthy", "Healthy"),

@@ -67,7 +67,7 @@ def test_a_stopped_run_says_how_it_goes_on() -> None:
     world = prod()
     world.state = RunState.STOP
 
-    assert run_sentences(world.go()) == ["Stopped. Resumes when its state is set to Run."]
+    assert run_sentences(world.go()) == ["Waiting for a user to resume the run."]
 
 
 @pytest.mark.parametrize("what", WaitReason)

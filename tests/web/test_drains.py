@@ -60,7 +60,7 @@ def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> N
     answer = operator.post(PAGE, {"do": "begin", "how": "drain", "at_once": "2", "name": typed})
 
     assert answer.status_code == 422
-    assert "some placements have no replacement" in answer.content.decode()
+    assert "some placements lose a cluster without a replacement" in answer.content.decode()
     assert 'name="at_once" min="1" max="100" value="2"' in answer.content.decode()
     assert not Drain.objects.exists()
     assert not ClusterTaint.objects.exists()

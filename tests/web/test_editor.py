@@ -270,7 +270,7 @@ def test_a_page_from_before_somebody_saved_keeps_what_it_started_from(operator: 
 
     assert draft.revision == 1
     assert _data()["metadata"] == {"name": "web"}
-    assert "web was saved while you edited it" in shown
+    assert "web was changed while you edited it" in shown
     assert f"{NUMBER}: <del>2</del> → <ins>3</ins>" in shown
 
 

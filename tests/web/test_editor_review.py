@@ -134,7 +134,7 @@ def test_shows_what_somebody_saved_and_carries_the_draft_over(operator: Client, 
     draft.refresh_from_db()
 
     assert refused.status_code == 409
-    assert "web was saved while you edited it" in refused.content.decode()
+    assert "web was changed while you edited it" in refused.content.decode()
     assert 'name="digest"' not in refused.content.decode()
     assert rebased["Location"] == f"/drafts/{draft.pk}/"
     assert load_documents(draft.text)[0].data["metadata"]["annotations"] == {"fleetui.io/note": "theirs"}

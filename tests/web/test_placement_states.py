@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from placements.models import Rollout
+from placements.services.dashboard import queries
 from placements.services.resources.operations import apply_resources
-from placements.services.rollouts.attention import waiting_count
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
 from placements.services.verification import refresh_staleness
@@ -59,7 +59,7 @@ def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
     shown = rows(text_of(viewer, "/placements/"))
 
     assert (shown["api"][5], shown["web"][5]) == ("rollout 1 Completed", "rollout 1 Paused")
-    assert Rollout.objects.filter(state="running").count() == waiting_count() == 1
+    assert Rollout.objects.filter(state="running").count() == queries.counts().of_placements.waiting == 1
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]
 

@@ -270,10 +270,10 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
                 away[name].outdated.add(entry.placement)
         hidden = entry.count - len(entry.names)
         if names or hidden:
-            more = " and more" if hidden else ""
-            count = counted(entry.count - len(entry.names) + len(names), "outdated placement")
-            not_selected = f"{', '.join(names)}{more} would not be selected if rescheduled".strip()
-            message = f"{count}: {not_selected} (as of {entry.checked_at:%H:%M:%S} UTC)."
+            more = f"{hidden:,} more" if names else counted(hidden, "cluster")
+            clusters = " and ".join([*([", ".join(names)] if names else []), *([more] if hidden else [])])
+            when = f"as of {entry.checked_at:%H:%M:%S} UTC"
+            message = f"{clusters} would not be selected if rescheduled ({when})."
             causes.append(_of_placement(entry.placement, "outdated", message))
     return causes, stale_count
 

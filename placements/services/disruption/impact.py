@@ -144,7 +144,9 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     there = {one.cluster for one in cycle.live_bindings if one.is_active} | {cluster}
     joins = tuple(name for name in decision.picked_names if name not in there)
     staged = f" {STAYS_SENTENCES[KeptReason.NEXT_RUN]}" if context.is_staged else ""
-    if not decision.is_fulfilled or decision.is_failed:
+    # A placement that was short of clusters before keeps as many with a replacement.
+    is_replaced = bool(joins) and after >= before
+    if decision.is_failed or not (decision.is_fulfilled or is_replaced):
         impact, said = EvictionImpact.STUCK, f"No replacement: {stuck_words(decision)}."
     elif joins:
         shown = joins if len(joins) <= _NAMES_SAID else (*joins[:4], f"{len(joins) - 4} more")

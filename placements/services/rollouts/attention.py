@@ -56,11 +56,6 @@ class AttentionItem:
     clusters: tuple[str, ...] = ()
 
 
-def waiting_count() -> int:
-    rolling, staged = waiting_runs()
-    return rolling.values_list("pk").union(staged.values_list("pk"), all=True).count()
-
-
 def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
     """Return the rollouts and the staged runs in progress that wait for a user."""
     is_paused = Q(placement__paused_since__isnull=False)
@@ -147,7 +142,7 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
     failures = _failures()
     is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
     is_without = Q(selected_count=0, pinned_snapshot=None, deleting_since=None, selection_faults=[])
-    has_failed = Q(name__in=failures)
+    has_failed = Q(full_name__in=failures)
     rolling = Rollout.objects.filter(_RUNNING, placement=OuterRef("pk")).order_by("pk")
     staged = StagedRun.objects.filter(_STARTED, placement=OuterRef("pk")).order_by("-pk")
     category = Case(When(has_failed, then=0), When(is_without, then=1), default=2)
@@ -171,9 +166,6 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
             words = f"{words} {retry}"
             failed.append(AttentionItem("failed", row.full_name, kind, words, number, staged_name, away))
         if row.is_without:
-            words = (
-                "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
-            )
             without.append(AttentionItem("no-resources", row.full_name, "attention", _NO_RESOURCES, None))
         if row.paused_since or row.is_stopped:
             words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"

@@ -127,7 +127,7 @@ _CAUSES = {
 }
 """What a staged run waits for; for clusters otherwise."""
 _OBSTACLES = {
-    RunStatus.INITIALISED: "stopped",
+    RunStatus.INITIALISED: "not-started",
     RunStatus.STOPPED: "stopped",
     RunStatus.STOPPING: "stopped",
     RunStatus.STUCK: "stalled",

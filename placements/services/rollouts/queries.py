@@ -212,6 +212,7 @@ class Part(StrEnum):
     """How far a cluster has come with a rollout, in the order of the bar."""
 
     UPDATED = "updated"
+    REMOVED = "removed"
     UPDATING = "updating"
     FAILED = "failed"
     PENDING = "pending"
@@ -222,15 +223,12 @@ def parts_of(run: Rollout) -> dict[str, Part]:
     if run.state != Rollout.State.RUNNING or run.placement_id is None:
         updates = ClusterUpdate.objects.filter(rollout=run).order_by("pk")
         left = dict(updates.values_list("cluster_name", "outcome"))
-        done = {Phase.AVAILABLE.value, Phase.REMOVED.value, RELEASE, "released"}
-        return {
-            name: Part.UPDATED
-            if left.get(name) in done
-            else Part.FAILED
-            if left.get(name) in (Phase.FAILED, Phase.REMOVE_FAILED)
-            else Part.PENDING
-            for name in names_in(run)
+        ends = {
+            Phase.AVAILABLE.value: Part.UPDATED,
+            **dict.fromkeys((Phase.REMOVED.value, RELEASE, "released"), Part.REMOVED),
+            **dict.fromkeys((Phase.FAILED.value, Phase.REMOVE_FAILED.value), Part.FAILED),
         }
+        return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = Binding.objects.filter(placement=run.placement_id)
     found = {}
     for name, phase, version, state in rows.values_list("cluster_name", "phase", "applied_version", "state"):
@@ -238,7 +236,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and version == run.version
         is_current = is_removed or version == run.version
         if is_done:
-            found[name] = Part.UPDATED
+            found[name] = Part.REMOVED if is_removed else Part.UPDATED
         elif phase in (Phase.FAILED, Phase.REMOVE_FAILED):
             found[name] = Part.FAILED
         else:

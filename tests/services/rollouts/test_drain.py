@@ -17,8 +17,9 @@ from placements.services.disruption.queries import step_sentence
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
+from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import ActionNotAllowed
-from tests.rows import pick_n_spec, placement_document, spec
+from tests.rows import NOW, decided, joined, pick_n_spec, placement_document, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World
 
@@ -310,3 +311,22 @@ def test_the_impact_under_rules_that_pick_everybody_anew_names_only_those_who_jo
     [free] = {"c000", "c001", "c002"} - placed
     assert (row.impact, row.joins, row.said) == ("moves", (free,), f"Replacement: {free}.")
     assert [one.cluster for one in row.scores] == [free]
+
+
+def test_an_unfulfilled_placement_with_a_replacement_is_rescheduled() -> None:
+    labels = {"matchLabels": {"env": "prod"}}
+    required = {"clusterSelectorTerms": [{"labelSelector": labels}]}
+    affinity = {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    even = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    for name, place in (("a", "east"), ("b", "east"), ("c", "west")):
+        joined(name, region=place, env="prod")
+    joined("d", region="south", env="canary")
+    decided("web", pick_n_spec(3, topologySpreadConstraints=[even], affinity=affinity))
+    sync_due_rollouts(now=NOW)
+
+    [other] = {"a", "b"} - set(Binding.objects.values_list("cluster_name", flat=True))
+    here = "b" if other == "a" else "a"
+
+    [row] = drain_impact(here, now=NOW).rows
+
+    assert (row.impact, row.joins, row.said) == ("moves", (other,), f"Replacement: {other}.")

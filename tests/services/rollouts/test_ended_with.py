@@ -1,20 +1,45 @@
 """What ends with a rollout, a placement or the demo; and evictions from a placement that starts nothing."""
 
+from collections import Counter
+
 import pytest
 
 from clusters.models import MemberCluster
 from fleetui.models import Event
 from placements.engine.disruption import EvictionReason
 from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
+from placements.services.dashboard.queries import counts
 from placements.services.demo.load import remove_demo
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
-from placements.services.rollouts.attention import needs_attention, waiting_count
+from placements.services.rollouts.attention import needs_attention
 from placements.services.rollouts.operations import ActionNotAllowed, pause, resume, roll_back, stop
+from placements.services.rollouts.queries import Part, parts_of
 from tests.rows import pick_n_spec, spec
 from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
+
+
+def test_a_rollout_counts_removed_clusters_apart_from_updated_ones() -> None:
+    world = World(3)
+    world.place("web", pick_n_spec(3))
+    world.run(until=lambda: len(world.available()) == 3)
+    world.place("web", pick_n_spec(2))
+    world.run(until=lambda: Rollout.objects.filter(number=2, state=Rollout.State.FINISHED).exists())
+
+    first, second = (Counter(parts_of(run).values()) for run in Rollout.objects.order_by("number"))
+    assert (first, second) == ({Part.UPDATED: 3}, {Part.REMOVED: 1})
+
+
+def test_a_failure_of_a_namespaced_placement_needs_attention() -> None:
+    world = World(2)
+    world.place("web", pick_n_spec(2))
+    world.run(until=world.is_settled)
+    Placement.objects.update(namespace="shop", full_name="shop/web")
+    Binding.objects.filter(cluster_name="c000").update(phase="failed")
+
+    assert [(one.placement, one.kind) for one in needs_attention()] == [("shop/web", "failed")]
 
 
 @pytest.mark.parametrize("hold", [pause, stop])
@@ -70,7 +95,7 @@ def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
     assert not Placement.objects.exists()
     assert world.is_settled()
     assert Drain.objects.get().state == Drain.State.CANCELLED
-    assert (needs_attention(), waiting_count()) == ([], 0)
+    assert (needs_attention(), counts().of_placements.waiting) == ([], 0)
     assert Event.objects.filter(verb="superseded").exists()
 
 

@@ -12,12 +12,15 @@ from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, Rollout
+from placements.services.filters import bindings_on
 from placements.services.health import (
+    cluster_problems,
     cluster_statuses,
     health_by_domain,
     health_of,
     is_degraded,
     is_healthy,
+    statuses_on,
     with_rollouts,
 )
 from placements.services.placements import delete_placement
@@ -71,6 +74,37 @@ def test_a_placement_that_is_available_everywhere_is_healthy() -> None:
     assert (found.level, found.summary) == (HealthLevel.HEALTHY, "Healthy")
     counts = found.counts
     assert (counts.wanted, counts.scheduled, counts.started, counts.applied, counts.available) == (3,) * 5
+
+
+def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
+    world = placed(3)
+    first, *_, last = Binding.objects.order_by("cluster_name")
+    Rollout.objects.update(state=Rollout.State.RUNNING, ended_at=None)
+    waiting = {"phase": "settling", "phase_changed_at": world.now, "conditions": {}}
+    Binding.objects.update(**waiting)
+    Binding.objects.filter(pk=last.pk).update(phase="failed", message="denied")
+    rows = Binding.objects.filter(pk=first.pk).values().get()
+    many = [Binding(**{**rows, "id": None, "cluster_name": f"b{number:03}"}) for number in range(210)]
+    Binding.objects.bulk_create(many)
+    row = with_rollouts(Placement.objects.all()).get()
+
+    found = [(one.status.word, one.names, one.count) for one in cluster_problems(row, now=world.now)]
+
+    assert found == [
+        ("Apply failed", (last.cluster_name,), 1),
+        ("Unreachable", ("b000", "b001", "b002"), 210),  # these are no member clusters
+    ]
+
+
+def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
+    world = placed(3)
+    Binding.objects.filter(cluster_name="c000").update(phase="failed")
+
+    here = {name: statuses_on(bindings_on(name), most=5, now=world.now) for name in ("c000", "c001")}
+
+    words = {name: [(row.owner, status.word) for row, status in found] for name, found in here.items()}
+    assert words == {"c000": [("web", "Apply failed")], "c001": [("web", "Available")]}
+    assert health(world).level is HealthLevel.FAILED
 
 
 def test_selectors_that_match_nothing_roll_nothing_out() -> None:
