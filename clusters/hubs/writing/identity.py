@@ -95,7 +95,7 @@ reviews = ReviewCache()
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class HubAccessCheck:
     """What an access review is about; no name where the object is to be created."""
 
     verb: str
@@ -105,7 +105,7 @@ class Access:
     name: str = ""
 
     @classmethod
-    def of(cls, request: WriteRequest) -> "Access":
+    def of(cls, request: WriteRequest) -> "HubAccessCheck":
         name = "" if request.method == "POST" else request.name
         return cls(request.verb.permission, request.kind, request.subresource, request.namespace, name)
 
@@ -138,7 +138,7 @@ def review(
     client: Client, hub: Hub, requester: Requester, request: WriteRequest, *, deadline: float
 ) -> Permission:
     """Return whether the hub would allow a write, at most a minute old. Raise DriverUnavailable."""
-    access = Access.of(request)
+    access = HubAccessCheck.of(request)
     key = access.key(hub, requester)
     if found := reviews.get(key):
         return found

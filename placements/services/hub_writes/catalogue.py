@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clusters.hubs.kinds.base import mapping_at, text_of
-from clusters.hubs.writing.identity import Access
+from clusters.hubs.writing.identity import HubAccessCheck
 from clusters.hubs.writing.requests import KINDS
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import Role
@@ -36,7 +36,7 @@ class Action:
     role: Role = Role.OPERATOR
     is_destructive: bool = False
 
-    def access_to(self, fields: Fields) -> Access:
+    def access_to(self, fields: Fields) -> HubAccessCheck:
         """Return what the account of a hub needs; the fields name the object, and may name its kind."""
         manifest = fields.get("manifest")
         metadata = mapping_at(manifest, "metadata") if manifest else fields
@@ -46,7 +46,7 @@ class Action:
             kind = self.kind if namespace or f"Cluster{self.kind}" not in KINDS else f"Cluster{self.kind}"
         verb = "create" if manifest and not fields.get("base") else self.access
         part = "status" if self.role is Role.APPROVER else ""
-        return Access(verb, KINDS[kind], part, namespace, "" if verb == "create" else name)
+        return HubAccessCheck(verb, KINDS[kind], part, namespace, "" if verb == "create" else name)
 
 
 _PLACEMENT, _MEMBER, _RUN = "ResourcePlacement", "MemberCluster", "StagedUpdateRun"
