@@ -34,7 +34,7 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
 from placements.explain.charts.fleet import Grouped, topology_chart, value_words
-from placements.explain.connections import unreachable_words
+from placements.explain.connections import unreachable_reason, unreachable_words
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
     LABEL,
@@ -45,7 +45,6 @@ from placements.services.fleet.queries import (
     stale_on,
     with_counts,
 )
-from placements.services.health import healths_named
 from placements.templatetags.fleet import offered
 from placements.web import badges
 from placements.web.bulk_changes import WORDS, cluster_filter
@@ -300,8 +299,8 @@ def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[s
     if tab == "yaml":
         return {"manifest": dump_yaml(manifest_of(found))}
     bindings = list(bindings_on(found.name)[:BINDINGS_SHOWN])
-    healths = healths_named([one.placement.full_name for one in bindings], now=datetime.now(UTC))
-    return {"bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings]}
+    away = badges.Badge("unknown", "Unreachable") if unreachable_reason(found)[0] else None
+    return {"bindings": [(one, away or badges.phase_state(one.phase)) for one in bindings]}
 
 
 TABS = ("placements", "labels", "properties", "events", "yaml")

@@ -29,6 +29,7 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import may_manage_notifications
+from placements.explain.connections import unreachable_reason
 from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, first_names
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -184,6 +185,7 @@ def _away(*, is_large: bool) -> dict[str, _Away]:
     if is_large:
         return _away_by_reason(rows, bindings.filter(group__isnull=False))
     rank = Case(When(reason=_LEAVING, then=2), When(reason=_LATE, then=1), default=0)
+    rows = rows.select_related("credential")
     for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
         found[row.name] = _Away(_cause_of_cluster(row))
     if found:
@@ -216,7 +218,8 @@ def _cause_of_cluster(row: Any) -> Cause:
     if row.reason == _LEAVING:
         level, message, since = "progress", "Being removed from the fleet.", row.leaving_since
     elif row.reason == _LATE:
-        message = "Unreachable: does not answer. Not ready after 5m without a heartbeat."
+        reason = unreachable_reason(row)[0] or "does not answer"
+        message = f"Unreachable: {reason[:1].lower()}{reason[1:]}. Not ready after 5m without a heartbeat."
         level, since = "attention", row.unanswered_since
     else:
         words = ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
