@@ -75,6 +75,9 @@ def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
     assert "Credentials rejected since" in page
     assert "Unreachable" in text_of(viewer, "/clusters/nimblefox/").partition("Placements on this cluster")[2]
     assert "Unreachable: credentials rejected." in text_of(viewer, "/")
+    MemberCluster.objects.update(verdict="staleHeartbeat", verdict_reason="no recent heartbeat signals")
+    assert "Not ready: no recent heartbeat signals. Credentials rejected." in text_of(viewer, "/")
+    MemberCluster.objects.update(verdict="", verdict_reason="")
     MemberCluster.objects.update(unanswered_code="refused")
     ClusterCredential.objects.update(unauthorized_since=None)
     assert "Unreachable: connection refused." in text_of(viewer, "/")

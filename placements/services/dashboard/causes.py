@@ -215,15 +215,18 @@ def _away_by_reason(rows: QuerySet[Any], bindings: QuerySet[Any]) -> dict[str, _
 
 
 def _cause_of_cluster(row: Any) -> Cause:
+    reason = unreachable_reason(row)[0]
     if row.reason == _LEAVING:
         level, message, since = "progress", "Being removed from the fleet.", row.leaving_since
     elif row.reason == _LATE:
-        reason = unreachable_reason(row)[0] or "does not answer"
-        message = f"Unreachable: {reason[:1].lower()}{reason[1:]}. Not ready after 5m without a heartbeat."
+        words = reason or "does not answer"
+        message = f"Unreachable: {words[:1].lower()}{words[1:]}. Not ready after 5m without a heartbeat."
         level, since = "attention", row.unanswered_since
     else:
         words = ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
-        message = f"Not ready: {row.verdict_reason or words}".rstrip(".") + "."
+        message = f"Not ready: {row.verdict_reason or words}".rstrip(".") + (
+            f". {reason}." if reason else "."
+        )
         level, since = "failed", row.verdict_since
     path = reverse("web:cluster", args=[row.name])
     return Cause(f"cluster/{row.name}", level, row.name, message, path, f"Open {row.name}", since)
