@@ -5,13 +5,15 @@ user and roles. A user who logged out or lost a role meanwhile learns only that 
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeAlias
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.utils.crypto import get_random_string
@@ -109,6 +111,14 @@ PARAMETER = "\0given"
 """The placeholder of a parameter in a query of one row."""
 ANYBODY = 2_000_000_011
 """The placeholder of the primary key of a user."""
+ANY_TIME = datetime(1999, 1, 1, 1, 1, 1, tzinfo=UTC)
+"""The placeholder of the time of the request."""
+
+
+def number_of(rows: QuerySet[Any, Any]) -> Coalesce:
+    """Return the expression of how many rows there are, for a column of another query."""
+    one_group = rows.order_by().annotate(one=Value(1)).values("one")
+    return Coalesce(Subquery(one_group.annotate(number=Count("pk")).values("number")), 0)
 
 
 class PreparedQuery:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet
+from django.db import connection
+from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, Value
 
 from clusters.drivers.registry import DRIVERS
 from clusters.manifest import parse_member
@@ -14,11 +15,23 @@ from clusters.models import MemberCluster
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import Event
+from fleetui.polling import ANY_TIME, PreparedQuery, number_of
 from placements.engine.envelopes import applied_identities
+from placements.engine.rollout.staged_run import RunStatus
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StalePick
+from placements.models import (
+    Binding,
+    Decision,
+    Placement,
+    Resource,
+    ResourceSnapshot,
+    StagedRun,
+    StalePick,
+)
+from placements.services.decisions.records import reachable_records
 from placements.services.fleet.impact import impact_of, with_clusters
 from placements.services.health import is_degraded, is_healthy
+from placements.services.rollouts.approvals import approvals_waiting
 from placements.services.rollouts.attention import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
@@ -73,7 +86,7 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
         rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
     if wanted.survives:
         rows = rows.filter(resilience__survives__contains=f"|{wanted.survives}|")
-    return rows.filter(_STATES[wanted.state]()) if wanted.state else rows
+    return rows.filter(_STATES[wanted.state](datetime.now(UTC))) if wanted.state else rows
 
 
 def namespaces_of_placements() -> list[str]:
@@ -91,31 +104,70 @@ def _having(runs: Iterable[QuerySet[Any]]) -> Q:
     return Q(pk__in=rolling) | Q(pk__in=staged)
 
 
-_STATES: dict[PlacementFilterState, Callable[[], Q]] = {
-    PlacementFilterState.HEALTHY: lambda: is_healthy(now=datetime.now(UTC)),
-    PlacementFilterState.FULFILLED: lambda: Q(is_fulfilled=True),
-    PlacementFilterState.UNFULFILLED: lambda: Q(is_fulfilled=False),
-    PlacementFilterState.PENDING: lambda: Q(observed_generation__lt=F("generation")),
-    PlacementFilterState.ROLLING: lambda: _having(runs_under_way()),
-    PlacementFilterState.WAITING: lambda: _having(waiting_runs()),
-    PlacementFilterState.STALE: lambda: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
-    PlacementFilterState.BROKEN: lambda: Q(has_assertions=True, assertion_check__broken__gt=0),
-    PlacementFilterState.INVALID: lambda: ~Q(selection_faults=[]),
-    PlacementFilterState.DEGRADED: lambda: is_degraded(now=datetime.now(UTC)),
-    PlacementFilterState.DELETING: lambda: Q(deleting_since__isnull=False),
+_STATES: dict[PlacementFilterState, Callable[[datetime], Q]] = {
+    PlacementFilterState.HEALTHY: lambda now: is_healthy(now=now),
+    PlacementFilterState.FULFILLED: lambda _now: Q(is_fulfilled=True),
+    PlacementFilterState.UNFULFILLED: lambda _now: Q(is_fulfilled=False),
+    PlacementFilterState.PENDING: lambda _now: Q(observed_generation__lt=F("generation")),
+    PlacementFilterState.ROLLING: lambda _now: _having(runs_under_way()),
+    PlacementFilterState.WAITING: lambda _now: _having(waiting_runs()),
+    PlacementFilterState.STALE: lambda _now: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
+    PlacementFilterState.BROKEN: lambda _now: Q(has_assertions=True, assertion_check__broken__gt=0),
+    PlacementFilterState.INVALID: lambda _now: ~Q(selection_faults=[]),
+    PlacementFilterState.DEGRADED: lambda now: is_degraded(now=now),
+    PlacementFilterState.DELETING: lambda _now: Q(deleting_since__isnull=False),
 }
 
 
-def counts_in_all() -> tuple[int, dict[PlacementFilterState, int], int | None]:
-    """Count the placements, in all and by filter value; a placement can match several.
+@dataclass(frozen=True, slots=True)
+class PlacementTotals:
+    """How many placements there are, in all and by filter value; a placement can match several.
 
-    The last value is the key of their resilience report. The healthy ones are not counted: that reads all
-    bindings.
+    The healthy ones are not counted: that reads all bindings. Beside them what pages need not read where
+    there is none: runs that wait for a user, pending approvals, staged runs in progress or failed, decisions
+    that differ when replayed; and the key of the resilience report.
     """
-    states = [one for one in PlacementFilterState if one is not PlacementFilterState.HEALTHY]
-    counted = {state.value: Count("pk", filter=_STATES[state]()) for state in states}
-    found = Placement.objects.aggregate(in_all=Count("pk"), report=Max("resilience__report"), **counted)
-    return found["in_all"], {state: found[state.value] for state in states}, found["report"]
+
+    in_all: int
+    by_state: dict[PlacementFilterState, int]
+    report: int | None
+    waiting: int
+    approvals: int
+    staged: int
+    faults: int
+
+
+def counts_in_all() -> PlacementTotals:
+    """Return the counts; one query."""
+    adapted = connection.ops.adapt_datetimefield_value
+    rows = _COUNTS.rows({adapted(ANY_TIME): adapted(datetime.now(UTC))})
+    row: tuple[Any, ...] = next(iter(rows), _NO_PLACEMENTS)
+    in_all, report, rolling, staged_waiting, approvals, staged, faults, *counts = row
+    by_state = dict(zip(_COUNTED, counts, strict=True))
+    return PlacementTotals(in_all, by_state, report, rolling + staged_waiting, approvals, staged, faults)
+
+
+_COUNTED = [one for one in PlacementFilterState if one is not PlacementFilterState.HEALTHY]
+
+
+_NO_PLACEMENTS = (0, None, 0, 0, 0, 0, 1, *(0 for _ in _COUNTED))
+"""The row without placements: decisions of deleted ones may differ."""
+
+
+def _counts() -> QuerySet[Any, Any]:
+    placements = Placement.objects.order_by().annotate(one=Value(1)).values("one")
+    counted = {state.value: Count("pk", filter=_STATES[state](ANY_TIME)) for state in _COUNTED}
+    of_placements = placements.annotate(in_all=Count("pk"), report=Max("resilience__report"), **counted)
+    others = (
+        *waiting_runs(),
+        approvals_waiting(),
+        StagedRun.objects.filter(Q(ended_at=None) | Q(status=RunStatus.FAILED)),
+        reachable_records().filter(fault__gt=""),
+    )
+    return of_placements.values_list("in_all", "report", *map(number_of, others), *counted)
+
+
+_COUNTS = PreparedQuery(_counts)
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

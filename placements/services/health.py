@@ -132,12 +132,12 @@ def _observed(rows: QuerySet[Binding], *, now: datetime) -> QuerySet[Any, Any]:
             Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1]),
             Value(MemberCondition.UNREACHABLE),
         ),
-        # SQLite computes with durations in Python, so that only rows are compared for which it counts.
+        # Only where they count: SQLite computes with durations in Python, and parses JSON in each row.
         is_late=Case(
             When(phase=Phase.APPLIED, then=Case(When(_is_late(now), then=True), default=False)), default=False
         ),
         noted_started=KT("conditions__RolloutStarted__0"),
-        noted_available=KT("conditions__Available__0"),
+        noted_available=Case(When(phase=Phase.APPLIED, then=KT("conditions__Available__0"))),
     )
 
 

@@ -23,9 +23,8 @@ from placements.services.dashboard.causes import Snooze, attention, snoozes_from
 from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
 from placements.services.demo.fleets import DEMO_SIZES
 from placements.services.fleet.queries import Skew
-from placements.services.rollouts.attention import waiting_count
 from placements.web import badges
-from placements.web.fleet_map import map_context
+from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
 from placements.web.request import asked_table, current_user
 from placements.web.resilience import overview_card
@@ -127,8 +126,6 @@ def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> l
 
 
 _VERSIONS_OF_FLEET = 2
-MAP_FIELDS = ("by", "measure", "map")
-"""The parameters of the overview that choose what its fleet map shows."""
 
 
 @for_readers
@@ -162,13 +159,15 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _overview(request: HttpRequest, version: str) -> HttpResponse:
-    fleet = {} if _has_fleet(request, version) else map_context(request)
+    of_fleet = "-".join(version.split("-")[:_VERSIONS_OF_FLEET])
+    fleet = {} if _has_fleet(request, version) else kept_map_context(request, of_fleet)
     if fleet and not (fleet["charts"] or fleet.get("domains")) and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
     table = asked_table(request, fleet.get("charts", ()))
     if table:
         return table
-    counts, under_way, waiting = queries.counts(), counts_of(request).rollouts, waiting_count()
+    counts, under_way = queries.counts(), counts_of(request).rollouts
+    waiting = counts.of_placements.waiting
     found = attention(counts, current_user(request), snoozes=_snoozes(request), now=datetime.now(UTC))
     context = {
         "version": version,
@@ -183,7 +182,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),
         "placements": [tight_row(one) for one in least_headroom()],
-        **overview_card(counts.report),
+        **overview_card(counts.of_placements.report),
     }
     if wants_fragment(request):
         context["csrf_token"] = TOKEN  # the fragment is shared by sessions

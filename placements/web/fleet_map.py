@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
@@ -24,6 +26,7 @@ from clusters.filters import (
 from clusters.models import MemberCluster
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import for_readers
 from placements.explain.charts.figure import Chart, Leads
 from placements.explain.charts.fleet import (
@@ -45,6 +48,9 @@ from placements.web.request import unknown_words
 
 _KEYS_SHOWN, _MEASURES_SHOWN, _ROWS = 50, 20, 30
 HEALTH, PLACEMENTS = "health", "placements"
+MAP_FIELDS = ("by", "measure", "map")
+"""The parameters of the overview that choose what the map shows."""
+_KEPT_SECONDS = 60
 VIEWS = ("bars", "cells")
 _WORKING = (ClusterListState.READY, ClusterListState.NOT_MONITORED, ClusterListState.JOINING)
 """States that are no problem; domains are sorted by their share of clusters in another state."""
@@ -68,6 +74,19 @@ def _number(value: object) -> float | None:
         return parse_quantity(value).approximate if isinstance(value, str) else None
     except QuantityError:
         return None
+
+
+def kept_map_context(request: HttpRequest, version: str) -> dict[str, Any]:
+    """Return the map, kept for a minute by this process where `version`, that of the fleet, decides it."""
+    chosen = tuple(request.GET.get(name, "") for name in MAP_FIELDS)
+    if chosen[1] not in ("", HEALTH):
+        return map_context(request)
+    words = "\0".join((str(current_hub_id()), version, *chosen))
+    key = f"fleet-map/{sha256(words.encode(errors='replace')).hexdigest()}"
+    kept: dict[str, Any] = (
+        caches["process"].get_or_set(key, lambda: map_context(request), _KEPT_SECONDS) or {}
+    )
+    return kept
 
 
 def map_context(request: HttpRequest) -> dict[str, Any]:

@@ -146,12 +146,12 @@ def placements(request: HttpRequest) -> HttpResponse:
         order=order,
         unique="full_name",
     )
-    in_all, states, _ = counts_in_all()
+    counts = counts_in_all()
     context = {
         "wanted": wanted,
         "rows": placement_rows(page.rows),
         "after": page.after,
-        "count": in_all if wanted == PlacementFilter() else rows.count(),
+        "count": counts.in_all if wanted == PlacementFilter() else rows.count(),
         "unknown": unknown_words(
             request,
             state=PlacementFilterState,
@@ -159,7 +159,7 @@ def placements(request: HttpRequest) -> HttpResponse:
             semantics=Semantics,
             sort=PLACEMENT_ORDERS,
         ),
-        "states": states,
+        "states": counts.by_state,
         "types": list(PlacementType),
         "namespaces": namespaces_of_placements(),
         "semantics": list(Semantics),

@@ -5,7 +5,7 @@ from django.test import Client
 PAGES = (
     "default-src 'self'; script-src 'self'; "
     "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; style-src-attr 'unsafe-inline'; "
-    "img-src 'self' data:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
+    "img-src 'self' data:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 
 

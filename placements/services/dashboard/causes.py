@@ -35,6 +35,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding
 from placements.services.dashboard import queries
 from placements.services.dashboard.queries import MANY_CLUSTERS, MOST, Counts
+from placements.services.filters import PlacementFilterState
 from placements.services.fleet.queries import stale_placements
 from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
@@ -136,11 +137,12 @@ def attention(
 ) -> Attention:
     """Return what needs attention, without what this person has snoozed."""
     away = _away(is_large=counts.clusters > MANY_CLUSTERS)
-    approvals, approvals_count = _approvals(user)
+    approvals, approvals_count = _approvals(user) if counts.of_placements.approvals else ([], 0)
     on_placements, stale_count = _of_placements(counts, away)
     differences, differences_count = _differences()
     found = [one.grouped() for one in away.values()]
-    found += [*_merged(on_placements), *approvals, *_faulty(), *differences]
+    found += [*_merged(on_placements), *approvals, *differences]
+    found += _faulty() if counts.of_placements.faults else []
     found += _silent_channels(user, now=now)
     found.sort(key=lambda one: _LEVELS.index(one.level))
     hidden = [one for one in found if (kept := snoozes.get(one.key)) and kept.hides(one, now=now)]
@@ -263,9 +265,10 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
         fault = invalid.selection_faults[0]["message"]
         message = f"Invalid resource selector; not scheduled: {fault}."
         causes.append(_of_placement(invalid.full_name, "failed", message))
-    for item in needs_attention():
+    for item in needs_attention(has_runs=bool(counts.rolling), has_staged=bool(counts.of_placements.staged)):
         causes += _unless_absorbed(item, away)
-    stale, stale_count = stale_placements(most=MOST)
+    has_stale = counts.of_placements.by_state[PlacementFilterState.STALE]
+    stale, stale_count = stale_placements(most=MOST) if has_stale else ([], 0)
     for entry in stale:
         names = [name for name in entry.names if name not in away]
         for name in entry.names:

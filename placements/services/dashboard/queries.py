@@ -38,7 +38,13 @@ from placements.models import (
     StalenessCheck,
 )
 from placements.services.decisions.records import problems_of, reachable_records
-from placements.services.filters import PlacementFilterState, counts_in_all, decisions_of, latest_decisions
+from placements.services.filters import (
+    PlacementTotals,
+    PlacementFilterState,
+    counts_in_all,
+    decisions_of,
+    latest_decisions,
+)
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.queries import runs_to_show
@@ -64,8 +70,9 @@ class Counts:
     leaving: int
     broken: int
     """Placements with a broken assertion."""
-    report: int | None
-    """The key of the resilience report."""
+    rolling: int
+    """Placements with a rollout or staged run in progress."""
+    of_placements: PlacementTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +127,16 @@ def is_untouched() -> bool:
 
 
 def counts() -> Counts:
-    """Return the totals; three queries at most."""
-    (placements, by_state, report), of_clusters = counts_in_all(), counts_by_state()
+    """Return the totals; two queries."""
+    of_placements, of_clusters = counts_in_all(), counts_by_state()
+    by_state = of_placements.by_state
     not_eligible = of_clusters[ClusterFilterState.NOT_ELIGIBLE]
     leaving = of_clusters[ClusterFilterState.LEAVING]
     return Counts(
         clusters=of_clusters[ClusterFilterState.ELIGIBLE] + not_eligible,
         ready=of_clusters[ClusterFilterState.READY],
         cordoned=of_clusters[ClusterFilterState.CORDONED],
-        placements=placements,
+        placements=of_placements.in_all,
         unfulfilled=by_state[PlacementFilterState.UNFULFILLED],
         degraded=by_state[PlacementFilterState.DEGRADED],
         invalid=by_state[PlacementFilterState.INVALID],
@@ -138,7 +146,8 @@ def counts() -> Counts:
         not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
         leaving=leaving,
         broken=by_state[PlacementFilterState.BROKEN],
-        report=report,
+        rolling=by_state[PlacementFilterState.ROLLING],
+        of_placements=of_placements,
     )
 
 

@@ -79,8 +79,11 @@ def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
     return Rollout.objects.filter(_RUNNING), StagedRun.objects.filter(_STARTED)
 
 
-def needs_attention() -> list[AttentionItem]:
-    """Return the first items of each kind, the worst kind first; four queries, however many there are."""
+def needs_attention(*, has_runs: bool = True, has_staged: bool = True) -> list[AttentionItem]:
+    """Return the first items of each kind, the worst kind first; four queries, however many there are.
+
+    Without rollouts or staged runs, if that is known already, there is a query less for each.
+    """
     failed, without_resources, suspended = _items_of_placements()
     rows = Rollout.objects.filter(_RUNNING, _STALLED | _UNREACHABLE | _BLOCKED_REMOVALS)
     rows = rows.order_by("placement_name").select_related("placement")
@@ -91,7 +94,7 @@ def needs_attention() -> list[AttentionItem]:
         item = AttentionItem(sort, run.placement_name, "attention", sentence, run.number, clusters=away)
         items[sort].append(item)
 
-    for run in rows[:_MOST_READ]:
+    for run in rows[:_MOST_READ] if has_runs else ():
         result = result_from_document(run.sync_result)
         unreachable = unreachable_sentence(result)
         away = tuple(one.cluster for one in result.blocked if one.reason is BlockReason.UNREACHABLE)
@@ -106,7 +109,7 @@ def needs_attention() -> list[AttentionItem]:
         if result.blocked_removals:
             add("held-back", run, blocked_removals_sentence(result.blocked_removals))
     stalled, cut_off, blocked_removals = (each[:MOST] for each in items.values())
-    staged_failed, staged = _staged()
+    staged_failed, staged = _staged() if has_staged else ([], [])
     in_progress = [*stalled, *cut_off, *staged, *blocked_removals]
     return [*failed, *staged_failed, *without_resources, *in_progress, *suspended]
 
