@@ -62,11 +62,6 @@ _FORBIDDEN = (
 )
 
 
-def hint_about(reason: str, message: str) -> str:
-    """Return what a person does about an object that failed; "" where nothing is known."""
-    return _HINTS.get(reason) or (_FORBIDDEN if " is forbidden: User " in message else "")
-
-
 class ObjectState(StrEnum):
     """The state of one object of a placement on a cluster, as last observed."""
 
@@ -274,7 +269,9 @@ def cluster_objects(
             state = now.state
         yield ClusterObject(
             *(group, versions[key], kind, namespace, name, wave_of(group, kind), state, reason, message),
-            hint=hint_about(reason, message) or (now.hint if now and now.hint not in message else ""),
+            hint=_HINTS.get(reason)
+            or (_FORBIDDEN if " is forbidden: User " in message else "")
+            or (now.hint if now and now.hint not in message else ""),
             differences=tuple(found.get(key, ())),
             live=now,
             envelope=sent.get(key, ""),

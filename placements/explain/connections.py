@@ -53,12 +53,9 @@ def unreachable_reason(cluster: MemberCluster) -> tuple[str, datetime | None]:
 def unreachable_words(cluster: MemberCluster, *, now: datetime) -> str:
     """Return why a Kubernetes cluster does not answer, with the time; "" while it answers."""
     words, since = unreachable_reason(cluster)
-    return f"{words} since {_clock(since, now=now)}" if since else ""
-
-
-def _clock(moment: datetime, *, now: datetime) -> str:
-    """Return the time of a moment, with its date unless it is today."""
-    return f"{moment:%H:%M} UTC" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M} UTC"
+    if since is None:
+        return ""
+    return f"{words} since {since:{'%H:%M' if since.date() == now.date() else '%Y-%m-%d %H:%M'}} UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,11 +104,6 @@ class HubAccessCheck:
     namespace: str = ""
     name: str = ""
 
-    @classmethod
-    def of(cls, request: WriteRequest) -> "HubAccessCheck":
-        name = "" if request.method == "POST" else request.name
-        return cls(request.verb.permission, request.kind, request.subresource, request.namespace, name)
-
     @property
     def attributes(self) -> dict[str, str]:
         return {
@@ -138,7 +133,10 @@ def review(
     client: Client, hub: Hub, requester: Requester, request: WriteRequest, *, deadline: float
 ) -> Permission:
     """Return whether the hub would allow a write, at most a minute old. Raise DriverUnavailable."""
-    access = HubAccessCheck.of(request)
+    name = "" if request.method == "POST" else request.name
+    access = HubAccessCheck(
+        request.verb.permission, request.kind, request.subresource, request.namespace, name
+    )
     key = access.key(hub, requester)
     if found := reviews.get(key):
         return found
