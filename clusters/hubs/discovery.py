@@ -7,6 +7,7 @@ from typing import Any
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
 from clusters.hubs.kinds.base import Form, HubApi, StreamKind, items_at, mapping_at, text_of
+from clusters.hubs.writing.requests import OFFERED
 
 READ_VERBS = ("list", "watch")
 WRITE_VERBS = ("create", "patch", "delete")
@@ -183,23 +184,24 @@ def read_rules(client: Client, *, deadline: float) -> list[Any] | None:
 
 
 def permissions_in(rules: list[Any], kinds: Iterable[StreamKind]) -> tuple[KindPermissions, ...]:
-    """Return what rules allow with each kind."""
-    seen = {
-        kind.resource: KindPermissions(
-            kind.resource,
-            kind.is_required,
-            {verb: allows(rules, verb, kind) for verb in (*READ_VERBS, *WRITE_VERBS)},
-        )
-        for kind in kinds
-    }
+    """Return what rules allow with each kind; of approval requests, `patch` is that of their status."""
+    seen = {}
+    for kind in kinds:
+        verbs: dict[str, bool | None] = {verb: bool(allows(rules, verb, kind)) for verb in READ_VERBS}
+        part = "/status" if "approve" in OFFERED.get(kind.plural, ()) else ""
+        verbs |= {verb: allows(rules, verb, kind, part=part) for verb in WRITE_VERBS}
+        seen[kind.resource] = KindPermissions(kind.resource, kind.is_required, verbs)
     return tuple(seen.values())
 
 
-def allows(rules: list[Any], verb: str, kind: StreamKind) -> bool:
-    """Return whether a rule without resource names allows a verb on all objects of a kind."""
-    wanted = (("verbs", verb), ("apiGroups", kind.group), ("resources", kind.plural))
-    return any(
-        not items_at(rule, "resourceNames")
-        and all({value, "*"} & set(map(str, items_at(rule, key))) for key, value in wanted)
-        for rule in rules
-    )
+def allows(rules: list[Any], verb: str, kind: StreamKind, *, part: str = "") -> bool | None:
+    """Return whether rules allow a verb on all objects of a kind; None where on some."""
+    resources = {f"{kind.plural}{part}", f"*{part}", "*"}
+    found: bool | None = False
+    for rule in rules:
+        names = [set(map(str, items_at(rule, key))) for key in ("verbs", "apiGroups", "resources")]
+        if names[0] & {verb, "*"} and names[1] & {kind.group, "*"} and names[2] & resources:
+            if not items_at(rule, "resourceNames"):
+                return True
+            found = found if verb == "create" else None
+    return found

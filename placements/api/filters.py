@@ -122,6 +122,11 @@ HubWriteQuery = query_of(
     object=_text(help_text="The name of the object."),
     by=_text(help_text="The user who requested it."),
 )
+HubActionQuery = query_of(
+    kind=_text(help_text="The kind of an object, such as ResourcePlacement."),
+    namespace=_text(help_text="The namespace of the object."),
+    name=_text(help_text="The name of the object."),
+)
 SendWriteQuery = PutPlacementQuery
 ClusterQuery = query_of(
     PageQuery,

@@ -51,13 +51,15 @@ from placements.api.base import (
     query_params,
 )
 from placements.api.connections import ConnectionInputSerializer, connection_fields
-from placements.api.filters import AgreementQuery, ConnectionQuery, PageQuery
+from placements.api.filters import AgreementQuery, ConnectionQuery, HubActionQuery, PageQuery
 from placements.api.parsers import parse_body
 from placements.api.problems import CheckStepSerializer
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import ANY_OBJECT, AnyObject, CamelCaseSerializer, ConditionField
 from placements.explain.agreements import agreement_document, agreement_fields
 from placements.models import Agreement, HubDecision, ReplayInputs
+from placements.services.hub_writes.catalogue import ACTIONS
+from placements.services.hub_writes.queries import refusal_of_write
 from placements.services.hubs.queries import agreements
 from placements.services.hubs.unresolved import unresolved_counts, unresolved_objects
 
@@ -189,6 +191,15 @@ class HubPermissionSerializer(CamelCaseSerializer):
     verbs = serializers.DictField(child=serializers.BooleanField(allow_null=True))
 
 
+class HubActionSerializer(CamelCaseSerializer):
+    """An action on a live hub, and whether the caller may do it now, as far as the console knows."""
+
+    action = serializers.CharField()
+    role = serializers.CharField()
+    allowed = serializers.BooleanField()
+    reason = serializers.CharField(allow_blank=True, help_text="Why not, and who changes that.")
+
+
 class HubCheckSerializer(CamelCaseSerializer):
     """The check of a hub: its steps, and the permissions as a table."""
 
@@ -241,7 +252,7 @@ class HubViewSet(BaseViewSet):
     def get_permissions(self) -> list[BasePermission]:
         """Let every role read, and cluster administrators write."""
         reads = self.action in (
-            *("list", "retrieve", "streams", "permissions"),
+            *("list", "retrieve", "streams", "permissions", "actions"),
             *("agreements", "mirrored", "unresolved"),
         )
         return [MayRead()] if reads else [MayAdministerClusters()]
@@ -376,6 +387,19 @@ class HubViewSet(BaseViewSet):
         """List what the account of a hub may do, as the last check found it."""
         query_params(request)
         return Response(self._visible(name).found.get("permissions", []))
+
+    @operation("list_hub_actions", HubActionSerializer(many=True), query=HubActionQuery)
+    def actions(self, request: Request, name: str) -> Response:
+        """List what the caller may do on a hub, or with one object of it; without a request to the hub."""
+        fields = query_params(request, HubActionQuery)
+        hub, found = self._visible(name), []
+        with in_hub(hub.pk):
+            for one in ACTIONS.values():
+                reason = refusal_of_write(hub, one, actor(request)["by"], fields)
+                found.append(
+                    {"action": one.name, "role": str(one.role), "allowed": not reason, "reason": reason}
+                )
+        return Response(found)
 
     @listed(
         "list_hub_agreements",

@@ -57,6 +57,11 @@ _HINTS = {
 }
 
 
+_FORBIDDEN = (
+    "Add the permission to the account. Test connection, on the page of the cluster, shows what it lacks."
+)
+
+
 class ObjectState(StrEnum):
     """The state of one object of a placement on a cluster, as last observed."""
 
@@ -264,7 +269,9 @@ def cluster_objects(
             state = now.state
         yield ClusterObject(
             *(group, versions[key], kind, namespace, name, wave_of(group, kind), state, reason, message),
-            hint=_HINTS.get(reason, "") or (now.hint if now and now.hint not in message else ""),
+            hint=_HINTS.get(reason)
+            or (_FORBIDDEN if " is forbidden: User " in message else "")
+            or (now.hint if now and now.hint not in message else ""),
             differences=tuple(found.get(key, ())),
             live=now,
             envelope=sent.get(key, ""),

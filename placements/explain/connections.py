@@ -36,25 +36,26 @@ _STEPS: Mapping[str, str] = {
 }
 
 
-def unreachable_words(cluster: MemberCluster, *, now: datetime) -> str:
+def unreachable_reason(cluster: MemberCluster) -> tuple[str, datetime | None]:
     """Return why a Kubernetes cluster does not answer, and since when; "" while it answers."""
     if cluster.driver != KUBERNETES:
-        return ""
+        return "", None
     credential = credential_of(cluster)
     if credential and credential.unauthorized_since:
-        return f"{_UNREACHABLE[REJECTED]} since {_clock(credential.unauthorized_since, now=now)}"
-    if cluster.unanswered_since is None:
-        return ""
+        return _UNREACHABLE[REJECTED], credential.unauthorized_since
     code = cluster.unanswered_code
     words = _UNREACHABLE.get(code, "Not reachable")
     if code.startswith("http-"):
         words = f"API server answers {code.removeprefix('http-')}"
-    return f"{words} since {_clock(cluster.unanswered_since, now=now)}"
+    return words if cluster.unanswered_since else "", cluster.unanswered_since
 
 
-def _clock(moment: datetime, *, now: datetime) -> str:
-    """Return the time of a moment, with its date unless it is today."""
-    return f"{moment:%H:%M} UTC" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M} UTC"
+def unreachable_words(cluster: MemberCluster, *, now: datetime) -> str:
+    """Return why a Kubernetes cluster does not answer, with the time; "" while it answers."""
+    words, since = unreachable_reason(cluster)
+    if since is None:
+        return ""
+    return f"{words} since {since:{'%H:%M' if since.date() == now.date() else '%Y-%m-%d %H:%M'}} UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from django import template
 from django.http import QueryDict
 from django.templatetags.static import static
-from django.urls import Resolver404, get_script_prefix, resolve
+from django.urls import Resolver404, get_script_prefix, resolve, reverse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 from django.utils.html import format_html
@@ -17,10 +18,13 @@ from django.utils.safestring import mark_safe
 
 from clusters.hubs.dispatch import refusal_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.permissions import Role
 from placements.explain.agreements import shown_agreement
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.diff import side_by_side
 from placements.explain.vocabulary import NONE, score_text
+from placements.services.hub_writes.catalogue import ACTIONS, Action
+from placements.services.hub_writes.queries import refusal_of_write
 
 register = template.Library()
 
@@ -67,6 +71,35 @@ def _is_possible(url: str, *, is_form: bool) -> bool:
     except Resolver404:
         return True
     return refusal_of(match.func, match.kwargs, is_form=is_form) is None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedWrite:
+    """An action on the live hub of a page; `why_not` says why its control is disabled."""
+
+    action: Action
+    url: str
+    why_not: str
+
+
+@register.simple_tag(takes_context=True)
+def hub_refusal(context: template.RequestContext, act: str, **fields: Any) -> str:
+    """Return why the person may not do an action on the live hub of the page; "" where they may."""
+    layout, action = context["layout"], ACTIONS[act]
+    is_operator = action.role is not Role.OPERATOR or layout.may_operate
+    user: Any = context["request"].user if is_operator else None
+    return refusal_of_write(layout.hub.hub, action, user, fields)
+
+
+@register.simple_tag(takes_context=True)
+def hub_write(context: template.RequestContext, act: str, **fields: Any) -> OfferedWrite:
+    """Return an action on an object of the live hub; the layout keeps what is refused, for its note."""
+    given = {key: str(value) for key, value in fields.items() if value not in (None, "")}
+    url = f"{reverse('web:hub-write', args=[act])}?{urlencode(given)}"
+    found = OfferedWrite(ACTIONS[act], url, hub_refusal(context, act, **given))
+    if found.why_not:
+        context["layout"].refused_writes.setdefault(found.why_not, {})[url] = found
+    return found
 
 
 @register.filter

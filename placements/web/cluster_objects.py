@@ -1,5 +1,7 @@
 """Objects of a placement on its clusters: those on one cluster, and all that differ from the hub."""
 
+from datetime import UTC, datetime
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -10,6 +12,7 @@ from fleetui.htmx import render_page
 from fleetui.pagination import BadCursorError
 from fleetui.permissions import for_operators, for_readers
 from placements.explain.cluster_objects import DifferenceType, ObjectState, unavailable_words
+from placements.explain.connections import unreachable_words
 from placements.models import Binding, Placement
 from placements.services.rollouts.cluster_objects import (
     REAPPLIED,
@@ -67,12 +70,15 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
     rows = Binding.objects.select_related("placement", "resource_snapshot")
     binding = get_object_or_404(rows, placement__full_name=name, cluster_name=cluster)
     objects = objects_on(binding)
+    cluster_row = readable_cluster(binding)
+    unreachable = unreachable_words(cluster_row, now=datetime.now(UTC)) if cluster_row else ""
     context = {
         "placement": binding.placement,
         "binding": binding,
         "state": badges.phase_state(binding.phase),
-        "unavailable": unavailable_words(binding.unavailable_code),
-        "may_read": readable_cluster(binding) is not None,
+        "unreachable": unreachable,
+        "unavailable": "" if unreachable else unavailable_words(binding.unavailable_code),
+        "may_read": cluster_row is not None,
         "may_reapply": binding.phase in REAPPLIED and not binding.placement.deleting_since,
         "objects": [
             (one, badges.Badge(_STATES[one.state], one.state.words)) for one in objects[:_OBJECTS_SHOWN]

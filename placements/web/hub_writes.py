@@ -19,7 +19,7 @@ from clusters.hubs.queries import live_hub, mirrored_version, state_of
 from clusters.hubs.writing.answers import WriteOutcome
 from clusters.hubs.writing.bodies import StaleBaseError
 from clusters.hubs.writing.requests import NotOfferedError
-from clusters.hubs.writing.sending import NotWritableError, check_writable
+from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -27,7 +27,7 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import load_json
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.middleware import costly
-from fleetui.permissions import for_readers, has_role, teams_of
+from fleetui.permissions import for_readers
 from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
@@ -50,7 +50,7 @@ from placements.services.hub_writes.planning import (
     WritePlan,
     WriteRefusedError,
 )
-from placements.services.hub_writes.queries import lacking_permission
+from placements.services.hub_writes.queries import refusal_of_write
 from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
 from placements.web.request import current_user, is_confirmed
 from placements.web.review import own_draft
@@ -91,14 +91,7 @@ class WritePage:
 
     def why_not(self) -> str:
         """Return why this person may not write to the hub now; "" if they may."""
-        user, role = self.request.user, self.action.role
-        if not has_role(user, role) and not teams_of(user, role):
-            return f"You don't have permission to {self.action.verb}. Required role: {self.action.role}."
-        try:
-            check_writable(self.hub)
-        except NotWritableError as error:
-            return f"{str(error)[:1].upper()}{str(error)[1:]}."
-        return lacking_permission(self.hub, self.action)
+        return refusal_of_write(self.hub, self.action, current_user(self.request), self.fields)
 
 
 def _hub() -> Hub:

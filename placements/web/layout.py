@@ -159,6 +159,8 @@ class PageLayout:
         self.here = request.get_full_path()
         self.theme, self.rows, self.keys = (preference_of(request, name) for name in PREFERENCES)
         self._user = getattr(request, "user", None)
+        self.refused_writes: dict[str, dict[str, Any]] = {}
+        """The actions on a live hub that the page shows disabled, by reason and address."""
 
     @cached_property
     def may_read(self) -> bool:

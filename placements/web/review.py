@@ -113,6 +113,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "after": names_after(schedule) if schedule else "",
         "sentence_before": "",
         "manifest_diff": [(kinds.get(line[:1], "same"), line) for line in lines[2:]],
+        "data": draft.data if isinstance(draft.data, dict) else {},
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET and draft.manifest is not None and not preview.errors,
     }

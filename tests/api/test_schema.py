@@ -392,7 +392,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 165
+    assert len(operations) == 166
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 
@@ -437,7 +437,7 @@ def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
 
     assert without == {
         *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults")),
-        *("hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "doctor"),
+        *("hubs/{name}/actions", "hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "doctor"),
     }
 
 

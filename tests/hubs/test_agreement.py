@@ -47,6 +47,8 @@ def test_every_decided_step_of_a_sample_agrees(scenario: Document) -> None:
 
 @pytest.mark.nightly
 def test_every_decided_step_of_all_scenarios_agrees() -> None:
+    steps = [step["condition"] for one in scenarios() for step in one["expect"]]
+    assert (len(scenarios()), len(list(filter(None, steps)))) == (400, 1_263)
     found = []
     for scenario in scenarios():
         with rolled_back():
@@ -120,7 +122,7 @@ def judged(scenario: Document, plant: Callable[[Document], None] | None = None) 
 def test_planted_differences_are_found(plant: Callable[[Document], None]) -> None:
     rows = [judged(scenario, plant) for scenario in planted()]
 
-    assert len(rows) == PLANTED
+    assert (len(rows), len(rows) * len(PLANTS)) == (PLANTED, 50)
     assert {row.agreement for row in rows} == {Agreement.DIFFERS}
     for row in rows:
         assert row.inputs == "observed"

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -16,6 +16,7 @@ from django.test import override_settings
 
 from clusters.connection_input import ConnectionInput
 from clusters.hubs.check import HubCheckReport, check_hub
+from clusters.hubs.discovery import permissions_in
 from clusters.hubs.kinds.kubefleet import KUBEFLEET
 from clusters.hubs.operations import (
     HubCheckFailed,
@@ -28,6 +29,7 @@ from clusters.hubs.operations import (
     store_hub_secret,
 )
 from clusters.hubs.queries import live_hub, state_of
+from clusters.hubs.writing.requests import KINDS
 from clusters.kubeconfig import Secret
 from clusters.models import Hub, HubCredential, MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
@@ -449,3 +451,20 @@ def test_replaced_credentials_get_notices_of_their_own(served: tuple[FakeHub, Lo
     store_hub_secret(hub, Secret({"token": "another"}), by=None, now=NOW)
 
     assert HubCredential.objects.get(hub=hub).notified_days is None
+
+
+def test_rules_allow_a_verb_on_all_objects_on_some_or_on_none() -> None:
+    """A rule with names says nothing of other objects; an approval is a patch of a status."""
+
+    def verbs(plural: str, *resources: str, **more: Any) -> Mapping[str, bool | None]:
+        kind = next(one for one in KINDS.values() if one.plural == plural)
+        rule = {"apiGroups": [kind.group], "resources": list(resources), "verbs": ["create", "patch"], **more}
+        return permissions_in([rule], [kind])[0].verbs
+
+    assert verbs("memberclusters", "memberclusters")["patch"] is True
+    named = verbs("memberclusters", "memberclusters", resourceNames=["east"])
+    assert (named["patch"], named["create"], named["delete"]) == (None, False, False)
+    approvals = "clusterapprovalrequests"
+    assert verbs(approvals, approvals)["patch"] is False
+    assert verbs(approvals, f"{approvals}/status")["patch"] is True
+    assert verbs(approvals, "*")["patch"] is True

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from clusters.models import ClusterCredential, MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding, ObservedObjects, Placement
 from tests.rows import NOW
@@ -46,6 +47,40 @@ def test_failed_object_shows_the_message_and_a_hint(viewer: Client, text_of: Fet
     assert "NotTakenOver" in page
     assert "exists on the cluster" in page
     assert "whenToTakeOver is Never" in page
+
+
+def test_missing_permission_says_where_it_is_found(viewer: Client, text_of: Fetch) -> None:
+    message = 'namespaces "shop" is forbidden: User "fleetui" cannot get resource "namespaces"'
+    store(phase=Phase.FAILED, failure="refused", failed_objects=[{**FAULT, "code": "", "message": message}])
+    assert "Add the permission to the account. Test connection" in text_of(viewer, PAGE)
+
+
+def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
+    viewer: Client, text_of: Fetch
+) -> None:
+    """Neither available, as it was last read, nor failed, as the placement is on another cluster."""
+    store()
+    others = Binding.objects.exclude(cluster_name="nimblefox")
+    others.update(state="Bound", phase=Phase.FAILED, failure="refused")
+    assert "Failed" not in text_of(viewer, "/clusters/nimblefox/")
+    assert f'href="{PAGE}"' in text_of(viewer, "/clusters/nimblefox/")
+
+    row = MemberCluster.objects.get(name="nimblefox")
+    ClusterCredential.objects.create(
+        cluster=row, ciphertext="x", kind="token", subject="fleetui", set_at=NOW, unauthorized_since=NOW
+    )
+    MemberCluster.objects.update(driver="kubernetes", unanswered_since=NOW, unanswered_code="credentials")
+    page = text_of(viewer, PAGE)
+    assert "Unreachable" in page
+    assert "Credentials rejected since" in page
+    assert "Unreachable" in text_of(viewer, "/clusters/nimblefox/").partition("Placements on this cluster")[2]
+    assert "Unreachable: credentials rejected." in text_of(viewer, "/")
+    MemberCluster.objects.update(verdict="staleHeartbeat", verdict_reason="no recent heartbeat signals")
+    assert "Not ready: no recent heartbeat signals. Credentials rejected." in text_of(viewer, "/")
+    MemberCluster.objects.update(verdict="", verdict_reason="")
+    MemberCluster.objects.update(unanswered_code="refused")
+    ClusterCredential.objects.update(unauthorized_since=None)
+    assert "Unreachable: connection refused." in text_of(viewer, "/")
 
 
 def test_drift_shows_member_and_hub(viewer: Client, text_of: Fetch) -> None:

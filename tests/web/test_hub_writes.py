@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from clusters.hubs.writing.requests import KINDS
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import in_hub
 from placements.models import Draft, Drain, Placement
 from placements.web import hub_writes
-from tests.hubs.hub_documents import placement
+from tests.hubs.hub_documents import approval, placement, run_status, staged_run, strategy
 from tests.hubs.writable import WritableHub, writable_hub
 from tests.rows import person
 
@@ -250,3 +251,57 @@ def test_an_action_that_the_hub_does_not_allow_is_not_offered(hub: WritableHub) 
     hub.change(identity="impersonate")
     page = visitor("operator", "viewer").get(f"{ROOT}/hub-write/cordon/?name=east")
     assert "may not patch" not in text(page)
+
+
+def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableHub) -> None:
+    """Disabled with the reason and how to grant it, from what was read before: no page sends a request."""
+    client = visitor("operator", "approver")
+    with in_hub(hub.hub.pk):
+        hub.put("ClusterStagedUpdateStrategy", strategy("plan", "canary"))
+        hub.put("ClusterStagedUpdateRun", {**staged_run("web-1"), "status": run_status()})
+        hub.put("ClusterApprovalRequest", approval("web-1", "canary"))
+        hub.projected.project()
+    pages = {
+        "rollouts/staged/runs/web-1/": ("run-state", "abandon-run", "approve"),
+        "clusters/east/": ("labels", "taints", "cordon"),
+        "placements/web/": ("scale", "delete"),
+        "placements/web/clusters/east/": ("evict",),
+    }
+    verbs = {"list": True, "watch": True, "create": False, "patch": False, "delete": False}
+    refused = [{"resource": one.resource, "isRequired": True, "verbs": verbs} for one in KINDS.values()]
+    for permissions, is_offered in (([], True), (refused, False)):
+        hub.change(found={"permissions": permissions})
+        for address, actions in pages.items():
+            page = text(client.get(f"{ROOT}/{address}"))
+            for action in actions:
+                button = rf'<a class="button[^"]*" href="{ROOT}/hub-write/{action}/'
+                assert bool(re.search(button, page)) is is_offered, action
+            assert ("manage.py connect_hub --rbac operator prints" in page) is not is_offered
+        drain = text(client.get(f"{ROOT}/clusters/east/drain/"))
+        assert ("Drain east</button>" in drain) is is_offered
+        with in_hub(hub.hub.pk):
+            _, address = draft_of(client, 5)
+        review = text(client.get(f"{address}/review/"))
+        assert ("Hub preview" in review) is is_offered
+        actions = client.get(f"/api/v1{ROOT}/actions").json()
+        found = {one["action"]: one["allowed"] for one in actions}
+        assert set(found.values()) == {is_offered}
+    assert not any(one.plural.endswith("reviews") for one in hub.fake.seen)
+    hub.change(found={}, mode="read")
+    page = text(client.get(f"{ROOT}/clusters/east/"))
+    assert "Hub prod-eu is read only." in page
+    assert f'<a href="{ROOT}/hub-write/cordon/?name=east">Cordon</a>' in page  # its copies stay in reach
+
+
+def test_a_review_of_the_last_minute_is_known_to_pages(hub: WritableHub) -> None:
+    """Also of an impersonated person, whose permissions the watcher cannot read."""
+    hub.change(identity="impersonate")
+    hub.fake.strangers.add("fleetui:operator")
+    client = visitor("operator")
+    assert "may not patch" not in text(client.get(f"{ROOT}/clusters/east/"))
+    preview = text(client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "preview"}))
+    assert "binds a role that allows it to the group fleetui:operator" in preview
+    requests = len(hub.fake.seen)
+    assert "fleetui:operator may not patch memberclusters" in text(client.get(f"{ROOT}/clusters/east/"))
+    assert "may not patch" not in text(visitor("operator", "viewer").get(f"{ROOT}/clusters/east/"))
+    assert len(hub.fake.seen) == requests

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.drivers.kubernetes.client import Client
-from clusters.hubs.kinds.base import mapping_at
+from clusters.hubs.kinds.base import StreamKind, mapping_at
 from clusters.hubs.writing.requests import WriteRequest
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity
@@ -94,23 +94,53 @@ class ReviewCache:
 reviews = ReviewCache()
 
 
+@dataclass(frozen=True, slots=True)
+class HubAccessCheck:
+    """What an access review is about; no name where the object is to be created."""
+
+    verb: str
+    kind: StreamKind
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        return {
+            "verb": self.verb,
+            "group": self.kind.group,
+            "resource": self.kind.plural,
+            "subresource": self.subresource,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+
+    def key(self, hub: Hub, requester: Requester) -> tuple[object, ...]:
+        """Return where a review is kept: another server, credential or identity is another question."""
+        server = str(hub.connection.get("server"))
+        return (hub.pk, server, requester.user, requester.groups, *self.attributes.values())
+
+    def lacking(self, who: str) -> str:
+        part = f"/{self.subresource}" if self.subresource else ""
+        return f"On the hub, {who} may not {self.verb} {self.kind.plural}{part}.{self.kind.group}."
+
+
+def account_of(requester: Requester) -> str:
+    return requester.user or "the account of the console"
+
+
 def review(
     client: Client, hub: Hub, requester: Requester, request: WriteRequest, *, deadline: float
 ) -> Permission:
     """Return whether the hub would allow a write, at most a minute old. Raise DriverUnavailable."""
-    attributes = {
-        "verb": request.verb.permission,
-        "group": request.kind.group,
-        "resource": request.kind.plural,
-        "subresource": request.subresource,
-        "namespace": request.namespace,
-        "name": "" if request.method == "POST" else request.name,
-    }
-    # Another server, other credentials or another identity are other questions.
-    key = (hub.pk, str(hub.connection.get("server")), requester.user, requester.groups, *attributes.values())
+    name = "" if request.method == "POST" else request.name
+    access = HubAccessCheck(
+        request.verb.permission, request.kind, request.subresource, request.namespace, name
+    )
+    key = access.key(hub, requester)
     if found := reviews.get(key):
         return found
-    spec: dict[str, Any] = {"resourceAttributes": attributes}
+    spec: dict[str, Any] = {"resourceAttributes": access.attributes}
     kind = "SelfSubjectAccessReview"
     if requester.user:
         kind, spec = (
@@ -119,14 +149,11 @@ def review(
         )
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     answer = client.request("POST", f"{_REVIEWS}/{kind.lower()}s", body=body, deadline=deadline)
-    who = requester.user or "the account of the console"
-    part = f"/{request.subresource}" if request.subresource else ""
-    what = f"{request.verb.permission} {request.kind.plural}{part}.{request.kind.group}"
     if answer.status != 201:
-        found = Permission(True, f"The hub does not say whether {who} may {what}.")
+        found = Permission(True, f"The hub does not say what {account_of(requester)} may do.")
     elif mapping_at(answer.body, "status").get("allowed") is True:
         found = Permission(True)
     else:
-        found = Permission(False, f"On the hub, {who} may not {what}.")
+        found = Permission(False, access.lacking(account_of(requester)))
     reviews.put(key, found)
     return found

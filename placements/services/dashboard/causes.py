@@ -29,6 +29,7 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import may_manage_notifications
+from placements.explain.connections import unreachable_reason
 from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, first_names
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -186,6 +187,7 @@ def _away(*, is_large: bool) -> dict[str, _Away]:
     if is_large:
         return _away_by_reason(rows, bindings.filter(group__isnull=False))
     rank = Case(When(reason=_LEAVING, then=2), When(reason=_LATE, then=1), default=0)
+    rows = rows.select_related("credential")
     for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
         found[row.name] = _Away(_cause_of_cluster(row))
     if found:
@@ -215,14 +217,18 @@ def _away_by_reason(rows: QuerySet[Any], bindings: QuerySet[Any]) -> dict[str, _
 
 
 def _cause_of_cluster(row: Any) -> Cause:
+    reason = unreachable_reason(row)[0]
     if row.reason == _LEAVING:
         level, message, since = "progress", "Being removed from the fleet.", row.leaving_since
     elif row.reason == _LATE:
-        message = "Unreachable: does not answer. Not ready after 5m without a heartbeat."
+        words = reason or "does not answer"
+        message = f"Unreachable: {words[:1].lower()}{words[1:]}. Not ready after 5m without a heartbeat."
         level, since = "attention", row.unanswered_since
     else:
         words = ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
-        message = f"Not ready: {row.verdict_reason or words}".rstrip(".") + "."
+        message = f"Not ready: {row.verdict_reason or words}".rstrip(".") + (
+            f". {reason}." if reason else "."
+        )
         level, since = "failed", row.verdict_since
     path = reverse("web:cluster", args=[row.name])
     return Cause(f"cluster/{row.name}", level, row.name, message, path, f"Open {row.name}", since)

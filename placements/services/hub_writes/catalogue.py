@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clusters.hubs.kinds.base import mapping_at, text_of
+from clusters.hubs.writing.identity import HubAccessCheck
+from clusters.hubs.writing.requests import KINDS
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import Role
 from placements.services.hub_writes.clusters import plan_cordon, plan_labels, plan_taints, plan_uncordon
 from placements.services.hub_writes.disruption import plan_evict
 from placements.services.hub_writes.objects import plan_delete, plan_save, plan_scale
-from placements.services.hub_writes.planning import Plan
+from placements.services.hub_writes.planning import Fields, Plan
 from placements.services.hub_writes.staged import (
     plan_abandon_run,
     plan_approve,
@@ -21,33 +24,54 @@ from placements.services.hub_writes.staged import (
 class Action:
     """One row of the catalogue; `title` is the label of its button, `verb` ends "permission to …".
 
-    `permissions` are plurals with the verbs that the account needs; none where that depends on the fields.
+    `kind` is what it writes, without `Cluster`, and `access` the verb of RBAC that the account needs for it.
     """
 
     name: str
     title: str
     verb: str
     plan: Plan
+    kind: str
+    access: str = "patch"
     role: Role = Role.OPERATOR
     is_destructive: bool = False
-    permissions: tuple[tuple[str, str], ...] = ()
+
+    def access_to(self, fields: Fields) -> HubAccessCheck:
+        """Return what the account of a hub needs; the fields name the object, and may name its kind."""
+        manifest = fields.get("manifest")
+        metadata = mapping_at(manifest, "metadata") if manifest else fields
+        namespace, name = text_of(metadata.get("namespace")), text_of(metadata.get("name"))
+        kind = text_of((manifest or fields).get("kind"))
+        if kind not in KINDS:
+            kind = self.kind if namespace or f"Cluster{self.kind}" not in KINDS else f"Cluster{self.kind}"
+        verb = "create" if manifest and not fields.get("base") else self.access
+        part = "status" if self.role is Role.APPROVER else ""
+        return HubAccessCheck(verb, KINDS[kind], part, namespace, "" if verb == "create" else name)
 
 
-_PATCH_MEMBERS = (("memberclusters", "patch"),)
-_EVICT = (("clusterresourceplacementevictions", "create"),)
+_PLACEMENT, _MEMBER, _RUN = "ResourcePlacement", "MemberCluster", "StagedUpdateRun"
 _ACTIONS = (
-    Action("save", "Save", "change objects of this hub", plan_save),
-    Action("scale", "Scale", "scale placements", plan_scale),
-    Action("delete", "Delete", "delete objects of this hub", plan_delete, is_destructive=True),
-    Action("labels", "Change labels", "label clusters", plan_labels, permissions=_PATCH_MEMBERS),
-    Action("taints", "Change taints", "taint clusters", plan_taints, permissions=_PATCH_MEMBERS),
-    Action("cordon", "Cordon", "cordon clusters", plan_cordon, permissions=_PATCH_MEMBERS),
-    Action("uncordon", "Uncordon", "uncordon clusters", plan_uncordon, permissions=_PATCH_MEMBERS),
-    Action("evict", "Evict", "evict placements", plan_evict, is_destructive=True, permissions=_EVICT),
-    Action("start-run", "Start run", "start staged update runs", plan_start_run),
-    Action("run-state", "Change state", "run and stop staged update runs", plan_run_state),
-    Action("abandon-run", "Abort", "abort staged update runs", plan_abandon_run, is_destructive=True),
-    Action("approve", "Approve", "approve stages", plan_approve, Role.APPROVER),
+    Action("save", "Save", "change objects of this hub", plan_save, _PLACEMENT),
+    Action("scale", "Scale", "scale placements", plan_scale, _PLACEMENT),
+    Action(
+        *("delete", "Delete", "delete objects of this hub", plan_delete, _PLACEMENT, "delete"),
+        is_destructive=True,
+    ),
+    Action("labels", "Change labels", "label clusters", plan_labels, _MEMBER),
+    Action("taints", "Change taints", "taint clusters", plan_taints, _MEMBER),
+    Action("cordon", "Cordon", "cordon clusters", plan_cordon, _MEMBER),
+    Action("uncordon", "Uncordon", "uncordon clusters", plan_uncordon, _MEMBER),
+    Action(
+        *("evict", "Evict", "evict placements", plan_evict, "ClusterResourcePlacementEviction", "create"),
+        is_destructive=True,
+    ),
+    Action("start-run", "Start run", "start staged update runs", plan_start_run, _RUN, "create"),
+    Action("run-state", "Change state", "run and stop staged update runs", plan_run_state, _RUN),
+    Action(
+        *("abandon-run", "Abort", "abort staged update runs", plan_abandon_run, _RUN, "delete"),
+        is_destructive=True,
+    ),
+    Action("approve", "Approve", "approve stages", plan_approve, "ApprovalRequest", role=Role.APPROVER),
 )
 ACTIONS: Mapping[str, Action] = {one.name: one for one in _ACTIONS}
 

@@ -2,13 +2,24 @@
 
 from dataclasses import dataclass
 
+from django.contrib.auth.models import User
+
 from clusters.hubs.kinds.base import mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from clusters.hubs.queries import mirrored_objects
+from clusters.hubs.writing.identity import (
+    IdentityRefusedError,
+    Permission,
+    account_of,
+    requester_on,
+    reviews,
+)
 from clusters.models import Hub
-from clusters.models.hubs import HubIdentity
+from clusters.models.hubs import HubIdentity, HubMode
+from fleetui.permissions import has_role, teams_of
 from placements.services.hub_writes.catalogue import Action
 from placements.services.hub_writes.objects import condition_of
+from placements.services.hub_writes.planning import Fields
 from placements.services.hub_writes.staged import ACCEPTED, APPROVED, kind_of
 
 
@@ -32,16 +43,36 @@ def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval
     return found
 
 
-def lacking_permission(hub: Hub, action: Action) -> str:
-    """Return why the hub would not let the account of the console do an action; "" where it may.
+def refusal_of_write(hub: Hub, action: Action, user: User | None, fields: Fields) -> str:
+    """Return why a person may not do an action on a hub now, and who changes that; "" where they may.
 
-    From the permissions that the watcher reads with every discovery, so without a request. Those of an
-    impersonated person are known by a preview only.
+    Without a request and without a query but for roles: the permissions are those that the watcher reads with
+    every discovery, or those of a preview of the last minute, which alone knows an impersonated person.
     """
-    if hub.identity != HubIdentity.SHARED:
+    if user is None or not (has_role(user, action.role) or teams_of(user, action.role)):
+        return f"You don't have permission to {action.verb}. Required role: {action.role}."
+    if hub.mode != HubMode.OPERATE:
+        return f"Hub {hub.name} is read only. A cluster administrator changes its mode to operate."
+    if hub.is_paused:
+        return f"Hub {hub.name} is paused. A cluster administrator resumes it."
+    access = action.access_to(fields)
+    try:
+        requester = requester_on(hub, user.get_username(), str(action.role))
+    except IdentityRefusedError as error:
+        return f"{str(error)[:1].upper()}{str(error)[1:]}."
+    known = reviews.get(access.key(hub, requester))
+    # The rules that the watcher reads are those of the namespace `default`; others may have more.
+    is_covered = not access.kind.is_namespaced or access.namespace == "default"
+    if known is None and is_covered and hub.identity == HubIdentity.SHARED:
+        rows = [one for one in hub.found.get("permissions", ()) if one["resource"] == access.kind.resource]
+        if rows and rows[0]["verbs"].get(access.verb) is False:
+            known = Permission(False, access.lacking(account_of(requester)))
+    if known is None or known.is_allowed:
         return ""
-    for row in hub.found.get("permissions", ()):
-        for plural, verb in action.permissions:
-            if row["resource"].partition(".")[0] == plural and row["verbs"].get(verb) is False:
-                return f"On the hub, the account of the console may not {verb} {row['resource']}."
-    return ""
+    if hub.identity == HubIdentity.IMPERSONATE:
+        group = f"{hub.group_prefix}{action.role}"
+        return f"{known.reason} An administrator of the hub binds a role that allows it to the group {group}."
+    return (
+        f"{known.reason} An administrator of the hub applies the manifest that "
+        f"manage.py connect_hub --rbac {action.role} prints."
+    )
