@@ -259,9 +259,10 @@ class TransportMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.method not in METHODS:
+        is_rest = _REST.match(request.path)
+        if request.method not in METHODS and not is_rest:  # REST names the methods of each address itself
             return HttpResponseNotAllowed(sorted(METHODS))
-        if settings.SECURE_SSL_REDIRECT and _REST.match(request.path) and not request.is_secure():
+        if settings.SECURE_SSL_REDIRECT and is_rest and not request.is_secure():
             message = "HTTPS is required. Replace the token if this request contained one."
             return _refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
         return self._get_response(request)

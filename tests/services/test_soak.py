@@ -40,6 +40,7 @@ from tests.services.rollouts.world import QUICK, World
 
 CHANGES = 100
 """In an hour."""
+FEW = {"revisionHistoryLimit": 1}
 KEPT = ("EVENTS", "DECISIONS", "ROLLOUTS", "EVICTIONS", "ANALYSES", "DRAFTS", "NOTIFICATIONS")
 
 
@@ -48,7 +49,7 @@ def change(world: World, hour: int) -> None:
     system: dict[str, Any] = {"by": None, "now": world.now}
     world.apply(*(config_map(f"settings-{number}", data={"hour": str(hour)}) for number in range(80)))
     world.change()
-    save_placement(placement_document("web", pick_n_spec(1 + hour % 2)), **system)
+    save_placement(placement_document("web", pick_n_spec(1 + hour % 2) | FEW), **system)
     save_placement(placement_document(f"new-{hour}", pick_n_spec(1)), **system)
     save_run(run_document(f"run-{hour}", placementName="staged"), **system)
     change_labels(["c000"], put={"tier": str(hour % 3)}, **system)
@@ -77,8 +78,8 @@ def change(world: World, hour: int) -> None:
 def soak(hours: int) -> list[Counter[str]]:
     """Let hours pass; return the rows of each table, and the bytes of the database, after each."""
     world = StagedWorld({"first": ["c000", "c001"]}, stage("first"))
-    save_placement(placement_document("staged", staged_spec()), by=None, now=world.now)
-    world.place("web", pick_n_spec(1))
+    save_placement(placement_document("staged", staged_spec() | FEW), by=None, now=world.now)
+    world.place("web", pick_n_spec(1) | FEW)
     sizes = []
     for hour in range(hours):
         change(world, hour)
