@@ -141,7 +141,9 @@ class PreparedQuery:
         """Return the rows, as the database writes their values; `values` are those of the placeholders."""
         sql, parameters = self._compiled(most=None)
         with connection.cursor() as cursor:
-            cursor.execute(sql, [values.get(one, one) for one in parameters])
+            # PostgreSQL takes the values of an `__in` as a list, which is no key.
+            given = [one if isinstance(one, list) else values.get(one, one) for one in parameters]
+            cursor.execute(sql, given)
             return list(cursor.fetchall())
 
     def _compiled(self, most: int | None) -> tuple[str, Sequence[Any]]:

@@ -70,6 +70,15 @@ document.addEventListener("htmx:afterSettle", () => {
   marks();
   sayUnsaved();
 });
+/* What was entered before the scripts had loaded caused no request. htmx has its listeners by now. */
+document.addEventListener("DOMContentLoaded", () => {
+  const fields = [...(document.getElementById("editing")?.elements ?? [])];
+  const isChanged = ({ type, options, value, defaultValue, checked, defaultChecked }) => {
+    if (options) return [...options].some((one) => one.defaultSelected && !one.selected);
+    return type === "checkbox" || type === "radio" ? checked !== defaultChecked : value !== (defaultValue ?? value);
+  };
+  fields.find(isChanged)?.dispatchEvent(new Event("input", { bubbles: true }));
+});
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-copy]");
   if (link && navigator.clipboard && !event.ctrlKey && !event.metaKey && !event.shiftKey) {

@@ -146,3 +146,20 @@ def test_input_is_not_lost_by_tab_keys_tabs_of_the_page_or_leaving(
     page.get_by_role("link", name="Cancel").click()
     expect(page).to_have_url(re.compile("/placements/web/$"))
     complaints.clear()
+
+
+@pytest.mark.usefixtures("nine")
+def test_input_before_the_scripts_have_loaded_is_previewed(enter: Enter) -> None:
+    page, held = enter("/", "operator"), list[Route]()
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"htmx[^/]*\.js"), hold)
+    page.goto("/placements/web/edit/", wait_until="commit")
+    page.get_by_label("Number of clusters").fill("6")
+
+    for one in held:
+        one.continue_()
+
+    expect(page.locator("#preview .result")).to_contain_text("6 of 6 clusters selected")
