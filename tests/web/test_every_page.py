@@ -219,6 +219,7 @@ def draft(operator: Client, web: Placement) -> int:
     return start_draft(dump_yaml(web.document), placement=web, by=ana, now=NOW).pk
 
 
+@pytest.mark.servers
 def test_every_page_is_well_formed_and_brings_no_code_of_its_own(
     operator: Client, decision_id: str, subtests: pytest.Subtests
 ) -> None:
