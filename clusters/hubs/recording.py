@@ -104,12 +104,13 @@ class RecordingReport:
 def record_hub(
     hub: Hub,
     target: Path,
+    stopped: threading.Event,
     *,
     seconds: float,
     is_anonymous: bool = False,
     pace: StreamPace | None = None,
 ) -> RecordingReport:
-    """Record a hub into a new file, compressed where it ends with .gz, until the time is over or Ctrl+C.
+    """Record a hub into a new file (.gz: compressed) until its time is over or it is stopped.
 
     The hub is only read. Raise NotRecordedError, and FileExistsError where there is such a file.
     """
@@ -132,21 +133,17 @@ def record_hub(
             threads = [threading.Thread(target=one.run, daemon=True) for one in streams]
             for thread in threads:
                 thread.start()
-            try:
-                until = time.monotonic() + seconds
-                while (left := until - time.monotonic()) > 0:
-                    time.sleep(min(left, _CHECK_SECONDS))
-                    if access.needs_reading and access.use(aim, is_changed=False):
-                        for one in streams:
-                            one.reconnect()
-            except KeyboardInterrupt:
-                pass
+            until = time.monotonic() + seconds
+            while (left := until - time.monotonic()) > 0 and not stopped.wait(min(left, _CHECK_SECONDS)):
+                if access.needs_reading and access.use(aim, is_changed=False):
+                    for one in streams:
+                        one.reconnect()
             errors = {one.kind.resource: one.status.error for one in streams if one.status.error}
             for one in streams:
                 one.stop()
-            stopped = time.monotonic() + STOP_SECONDS
+            until = time.monotonic() + STOP_SECONDS
             for thread in threads:
-                thread.join(max(0.0, stopped - time.monotonic()))
+                thread.join(max(0.0, until - time.monotonic()))
             recording.close()
             _copy(spool, target, is_anonymous=is_anonymous)
             return RecordingReport(dict(recording.events), errors)

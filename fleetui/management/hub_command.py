@@ -1,6 +1,10 @@
 """The base of commands that need the console's database: common exit codes, a message without the tables."""
 
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, ClassVar
 
 from django.apps import apps
@@ -13,6 +17,22 @@ from fleetui.models import Event
 
 REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
 NOT_PREPARED = 3
+
+
+@contextmanager
+def stopped_by_signal() -> Iterator[threading.Event]:
+    """Set the event on SIGTERM or SIGINT, also in a job of a script, where a shell ignores SIGINT."""
+    stopped = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class HubCommand(BaseCommand):

@@ -66,7 +66,7 @@ def test_a_recording_gives_another_hub_the_same_objects(
     changes = threading.Thread(target=change)
     changes.start()
     path = tmp_path / "hub.jsonl.gz"
-    report = record_hub(hub, path, seconds=4, pace=QUICK)
+    report = record_hub(hub, path, threading.Event(), seconds=4, pace=QUICK)
     changes.join()
 
     assert path.stat().st_mode & 0o077 == 0
@@ -106,7 +106,7 @@ def test_an_anonymous_recording_has_no_name_and_keeps_what_refers_to_what(
     fake, _, hub = connected
     fill(fake)
     path = tmp_path / "hub.jsonl"
-    record_hub(hub, path, seconds=1.5, is_anonymous=True, pace=QUICK)
+    record_hub(hub, path, threading.Event(), seconds=1.5, is_anonymous=True, pace=QUICK)
     assert "acme" not in path.read_text()
     objects = {one["object"]["kind"]: one["object"] for one in events_in(path)}
     owner = objects["ClusterResourcePlacement"]["metadata"]["name"]

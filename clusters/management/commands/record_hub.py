@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from clusters.hubs.queries import UnknownHubError, live_hub
 from clusters.hubs.recording import NotRecordedError, record_hub
 from fleetui.apimachinery.fields import parse_duration
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand, stopped_by_signal
 
 _LONGEST = 24 * 3600
 
@@ -44,8 +44,9 @@ class Command(HubCommand):
         parser.add_argument("--anonymise", action="store_true", help="replace the names of objects")
 
     def handle(self, *, name: str, to: Path, seconds: float, anonymise: bool, **_options: Any) -> None:
-        """Record; Ctrl+C ends it and keeps what was recorded."""
-        report = record_hub(live_hub(name), to, seconds=seconds, is_anonymous=anonymise)
+        """Record; SIGINT or SIGTERM ends it and keeps what was recorded."""
+        with stopped_by_signal() as stopped:
+            report = record_hub(live_hub(name), to, stopped, seconds=seconds, is_anonymous=anonymise)
         for resource, count in sorted(report.events.items()):
             self.stdout.write(f"{resource}  {count} events")
         for resource, error in sorted(report.errors.items()):

@@ -1,14 +1,11 @@
 """manage.py watch_hubs: list and watch the live hubs, and keep their mirrors; `manage.py up` runs it."""
 
-import signal
-import threading
-from types import FrameType
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.hubs.watcher import Watcher
-from fleetui.management.hub_command import REFUSED, HubCommand
+from fleetui.management.hub_command import REFUSED, HubCommand, stopped_by_signal
 from fleetui.task_queue import send_now
 
 PROJECT_HUB = "placements.tasks.project_hub"
@@ -30,18 +27,9 @@ class Command(HubCommand):
 
     def handle(self, *, once: bool, **_options: Any) -> None:
         """Watch until SIGTERM or SIGINT, and then write what was read."""
-        stopped = threading.Event()
-
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            stopped.set()
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         watcher = Watcher(committed=wake_projection)
-        try:
+        with stopped_by_signal() as stopped:
             watcher.run(stopped, until=watcher.is_synced if once else lambda: False)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
         if not once:
             return
         incomplete = []
