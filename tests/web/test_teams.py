@@ -67,7 +67,6 @@ ADMIN_READING = ("index", "_changelist", "_history", "view_on_site")
 """Lists and pages of the admin; the actions of a list are sent to it."""
 THROUGH = {
     *("DELETE budget", "DELETE override", "DELETE placement", "DELETE resource", "DELETE staged-strategy"),
-    "DELETE assertion",
     *("PUT budget", "PUT override", "PUT placement", "PUT resource", "PUT staged-run", "PUT staged-strategy"),
     *("POST abandon", "POST abandon-cluster", "POST apply", "POST approve", "POST diffs", "POST evict"),
     *("PATCH override", "PATCH placement", "PATCH staged-strategy"),
@@ -81,7 +80,7 @@ THROUGH = {
     *("POST staged-run-skip-wait", "POST staged-run-retry", "POST staged-strategy-new"),
     *("POST staged-strategy-edit", "POST staged-strategy-delete", "POST draft", "POST draft-review"),
     *("POST draft-rebase", "POST draft-dry-run", "POST resource-apply", "POST resource-dry-run"),
-    "POST resource-delete",
+    *("POST resource-delete", "POST placement-rebalance", "POST rebalance-plans"),
 }
 """What an operator and approver of a team does with the objects of the team, and nothing else."""
 
