@@ -256,11 +256,10 @@ class DecisionPage(DecisionView):
     @cached_property
     def hub(self) -> HubSide | None:
         """What the live hub decided, of a decision that is a replay of it."""
-        if isinstance(self.row, ScenarioDecision) or not self.row.is_mirrored:
+        if isinstance(self.row, ScenarioDecision) or not getattr(self.row, "hub_decision", None):
             return None
         found = hub_decision_of(self.row)
-        condition = condition_of(self.value)
-        return HubSide(found, self.clusters_count, condition) if found else None
+        return HubSide(found, self.clusters_count, condition_of(self.value)) if found else None
 
     @cached_property
     def why(self) -> Explanation | None:

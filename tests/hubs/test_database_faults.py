@@ -51,6 +51,8 @@ def change_everything(fake: FakeHub, *, bindings: int) -> None:
 
 
 def lists_of(run: Watching) -> int:
+    """Return how many lists there were, once every stream watches, optional ones too."""
+    run.work_until(lambda: run.fake.watches == len(run.watcher.hubs[run.hub.pk].runner.streams))
     return run.fake.count("list")
 
 

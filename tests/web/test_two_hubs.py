@@ -9,7 +9,9 @@ from html import unescape
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import resolve
 from django.urls.exceptions import Resolver404
 from rest_framework.test import APIClient
@@ -23,6 +25,7 @@ from placements.models import NotificationProblem
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
 from tests.api.schema import generated_schema
+from tests.database import forget_caches
 from tests.live_hubs import live_hub, move_rows_to
 from tests.page_samples import sample_pages
 from tests.rows import NOW, api_token, config_map, decided, joined, namespace, person, pick_n_spec
@@ -39,6 +42,11 @@ LISTS = (
     "placements/decision",
     "placements/drain",
     "fleetui/event",
+)
+
+READ_OFTEN = (
+    *("overview", "clusters", "cluster", "topology", "placements", "placement", "decision"),
+    *("rollouts", "rollout", "activity", "what-if", "resources", "overrides"),
 )
 
 
@@ -131,6 +139,34 @@ def test_no_page_shows_what_only_another_hub_has(visitor: Client, worlds: tuple[
         assert [address for address, text in shown.items() if other.word in text] == []
         assert sum(world.word in text for text in shown.values()) > 30
         assert len(shown) > 120
+
+
+def test_a_page_of_a_live_hub_costs_two_queries_more_at_most_and_other_hubs_cost_none(
+    visitor: Client, worlds: tuple[World, World]
+) -> None:
+    """`spec/live-hub.md` 20; the query for the hub and that for its line are the two."""
+
+    def queries(world: World, name: str) -> int:
+        address = f"{world.mount}{world.pages[name]}"
+        visitor.get(address)  # compiles templates
+        forget_caches()
+        with CaptureQueriesContext(connection) as captured:
+            answer = visitor.get(address)
+        assert answer.status_code == 200, address
+        return len(captured)
+
+    few = {(world.mount, name): queries(world, name) for world in worlds for name in READ_OFTEN}
+    for number in range(8):
+        live_hub(f"other-{number}")
+    many = {(world.mount, name): queries(world, name) for world in worlds for name in READ_OFTEN}
+
+    local, live = (world.mount for world in worlds)
+    assert {
+        name: few[live, name] - few[local, name]
+        for name in READ_OFTEN
+        if few[live, name] > few[local, name] + 2
+    } == {}
+    assert many == few
 
 
 def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
