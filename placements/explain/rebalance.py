@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from placements.engine.exact.rebalance import CurvePoint, MovePlan, NoPlanReason, RebalanceStep
-from placements.explain.vocabulary import counted, verb
+from placements.explain.vocabulary import counted, first_names, verb
 
 NO_PLAN = {
     NoPlanReason.TYPE: "Only placements of the type PickN can be rebalanced.",
@@ -50,16 +50,32 @@ def repair_sentence(plan: MovePlan) -> str:
     return f"With {what}, {affinity}, skew {chosen.skew:,} (now {today.skew:,})."
 
 
+def hub_sentence(difference: tuple[int, Sequence[str]] | None) -> str:
+    """Return whether a live hub, which decides itself, would follow a plan (`hub_difference`)."""
+    if difference is None:
+        return (
+            "The hub follows this plan: it selects the same clusters if you evict those that leave, in order."
+        )
+    number, names = difference
+    would = f"select {first_names(names)}" if names else "select no cluster"
+    if number == 1:
+        return f"The hub does not follow this plan: after the first batch of evictions it would {would}."
+    before = f"batches 1 to {number - 1:,}" if number > 2 else "batch 1"
+    return f"The hub follows {before} of this plan. After the evictions of batch {number:,} it would {would}."
+
+
 def step_words(step: RebalanceStep) -> str:
     return f"leave {step.leave}" if step.leave else f"join {step.join}"
 
 
 def plan_lines(
-    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
+    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hub: str = "", most: int = 200
 ) -> Iterator[str]:
     """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
     yield balance_sentence(plan.current)
     yield repair_sentence(plan)
+    if hub:
+        yield hub
     yield ""
     yield f"{'MOVES':>6} {'SELECTED':>9} {'HARD':>6} {'SOFT':>6} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
     for one in plan.curve:
@@ -80,7 +96,9 @@ def plan_lines(
             yield f"batch {number}: {step_words(step)} ({after}){warning}"
 
 
-def plan_document(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str) -> dict[str, Any]:
+def plan_document(
+    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, refusal: str, hub: str
+) -> dict[str, Any]:
     """Return a plan as REST and the command write it."""
     document = plan.to_plain()
     document.pop("steps")
@@ -88,4 +106,5 @@ def plan_document(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], re
         **document,
         "batches": [[step.to_plain() for step in batch] for batch in batches],
         "refusal": refusal,
+        "hub": hub,
     }

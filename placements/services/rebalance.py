@@ -28,13 +28,14 @@ from placements.engine.exact.rebalance import (
     RebalanceStep,
     batches_of,
     hard_excess,
+    hub_difference,
     plan_rebalance,
 )
 from placements.engine.exact.record import REQUEST_OPTIONS
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch
-from placements.explain.rebalance import NO_PLAN, repair_sentence
+from placements.explain.rebalance import NO_PLAN, hub_sentence, repair_sentence
 from placements.explain.staged_updates import eviction_sentence
 from placements.explain.vocabulary import first_names
 from placements.manifests.placement import parse_placement
@@ -71,6 +72,8 @@ class RebalancePreview:
     plan: MovePlan | None
     refusal: str
     batches: tuple[tuple[RebalanceStep, ...], ...] = ()
+    hub: str = ""
+    """Of a live hub, whether its own decisions would follow the plan."""
     basis: tuple[int, int | None, str] | None = None
     """What the plan holds for: the policy, the number of clusters, and a digest of the selected ones."""
 
@@ -113,7 +116,8 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
     elif not plan.steps:
         refusal = repair_sentence(plan)
     batches = tuple(batches_of(plan.steps, max(1, unavailable or surge)))
-    return RebalancePreview(plan, refusal, batches, _basis(inputs))
+    hub = hub_sentence(hub_difference(inputs.cycle, batches)) if placement.is_mirrored and batches else ""
+    return RebalancePreview(plan, refusal, batches, hub, _basis(inputs))
 
 
 def _basis(inputs: CycleInputs) -> tuple[int, int | None, str]:

@@ -118,6 +118,8 @@ def _page(
             moves = _moves(context["given"])
         except InvalidManifest as found:
             moves, context["faults"], status = None, found.faults, 422
+        if last and last.state == RebalancePlan.State.STALE and moves is None and last.moves_left:
+            moves = context["left"] = last.moves_left
         preview = preview_rebalance(placement, moves=moves)
         context |= {"preview": preview, "chart": None}
         if preview.plan is not None:

@@ -1,9 +1,12 @@
 """Rebalance plans on simulated clusters: paced, resumable, and never worse than before (foresight 2)."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from clusters.operations.edit import change_labels
 from clusters.queries import current_fleet
@@ -104,34 +107,41 @@ class _Killed(BaseException):
     """The worker was killed."""
 
 
-@pytest.mark.parametrize("point", ["write_decision", "record", "hard_excess"])
-def test_a_worker_that_is_killed_at_any_batch_changes_nothing(
-    point: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world, original = drifted(), getattr(rebalance, point)
-    start_plan("web", moves=None, by=None, now=world.now)
-    kills = 0
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
+def test_a_worker_that_is_killed_at_any_statement_leaves_the_clusters_and_the_plan_as_one(every: int) -> None:
+    world = drifted()
+    planned = start_plan("web", moves=None, by=None, now=world.now)
+    joins = [step["join"] for batch in planned.batches for step in batch if step["join"]]
+    kills, skew = 0, _skew()
 
     while not _is_over():
-        RebalancePlan.objects.update(requeue_at=world.now)
-        before = list(Binding.objects.order_by("pk").values_list("cluster_name", "state"))
-        with monkeypatch.context() as patched:
+        is_killed, statement = True, 0
+        while is_killed:
+            statement, is_killed = statement + every, False
+            RebalancePlan.objects.update(requeue_at=world.now)
+            left = count(statement, -1)
 
-            def killed(*arguments: Any, **options: Any) -> None:
-                original(*arguments, **options)
-                raise _Killed
+            def execute(run: Callable[..., Any], *arguments: Any, left: Iterator[int] = left) -> Any:
+                result = run(*arguments)
+                if next(left) == 1:
+                    raise _Killed
+                return result
 
-            patched.setattr(rebalance, point, killed)
             try:
-                advance_plans(now=world.now)
+                with connection.execute_wrapper(execute):
+                    advance_plans(now=world.now)
             except _Killed:
-                kills += 1
-                assert before == list(Binding.objects.order_by("pk").values_list("cluster_name", "state"))
-        RebalancePlan.objects.update(requeue_at=world.now)
+                is_killed, kills = True, kills + 1
+            placed = Binding.objects.exclude(state="Unscheduled").values_list("cluster_name", flat=True)
+            assert rebalance._digest(placed) == _plan().placed_digest
+            assert len(placed) == 6
+            assert _skew() <= skew
+            skew = _skew()
         world.pass_time(1)
 
-    assert kills
+    assert kills > 100 // every
     assert (_plan().state, _skew()) == ("completed", 0)
+    assert set(joins) <= set(world.available())
 
 
 def test_it_is_paused_resumed_and_stopped() -> None:

@@ -20,6 +20,7 @@ from placements.engine.exact.solver import SearchLimits
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
 from placements.manifests.policy import PlacementType
 
@@ -119,6 +120,25 @@ def batches_of(steps: Sequence[RebalanceStep], size: int) -> list[tuple[Rebalanc
             batches.append(tuple(current))
             current, swaps = [], 0
     return [*batches, tuple(current)] if current else batches
+
+
+def hub_difference(
+    cycle: Cycle, batches: Iterable[Sequence[RebalanceStep]]
+) -> tuple[int, tuple[str, ...]] | None:
+    """Return the first batch in which the scheduler itself would choose other clusters, and which.
+
+    A live hub decides itself: there, a plan can only be followed by evictions of the clusters that leave.
+    None: after each batch of evictions the scheduler chooses the clusters of the plan.
+    """
+    for number, batch in enumerate(batches, start=1):
+        leaves = {step.leave for step in batch}
+        joins = {step.join for step in batch if step.join}
+        left = tuple(one for one in cycle.live_bindings if one.is_active and one.cluster not in leaves)
+        decision = schedule(replace(cycle, bindings=left))
+        if {*decision.picked_names} != joins:
+            return number, decision.picked_names
+        cycle = replace(cycle, bindings=decision.bindings_after)
+    return None
 
 
 @dataclass(frozen=True)

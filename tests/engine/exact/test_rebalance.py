@@ -7,8 +7,15 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
+from clusters.fleet import Cluster
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.rebalance import MovePlan, NoPlanReason, batches_of, plan_rebalance
+from placements.engine.exact.rebalance import (
+    MovePlan,
+    NoPlanReason,
+    batches_of,
+    hub_difference,
+    plan_rebalance,
+)
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -151,6 +158,26 @@ def test_two_moves_repair_a_region_that_holds_all() -> None:
     assert (plan.current.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
     assert plan.is_safe
     assert [step.leave is None for step in plan.steps].count(True) == 2
+
+
+@pytest.mark.parametrize(
+    ("clusters", "placed", "difference"),
+    [
+        # After the eviction only f keeps the limit; above it before the first step, the hub selects nothing.
+        (grouped("region", east="a b c", west="e f", north="g"), "abceg", None),
+        (grouped("region", east="a b c d", west="e f", north="g h"), "abcd", (1, ())),
+    ],
+)
+def test_a_live_hub_follows_a_plan_that_its_own_decisions_make(
+    clusters: list[Cluster], placed: str, difference: tuple[int, tuple[str, ...]] | None
+) -> None:
+    policy = pick_n(len(placed), spread=[spread("region")])
+    problem = cycle(fleet(*clusters), policy, *map(binding, placed), semantics=Semantics.KUBEFLEET)
+    plan = plan_rebalance(problem)
+
+    assert isinstance(plan, MovePlan)
+    assert plan.steps
+    assert hub_difference(problem, batches_of(plan.steps, 1)) == difference
 
 
 def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
