@@ -55,6 +55,7 @@ class CurvePointSerializer(CamelCaseSerializer):
 class RebalanceSerializer(CamelCaseSerializer):
     """What few moves reach, and the steps of one plan."""
 
+    wanted = serializers.IntegerField(required=False)
     current = CurvePointSerializer(required=False)
     curve = CurvePointSerializer(many=True, required=False)
     chosen = CurvePointSerializer(required=False)

@@ -53,7 +53,10 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
             yield "a valid set exists, but no order of single selections reaches it"
     elif record.verdict is ExactVerdict.IMPOSSIBLE:
         most = f"{record.low:,}" if record.low == record.high else f"{record.low:,} to {record.high:,}"
-        yield f"at most {most} of {wanted} are possible"
+        if record.most_with_moves:
+            yield f"{record.most_with_moves:,} of {wanted} are possible if selected clusters may leave"
+        stay = " while they stay" if record.most_with_moves else ""
+        yield f"at most {most} of {wanted} are possible{stay}"
         if record.exact and not record.missed:
             yield _BEST
         yield from conflict_sentences(record, policy)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placements.engine.exact.rebalance import CurvePoint, MovePlan, NoPlanReason, RebalanceStep
+from placements.engine.exact.rebalance import MovePlan, NoPlanReason, RebalanceStep
 from placements.explain.vocabulary import counted, first_names, verb
 
 NO_PLAN = {
@@ -17,9 +17,11 @@ NO_PLAN = {
 }
 
 
-def balance_sentence(today: CurvePoint) -> str:
+def balance_sentence(plan: MovePlan) -> str:
     """Return what is out of balance now."""
+    today = plan.current
     parts = [
+        f"{today.placed:,} of {plan.wanted:,} clusters selected" if today.placed < plan.wanted else "",
         f"hard spread limits exceeded by {today.hard_excess:,}" if today.hard_excess else "",
         f"soft spread limits exceeded by {today.excess:,}" if today.excess else "",
         counted(today.stale, "outdated placement") if today.stale else "",
@@ -44,6 +46,8 @@ def repair_sentence(plan: MovePlan) -> str:
         return f"{what} {verb(many, 'repairs')} all hard limits."
     if chosen.hard_excess:
         return f"With {what}, hard limits are exceeded by {chosen.hard_excess:,} (now {today.hard_excess:,})."
+    if joins:
+        return f"With {what}, {chosen.placed:,} of {plan.wanted:,} clusters are selected."
     if today.stale > chosen.stale:
         return f"With {what}, {counted(chosen.stale, 'outdated placement')} (now {today.stale:,})."
     affinity = f"affinity {chosen.affinity:,} (now {today.affinity:,})"
@@ -54,7 +58,7 @@ def hub_sentence(difference: tuple[int, Sequence[str]] | None) -> str:
     """Return whether a live hub, which decides itself, would follow a plan (`hub_difference`)."""
     if difference is None:
         return (
-            "The hub follows this plan: it selects the same clusters if you evict those that leave, in order."
+            "The hub follows this plan: it selects the same clusters if you evict those that leave in order."
         )
     number, names = difference
     would = f"select {first_names(names)}" if names else "select no cluster"
@@ -72,7 +76,7 @@ def plan_lines(
     plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hub: str = "", most: int = 200
 ) -> Iterator[str]:
     """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
-    yield balance_sentence(plan.current)
+    yield balance_sentence(plan)
     yield repair_sentence(plan)
     if hub:
         yield hub

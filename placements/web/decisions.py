@@ -153,7 +153,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def exact(self) -> ExactRecord | None:
-        """The exact search: of an unfulfilled decision where it is fast, and where the address asks for it."""
+        """The exact search: where the address asks for it, and of an unfulfilled decision if it is fast."""
         found = super().exact
         if found is None and self.is_search_asked:
             return searched(self.value, user=self._request.user.pk)
@@ -172,8 +172,9 @@ class DecisionPage(DecisionView):
     @property
     def can_rebalance(self) -> bool:
         """Whether there is a better set and a placement that a rebalance plan can move to it."""
-        is_hypothetical = isinstance(self.row, ScenarioDecision)
-        return bool(self.exact and self.exact.missed) and not is_hypothetical and bool(self.row.placement)
+        if isinstance(self.row, ScenarioDecision) or self.row.placement is None:
+            return False
+        return self.exact is not None and self.exact.has_better_set
 
     @property
     def exact_sentences(self) -> list[str]:

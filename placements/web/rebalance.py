@@ -128,7 +128,7 @@ def _page(
                 return table
             context |= {
                 "chart": chart,
-                "today": balance_sentence(preview.plan.current),
+                "today": balance_sentence(preview.plan),
                 "reached": repair_sentence(preview.plan),
                 "planned": list(enumerate(preview.batches[:_BATCHES_SHOWN], start=1)),
                 "more": max(0, len(preview.batches) - _BATCHES_SHOWN),

@@ -428,5 +428,5 @@ def test_a_rebalance_plan_of_a_live_hub_says_whether_the_hub_would_follow_it(
     page = admin_client.get("/hubs/prod-eu/placements/web/rebalance/").content.decode()
 
     assert "Hard spread limits exceeded by 1." in page
-    assert "The hub follows this plan: it selects the same clusters" in page
+    assert "The hub follows this plan: evict the clusters" in page
     assert 'value="start"' not in page

@@ -145,6 +145,7 @@ def hub_difference(
 class MovePlan:
     """The curve of what each number of moves reaches, and the steps of one point of it."""
 
+    wanted: int
     current: CurvePoint
     curve: tuple[CurvePoint, ...]
     chosen: CurvePoint
@@ -157,6 +158,7 @@ class MovePlan:
 
     def to_plain(self) -> dict[str, Any]:
         return {
+            "wanted": self.wanted,
             "current": self.current.to_plain(),
             "curve": [point.to_plain() for point in self.curve],
             "chosen": self.chosen.to_plain(),
@@ -204,7 +206,8 @@ class MoveModel:
     ) -> tuple[Ints, bool]:
         """Return the best set with at most `most` moves, and whether every stage was proved.
 
-        With `fewest` only the number placed and the hard excess are optimised, then the moves.
+        No hard limit is exceeded by more than today. With `fewest` only the number placed and the hard excess
+        are optimised, then the moves.
         """
         program = ModelProgram.of(self.model, start)
         placed = np.nonzero(self.placed)[0]
@@ -212,6 +215,10 @@ class MoveModel:
             at_least = int(self.placed.sum()) - most
             program.program.add_row(placed.tolist(), [1] * len(placed), at_least, inf)
         excess = program.first + 2 * len(self.hard)
+        parts = zip(self.skews(self.placed), self.model.constraints, self.hard, strict=True)
+        for at, (skew, one, is_limit) in enumerate(parts, start=excess):
+            if is_limit:
+                program.program.add_row([at], [1], -inf, max(0, skew - one.max_skew))
         nothing = np.zeros(program.width, dtype=np.int64)
         hard, stale, moves = nothing.copy(), nothing.copy(), nothing.copy()
         hard[excess:] = self.hard
@@ -277,13 +284,13 @@ def plan_rebalance(
     optimum, optimum_is_proved = model.best(model.placed, limits)
     most = max(fewest, model.point(0, optimum).moves)
     steps = (lead * 10**power for power in count() for lead in (1, 2, 5))
-    wanted = {0, fewest, most} | ({min(moves, most)} if moves is not None else set())
+    points_at = {0, fewest, most} | ({min(moves, most)} if moves is not None else set())
     for limit in steps:
         if limit >= most:
             break
-        wanted.add(limit)
+        points_at.add(limit)
     sets, start, is_cut = dict[int, Ints](), model.placed, not (is_proved and optimum_is_proved)
-    for limit in sorted(wanted):
+    for limit in sorted(points_at):
         # The set of the limit before is a start: a search that is cut never makes the curve worse.
         start, is_proved = model.best(start, limits, most=limit)
         sets[limit], is_cut = start, is_cut or not is_proved
@@ -297,7 +304,8 @@ def plan_rebalance(
     # One swap after another: a batch of several is a row of swaps, each of them safe.
     band = (min(1, max_unavailable), min(1, max_surge))
     ordered = find_safe_order(model, sets[chosen], band=band, most_states=options.most_states)
-    return MovePlan(current, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
+    wanted = cycle.policy.number_of_clusters or 0
+    return MovePlan(wanted, current, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
 
 
 def _knee(points: list[CurvePoint]) -> int:

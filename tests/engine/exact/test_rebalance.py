@@ -61,13 +61,17 @@ def _columns(problem: Cycle, members: frozenset[int]) -> tuple[tuple[int, ...], 
 
 
 def _brute_force(problem: Cycle) -> list[tuple[int, ...]]:
-    """Return the columns of every set that can be reached."""
+    """Return the columns of every set that exceeds no hard limit by more than today."""
     placed = set(problem.placed.tolist())
+    _, today = _columns(problem, frozenset(placed))
     passes = candidates_of(replace(problem, bindings=())).passes
     usable = sorted(placed | set(np.nonzero(passes)[0].tolist()))
     most = min(problem.policy.number_of_clusters or 0, len(usable))
     sets = chain.from_iterable(combinations(usable, size) for size in range(most + 1))
-    return [_columns(problem, frozenset(one))[0] for one in sets]
+    found = [_columns(problem, frozenset(one)) for one in sets]
+    return [
+        value for value, hard in found if all(now <= before for now, before in zip(hard, today, strict=True))
+    ]
 
 
 @pytest.mark.parametrize("count", [200, LONG])
