@@ -238,7 +238,7 @@ def _advance(key: int, *, now: datetime) -> None:
         _wait(row, "A scheduling cycle is due.")
         return
     placed = {one.cluster for one in inputs.cycle.standing.current}
-    if _digest(placed) != row.placed_digest:
+    if _digest(placed) != row.placed_digest and not _is_ahead(row, placed):
         _end(
             row,
             RebalancePlan.State.STALE,
@@ -255,6 +255,25 @@ def _advance(key: int, *, now: datetime) -> None:
         _end(row, RebalancePlan.State.COMPLETED, "All steps are completed.", now=now)
     elif _may_move(row, inputs, placed, now=now):
         _move(row, inputs, placed, now=now)
+
+
+def _is_ahead(row: RebalancePlan, placed: set[str]) -> bool:
+    """Return whether a cycle only selected clusters that the plan would add; they leave the plan.
+
+    A placement that lacks clusters gets cycles while its plan is in progress.
+    """
+    begun = row.done + int(row.is_moving)
+    rest = row.batches[begun:]
+    added = {
+        step["join"] for batch in rest if not any(step["leave"] for step in batch) for step in batch
+    } & placed
+    if not added or _digest(placed - added) != row.placed_digest:
+        return False
+    left = [[step for step in batch if step["join"] not in added] for batch in rest]
+    row.batches = row.batches[:begun] + [batch for batch in left if batch]
+    row.placed_digest = _digest(placed)
+    row.save(update_fields=["batches", "placed_digest"])
+    return True
 
 
 def _is_finished(row: RebalancePlan, *, now: datetime) -> bool:

@@ -20,6 +20,7 @@ from placements.services.placements import save_placement
 from placements.services.rebalance import advance_plans, change_plan, preview_rebalance, start_plan
 from placements.services.rollouts import operations
 from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.workqueue import enqueue_scheduling
 from tests.rows import pick_n_spec, placement_document, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World, world_once
@@ -179,6 +180,27 @@ def test_it_ends_when_something_else_changes_the_clusters_or_the_policy() -> Non
     save_placement(placement_document("web", SPREAD | pick_n_spec(7)), by=None, now=world.now)
     world.pass_time(5)
     assert (_plan().state, _plan().ended_reason) == ("abandoned", "The policy of the placement was changed.")
+
+
+def test_a_cycle_that_selects_what_the_plan_adds_is_a_part_of_it() -> None:
+    """Of the second worked example the scheduler selects 3 of 4; after one move it selects the fourth."""
+    world = Drifting(5)
+    for at, (region, env) in enumerate(
+        [("r0", "e0"), ("r2", "e0"), ("r2", "e1"), ("r0", "e1"), ("r0", "e1")]
+    ):
+        change_labels([f"c00{at}"], put={"region": region, "env": env}, by=None, now=world.now)
+    limits = [REGION, {**REGION, "topologyKey": "env"}]
+    world.place("web", SPREAD | pick_n_spec(4, topologySpreadConstraints=limits))
+    world.run(until=world.is_settled)
+    plan = start_plan("web", moves=None, by=None, now=world.now)
+    [last] = plan.batches[-1]
+    world.run(until=lambda: _plan().is_moving)
+    enqueue_scheduling([plan.placement_id], trigger="a change of the fleet")
+    world.run(until=_is_over)
+
+    assert (_plan().state, len(_plan().batches), len(plan.batches)) == ("completed", 1, 2)
+    assert last["join"] in world.available()
+    assert len(world.available()) == 4
 
 
 def test_it_ends_when_the_next_step_would_make_a_limit_worse_or_lost_its_cluster() -> None:

@@ -4,7 +4,6 @@ import plotly.graph_objects as go
 
 from placements.engine.exact.rebalance import MovePlan
 from placements.explain.charts.figure import LEGEND_ABOVE, Chart, Color, figure, round_ticks
-from placements.explain.rebalance import repair_sentence
 from placements.explain.vocabulary import counted
 
 
@@ -35,7 +34,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
     return Chart(
         name="rebalance",
         title="What each number of moves reaches",
-        caption=f"{repair_sentence(plan)} The best possible set takes {counted(curve[-1].moves, 'move')}.",
+        caption=f"The best possible set takes {counted(curve[-1].moves, 'move')}.",
         figure=figure(
             *lines,
             height=240,
