@@ -1,4 +1,4 @@
-"""From the exact verdict on a decision to the rebalance plan that reaches it, and the verdict in the editor."""
+"""From the exact verdict on a decision to the plan that reaches it, and the verdict in the editor."""
 
 import re
 from collections.abc import Callable

@@ -202,12 +202,18 @@ class MoveModel:
         return [int(one.max() - one.min()) for one in counts]
 
     def best(
-        self, start: Ints, limits: SearchLimits, *, most: int | None = None, fewest: bool = False
+        self,
+        start: Ints,
+        limits: SearchLimits,
+        *,
+        most: int | None = None,
+        fewest: bool = False,
+        optimum: Ints | None = None,
     ) -> tuple[Ints, bool]:
         """Return the best set with at most `most` moves, and whether every stage was proved.
 
         No hard limit is exceeded by more than today. With `fewest` only the number placed and the hard excess
-        are optimised, then the moves.
+        are optimised, then the moves. `optimum` is the best set of any number of moves, where it is known.
         """
         program = ModelProgram.of(self.model, start)
         placed = np.nonzero(self.placed)[0]
@@ -226,11 +232,19 @@ class MoveModel:
         moves[placed] = -1
         stages = [program.cost("n"), hard]
         if not fewest:
-            stages += [program.cost("excess"), stale, program.cost("skew"), program.cost("affinity")]
+            soft = program.cost("excess") - hard
+            stages += [soft, stale, program.cost("skew"), program.cost("affinity")]
         is_proved = True
+        best = None if optimum is None else ModelProgram.of(self.model, optimum).program.values
         for cost in [*stages, moves]:
+            lowest = -self.model.needed if cost is stages[0] else None
+            if best is not None:
+                lowest = int(cost @ best)
             if cost.any():
-                is_proved &= program.program.minimise(cost, limits).is_proved
+                solution = program.program.minimise(cost, limits, lowest=lowest)
+                is_proved &= solution.is_proved
+                if solution.cost != lowest:
+                    best = None  # a stage that is worse than in the optimum leaves the next ones room
         return program.program.values[: len(self.stale)], is_proved
 
 
@@ -292,7 +306,11 @@ def plan_rebalance(
     sets, start, is_cut = dict[int, Ints](), model.placed, not (is_proved and optimum_is_proved)
     for limit in sorted(points_at):
         # The set of the limit before is a start: a search that is cut never makes the curve worse.
-        start, is_proved = model.best(start, limits, most=limit)
+        if limit == most and optimum_is_proved:
+            start = optimum
+        else:
+            known = optimum if optimum_is_proved else None
+            start, is_proved = model.best(start, limits, most=limit, optimum=known)
         sets[limit], is_cut = start, is_cut or not is_proved
     points = {limit: model.point(limit, taken) for limit, taken in sets.items()}
     if moves is not None:
