@@ -104,8 +104,8 @@ def _rebalance() -> Iterator[Goal]:
                     largest = max(largest, seconds / greedy)
                 print(
                     f"rebalance, {shape}, {clusters:,} clusters, {keys} keys:"
-                    f" excess {plan.current.hard_excess} to {plan.chosen.hard_excess}, {plan.chosen.moves} moves"
-                    f" in {seconds:.2f} s; rescheduled, {fresh} moves in {greedy:.4f} s",
+                    f" excess {plan.current.hard_excess} to {plan.chosen.hard_excess},"
+                    f" {plan.chosen.moves} moves in {seconds:.2f} s; rescheduled, {fresh} moves in {greedy:.4f} s",
                     flush=True,
                 )
     yield Goal("rebalance, plans with no more moves than anew", f"{cases} of {cases}", str(few), few == cases)
