@@ -6,7 +6,7 @@ provider and by commands; nothing else sees all of them.
 
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser, Group, User
+from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.core.exceptions import PermissionDenied
 from django.db.models.signals import m2m_changed
@@ -65,4 +65,5 @@ def roles_changed(action: str, instance: Any, reverse: bool, pk_set: set[int] | 
 @receiver(m2m_changed, sender=Group.permissions.through)
 def permissions_changed(action: str, instance: Any, pk_set: set[int] | None, **_signal: Any) -> None:
     if action in _CHANGES and (pk_set is None or pk_set):
-        record_access("permissions changed", str(instance), details={_CHANGES[action]: sorted(pk_set or ())})
+        names = Permission.objects.filter(pk__in=pk_set or ()).values_list("codename", flat=True)
+        record_access("permissions changed", str(instance), details={_CHANGES[action]: sorted(names)})

@@ -151,6 +151,11 @@ def span(since: datetime, until: datetime | None) -> str:
 
 
 @register.filter
+def duration(value: timedelta) -> str:
+    return duration_text(int(value.total_seconds()))
+
+
+@register.filter
 def remaining(until: datetime) -> str:
     """Return how long it is until a moment, which `app.js` counts down."""
     seconds = int(seconds_between(timezone.now(), until))

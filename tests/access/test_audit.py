@@ -81,6 +81,9 @@ def test_changes_of_access_are_written() -> None:
     assert (role.actor_name, role.subject, role.details) == ("root", "ann", {"removed": ["viewer"]})
     [account] = lines("account changed")
     assert "Superuser status" in account.details["changed"]
+    ann.user_permissions.add(Permission.objects.get(codename="view_secrets"))
+    [permission] = lines("permissions changed")
+    assert permission.details == {"added": ["view_secrets"]}
 
 
 @pytest.mark.usefixtures("collected_static")

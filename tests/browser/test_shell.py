@@ -87,3 +87,15 @@ def test_times_are_those_of_the_browser(enter: Enter) -> None:
 
     assert titles
     assert all(re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {re.escape(zone)}", one) for one in titles)
+
+
+@pytest.mark.usefixtures("nine")
+def test_on_paper_is_the_content_in_light_colours(enter: Enter) -> None:
+    page = enter("/placements/web/", "operator")
+    page.emulate_media(media="print", color_scheme="dark")
+
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    for locator in (page.get_by_role("navigation", name="Sections"), page.get_by_role("search")):
+        expect(locator).to_be_hidden()
+    assert page.get_by_role("button").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -1,26 +1,20 @@
 """`make bench`, second half: the running console on a database of its own, in the folder of a process."""
 
-import os
 import sys
-import tempfile
+
+from tests.load.own_console import own_console
 
 
 def main() -> None:
     """Measure, and print what was measured."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["FLEETUI_VAR_DIR"] = folder
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+    with own_console():
         _measure()
 
 
 def _measure() -> None:
-    import django  # noqa: PLC0415 -- only after the folder is set
+    from django.core.management import call_command  # noqa: PLC0415 -- only after the folder is set
 
-    django.setup()
-    from django.core.management import call_command  # noqa: PLC0415 -- as above
-
-    from clusters.queries import forget_cached_fleet  # noqa: PLC0415 -- as above
-    from placements.services.decisions.records import forget_cached_records  # noqa: PLC0415 -- as above
+    from tests.database import forget_caches, restore_migrated_rows  # noqa: PLC0415 -- as above
     from tests.load.deciding import fill, redecide  # noqa: PLC0415 -- as above
     from tests.load.observing import ROUND, join, watch  # noqa: PLC0415 -- as above
     from tests.load.rolling_out import (  # noqa: PLC0415 -- as above
@@ -35,10 +29,9 @@ def _measure() -> None:
 
     def forget_everything() -> None:
         call_command("flush", interactive=False, verbosity=0)
-        forget_cached_fleet()
-        forget_cached_records()
+        restore_migrated_rows()
+        forget_caches()
 
-    call_command("migrate", verbosity=0)
     print("A label change that concerns every placement, re-decided by one worker:")
     print(f"{'clusters':>9} {'placements':>11} {'seconds':>8} {'placements/s':>13} {'queries/placement':>18}")
     fill(1000, 1000)

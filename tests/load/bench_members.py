@@ -4,13 +4,13 @@ A process of its own answers for them, and its processor time does not count. Th
 tick, so that a minute takes as long as its work.
 """
 
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+
+from tests.load.own_console import own_console
 
 CLUSTERS, CONFIG_MAPS, THREADS, GOAL = 1_000, 9, 16, 0.25
 TICKS = 12
@@ -20,28 +20,20 @@ TICKS = 12
 def main() -> None:
     """Measure, and print what was measured; fail where it is too much."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else CLUSTERS
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["FLEETUI_VAR_DIR"] = folder
-        os.environ["FLEETUI_MEMBER_LOOPBACK"] = "1"
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+    with own_console(FLEETUI_MEMBER_LOOPBACK="1"):
         missed = _measure(count)
     if missed:
         sys.exit(f"{count:,} clusters cost more than {GOAL:.0%} of a core")
 
 
 def _measure(count: int) -> bool:
-    import django  # noqa: PLC0415 -- only after the folder is set
-
-    django.setup()
-    import pytest  # noqa: PLC0415 -- as above
-    from django.core.management import call_command  # noqa: PLC0415 -- as above
+    import pytest  # noqa: PLC0415 -- only after the folder is set
 
     from clusters import kubernetes_drivers  # noqa: PLC0415 -- as above
     from fleetui.encryption import keep_keys  # noqa: PLC0415 -- as above
     from tests.clusters.kubernetes.member_fleet import separate_fleet  # noqa: PLC0415 -- as above
     from tests.services.rollouts.many_members import ManyMembers, tokens_of  # noqa: PLC0415 -- as above
 
-    call_command("migrate", verbosity=0)
     keep_keys()
     shares = []
     with separate_fleet() as fleet, pytest.MonkeyPatch.context() as patch:

@@ -1,31 +1,23 @@
 """`make bench`, third part: 200 tabs on one rollout of a console that runs as a process of its own."""
 
-import os
 import sys
-import tempfile
 from typing import Any
+
+from tests.load.own_console import own_console
 
 TABS, SECONDS, GOAL = 200, 20.0, 0.25
 
 
 def main() -> None:
     """Measure, and print what was measured; fail where it is too much."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["FLEETUI_VAR_DIR"] = folder
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+    with own_console() as folder:
         _measure(folder)
 
 
 def _measure(folder: str) -> None:
-    import django  # noqa: PLC0415 -- only after the folder is set
-
-    django.setup()
-    from django.core.management import call_command  # noqa: PLC0415 -- as above
-
-    from tests.load.polling import poll, with_children  # noqa: PLC0415 -- as above
+    from tests.load.polling import poll, with_children  # noqa: PLC0415 -- only after the folder is set
     from tests.runtime.processes import watching  # noqa: PLC0415 -- as above
 
-    call_command("migrate", verbosity=0)
     world, cookie = _world(), _cookie()
     variables = {"FLEETUI_VAR_DIR": folder, "FLEETUI_ADMIN_PASSWORD": "long enough for anyone"}
     print(

@@ -5,12 +5,12 @@ Each client lists and watches as the guide says. In the end all know what is the
 
 import http.client
 import json
-import os
 import sys
-import tempfile
 import threading
 import time
 from typing import Any
+
+from tests.load.own_console import own_console
 
 CLIENTS, SECONDS, CLUSTERS = 200, 30.0, 300
 SLOWEST_PAGE, CORE = 2.0, 1.0
@@ -71,25 +71,16 @@ class Watcher(threading.Thread):
 
 def main() -> None:
     """Measure, and print what was measured; fail where it is too much."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["FLEETUI_VAR_DIR"] = folder
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+    with own_console() as folder:
         _measure(folder)
 
 
 def _measure(folder: str) -> None:
-    import django  # noqa: PLC0415 -- only after the folder is set
-
-    django.setup()
-    from django.core.management import call_command  # noqa: PLC0415 -- as above
-
-    from fleetui.hub_scope import LOCAL_HUB, in_hub  # noqa: PLC0415 -- as above
-    from tests.load.polling import cpu_seconds, with_children  # noqa: PLC0415 -- as above
+    from tests.load.polling import cpu_seconds, with_children  # noqa: PLC0415 -- only after the folder is set
     from tests.runtime.processes import watching  # noqa: PLC0415 -- as above
 
-    call_command("migrate", verbosity=0)
     variables = {"FLEETUI_VAR_DIR": folder, "FLEETUI_ADMIN_PASSWORD": "long enough for anyone"}
-    with in_hub(LOCAL_HUB), watching("manage.py", "up", "--port", "0", "--only", "web", **variables) as up:
+    with watching("manage.py", "up", "--port", "0", "--only", "web", **variables) as up:
         token = _world()
         port = int(up.wait_for(r"http://127\.0\.0\.1:(\d+)/")[1])
         processes, stop = with_children(up.process.pid), threading.Event()
@@ -122,12 +113,10 @@ def _measure(folder: str) -> None:
 
 def _world() -> str:
     """Add clusters and a viewer; return the token of the viewer."""
-    from rest_framework.authtoken.models import Token  # noqa: PLC0415 -- only after the folder is set
-
-    from tests.rows import all_joined, person  # noqa: PLC0415 -- as above
+    from tests.rows import all_joined, api_token, person  # noqa: PLC0415 -- only after the folder is set
 
     all_joined(*(f"c{number}" for number in range(CLUSTERS)))
-    return str(Token.objects.create(user=person("ana", "viewer")).key)
+    return api_token(person("ana", "viewer"))
 
 
 def _change(other: Watcher, watchers: list[Watcher], *, until: float) -> tuple[float, dict[str, int]]:

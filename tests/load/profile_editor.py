@@ -5,28 +5,21 @@ begins a draft, and prints for its review and its confirmation how many modules 
 how often a manifest was parsed, and how many scheduling cycles ran.
 """
 
-import os
 import re
 import sys
-import tempfile
 from datetime import UTC, datetime
 
 from tests.load.entered_code import EnteredCode, record_entered_code
+from tests.load.own_console import own_console
 
 
 def main() -> None:
     """Print the counts for the demo of nine clusters."""
-    folder = tempfile.TemporaryDirectory()
-    os.environ |= {"FLEETUI_VAR_DIR": folder.name, "DATABASE_URL": f"sqlite:///{folder.name}/profile.sqlite3"}
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
-    import django  # noqa: PLC0415 - the settings have to be named first
+    with own_console():
+        from django.core.management import call_command  # noqa: PLC0415 -- only after the folder is set
 
-    django.setup()
-    from django.core.management import call_command  # noqa: PLC0415
-
-    call_command("migrate", verbosity=0)
-    call_command("collectstatic", interactive=False, verbosity=0)
-    review, confirmation = profile_review_and_confirmation()
+        call_command("collectstatic", interactive=False, verbosity=0)
+        review, confirmation = profile_review_and_confirmation()
     for title, profile in (("review", review), ("confirmation", confirmation)):
         print(
             f"{title}: {len(profile.modules)} modules, {len(profile.functions)} functions, "

@@ -6,25 +6,11 @@ Without an address it requests the page of the latest decision that selected clu
 """
 
 import argparse
-import os
 from collections import Counter
+from typing import Any
 
-import django
-
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
-django.setup()
-
-from django.contrib.auth.models import User  # noqa: E402 -- models need the setup above
-from django.test import Client  # noqa: E402
-from django.test.utils import override_settings, setup_databases, setup_test_environment  # noqa: E402
-from django.utils import timezone  # noqa: E402
-
-from placements.models import Decision  # noqa: E402
-from placements.services.decisions.records import forget_cached_records  # noqa: E402
-from placements.services.demo.load import load_demo  # noqa: E402
-from tests.load.entered_code import record_entered_code  # noqa: E402
-
-STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
+from tests.load.entered_code import EnteredCode, record_entered_code
+from tests.load.own_console import own_console
 
 
 def main() -> None:
@@ -36,19 +22,8 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print every function")
     options = parser.parse_args()
 
-    setup_test_environment()
-    setup_databases(verbosity=0, interactive=False)
-    load_demo(9, by=None, now=timezone.now())
-    client = Client()
-    client.force_login(User.objects.create_superuser("profile"))
-    latest = Decision.objects.filter(picked_count__gt=0).select_related("record").latest("pk")
-    address = options.address or f"/decisions/{latest.record.decision_id}/"
-
-    client.get(address)  # compiles templates
-    forget_cached_records()
-    with record_entered_code() as entered:
-        response = client.get(address)
-
+    with own_console():
+        address, response, entered = profile_page(options.address)
     functions = Counter(name.partition(":")[0] for name in entered.functions)
     for module in entered.modules:
         print(f"{functions[module]:4} {module}")
@@ -62,6 +37,28 @@ def main() -> None:
     )
 
 
+def profile_page(address: str) -> tuple[str, Any, EnteredCode]:
+    """Return the address, the second answer and what it entered."""
+    from django.contrib.auth.models import User  # noqa: PLC0415 -- only after the folder is set
+    from django.core.management import call_command  # noqa: PLC0415 -- as above
+    from django.test import Client  # noqa: PLC0415 -- as above
+    from django.utils import timezone  # noqa: PLC0415 -- as above
+
+    from placements.models import Decision  # noqa: PLC0415 -- as above
+    from placements.services.decisions.records import forget_cached_records  # noqa: PLC0415 -- as above
+    from placements.services.demo.load import load_demo  # noqa: PLC0415 -- as above
+
+    call_command("collectstatic", interactive=False, verbosity=0)
+    load_demo(9, by=None, now=timezone.now())
+    client = Client(HTTP_HOST="localhost")
+    client.force_login(User.objects.create_superuser("profile"))
+    latest = Decision.objects.filter(picked_count__gt=0).select_related("record").latest("pk")
+    address = address or f"/decisions/{latest.record.decision_id}/"
+    client.get(address)  # compiles templates
+    forget_cached_records()
+    with record_entered_code() as entered:
+        return address, client.get(address), entered
+
+
 if __name__ == "__main__":
-    with override_settings(STORAGES=STORAGES):
-        main()
+    main()
