@@ -105,7 +105,8 @@ def _rebalance() -> Iterator[Goal]:
                 print(
                     f"rebalance, {shape}, {clusters:,} clusters, {keys} keys:"
                     f" excess {plan.current.hard_excess} to {plan.chosen.hard_excess},"
-                    f" {plan.chosen.moves} moves in {seconds:.2f} s; rescheduled, {fresh} moves in {greedy:.4f} s",
+                    f" {plan.chosen.moves} moves in {seconds:.2f} s;"
+                    f" rescheduled, {fresh} moves in {greedy:.4f} s",
                     flush=True,
                 )
     yield Goal("rebalance, plans with no more moves than anew", f"{cases} of {cases}", str(few), few == cases)
