@@ -36,8 +36,8 @@ def repair_sentence(plan: MovePlan) -> str:
     """Return what the chosen moves reach."""
     chosen, today = plan.chosen, plan.current
     if not plan.steps:
-        is_balanced = not (today.hard_excess or today.excess or today.stale)
-        return "No moves are needed." if is_balanced else "No other set of clusters is better."
+        is_balanced = not (today.hard_excess or today.excess or today.stale or today.placed < plan.wanted)
+        return "No moves are needed." if is_balanced else "No other set within the hard limits is better."
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves

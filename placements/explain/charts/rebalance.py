@@ -17,8 +17,10 @@ def curve_chart(plan: MovePlan) -> Chart | None:
         ("excess of hard limits", Color.FAILED, "solid", [one.hard_excess for one in curve]),
         ("excess of soft limits", Color.ATTENTION, "dash", [one.excess for one in curve]),
         ("outdated placements", Color.UNKNOWN, "dot", [one.stale for one in curve]),
+        ("clusters missing", Color.PROGRESS, "dashdot", [plan.wanted - one.placed for one in curve]),
+        ("skew", Color.NEUTRAL, "solid", [one.skew for one in curve]),
     ]
-    drawn = [one for one in series if any(one[-1])] or series[:1]
+    drawn = [one for one in series[:-1] if any(one[-1])] or series[-1:]
     lines = [
         go.Scatter(
             name=name,
