@@ -36,6 +36,8 @@ def repair_sentence(plan: MovePlan) -> str:
     """Return what the chosen moves reach."""
     chosen, today = plan.chosen, plan.current
     if not plan.steps:
+        if plan.curve[-1].limit > chosen.limit:
+            return "No set that so few moves reach is better."
         is_balanced = not (today.hard_excess or today.excess or today.stale or today.placed < plan.wanted)
         return "No moves are needed." if is_balanced else "No other set within the hard limits is better."
     moves = counted(chosen.moves, "move")
@@ -50,8 +52,10 @@ def repair_sentence(plan: MovePlan) -> str:
         return f"With {what}, {chosen.placed:,} of {plan.wanted:,} clusters are selected."
     if today.stale > chosen.stale:
         return f"With {what}, {counted(chosen.stale, 'outdated placement')} (now {today.stale:,})."
-    affinity = f"affinity {chosen.affinity:,} (now {today.affinity:,})"
-    return f"With {what}, {affinity}, skew {chosen.skew:,} (now {today.skew:,})."
+    columns = (("soft excess", "excess"), ("skew", "skew"), ("affinity", "affinity"))
+    numbers = [(words, getattr(chosen, name), getattr(today, name)) for words, name in columns]
+    better = [f"{words} {then:,} (now {now:,})" for words, then, now in numbers if then != now]
+    return f"With {what}, {', '.join(better)}."
 
 
 def hub_sentence(difference: tuple[int, Sequence[str]] | None) -> str:

@@ -25,7 +25,7 @@ from placements.engine.scheduling.spread.base import is_hard
 from placements.manifests.policy import PlacementType
 
 _MOST_CONSTRAINTS_ORDERED = 3
-_KNEE = 0.8  # of the possible gain in affinity
+_KNEE = 0.8  # of the possible gain
 
 
 class NoPlanReason(StrEnum):
@@ -327,12 +327,14 @@ def plan_rebalance(
 
 
 def _knee(points: list[CurvePoint]) -> int:
-    """Return the first limit with most of the gain: of stale clusters replaced, else of affinity."""
+    """Return the first limit with most of the gain in the first column that the best set improves."""
     first, last = points[0], points[-1]
-    if last.stale < first.stale:
-        return next(one.limit for one in points if one.stale == last.stale)
-    enough = first.affinity + _KNEE * (last.affinity - first.affinity)
-    return next(one.limit for one in points if one.affinity >= enough)
+    for column in ("excess", "stale", "skew", "affinity"):
+        gains = [abs(getattr(one, column) - getattr(first, column)) for one in points]
+        if gains[-1]:
+            enough = gains[-1] * (1 if column == "stale" else _KNEE)
+            return next(one.limit for one, gain in zip(points, gains, strict=True) if gain >= enough)
+    return last.limit
 
 
 def find_safe_order(

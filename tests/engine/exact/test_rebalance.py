@@ -22,6 +22,7 @@ from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.record import difference, pack, unpack
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
+from placements.explain.rebalance import repair_sentence
 from tests.builders import binding, cluster, cycle, fleet, grouped, pick_all, pick_n, spread
 from tests.engine.exact.random_problems import random_decision
 
@@ -192,6 +193,18 @@ def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
     assert isinstance(plan, MovePlan)
     assert (plan.current.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
     assert {step.leave for step in plan.steps} == {None, "c"}
+
+
+def test_a_plan_that_only_evens_out_the_skew_has_moves_by_default() -> None:
+    clusters = fleet(*grouped("region", east="a b c", west="d e f"))
+    problem = cycle(clusters, pick_n(4, spread=[spread("region", 2, hard=False)]), *map(binding, "abcd"))
+    plan, none = plan_rebalance(problem), plan_rebalance(problem, moves=0)
+
+    assert isinstance(plan, MovePlan)
+    assert isinstance(none, MovePlan)
+    assert (plan.chosen.moves, plan.chosen.skew, plan.current.skew) == (1, 0, 2)
+    assert repair_sentence(plan) == "With 1 move, skew 0 (now 2)."
+    assert repair_sentence(none) == "No set that so few moves reach is better."
 
 
 @pytest.mark.parametrize(
