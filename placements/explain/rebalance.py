@@ -61,9 +61,7 @@ def repair_sentence(plan: MovePlan) -> str:
 def hub_sentence(difference: tuple[int, Sequence[str]] | None) -> str:
     """Return whether a live hub, which decides itself, would follow a plan (`hub_difference`)."""
     if difference is None:
-        return (
-            "The hub follows this plan: it selects the same clusters if you evict those that leave in order."
-        )
+        return "The hub follows this plan: evict the clusters that leave in order, and it selects the others."
     number, names = difference
     would = f"select {first_names(names)}" if names else "select no cluster"
     if number == 1:
