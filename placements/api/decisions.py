@@ -218,6 +218,9 @@ class ExactSerializer(CamelCaseSerializer):
         child=serializers.IntegerField(),
         help_text="The least and the most that may be possible, clusters that stay included.",
     )
+    most_with_moves = serializers.IntegerField(
+        allow_null=True, help_text="The number that is possible where selected clusters may leave, if more."
+    )
     picks = names(help_text="The best set, without clusters that stay.")
     sequence = names(help_text="An order of it in which every prefix keeps the hard limits.")
     columns = json_field(map_of(map_of({"type": "integer"})))(

@@ -55,6 +55,7 @@ class CurvePointSerializer(CamelCaseSerializer):
 class RebalanceSerializer(CamelCaseSerializer):
     """What few moves reach, and the steps of one plan."""
 
+    wanted = serializers.IntegerField(required=False)
     current = CurvePointSerializer(required=False)
     curve = CurvePointSerializer(many=True, required=False)
     chosen = CurvePointSerializer(required=False)
@@ -64,6 +65,9 @@ class RebalanceSerializer(CamelCaseSerializer):
     )
     batches = json_field(_BATCHES)(required=False)
     refusal = serializers.CharField(allow_blank=True, help_text="Why the plan cannot be started.")
+    hub = serializers.CharField(
+        required=False, allow_blank=True, help_text="On a live hub: whether the hub would follow the plan."
+    )
 
 
 class PlanInputSerializer(CamelCaseSerializer):
@@ -165,4 +169,4 @@ class RebalancePlanViewSet(FullNameViewSet):
 def rebalance_document(preview: RebalancePreview) -> dict[str, Any]:
     if preview.plan is None:
         return {"refusal": preview.refusal}
-    return plan_document(preview.plan, preview.batches, preview.refusal)
+    return plan_document(preview.plan, preview.batches, refusal=preview.refusal, hub=preview.hub)

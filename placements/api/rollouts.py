@@ -110,6 +110,13 @@ class EtaWaitingSerializer(CamelCaseSerializer):
     cluster = serializers.FloatField()
 
 
+class EtaCalibrationSerializer(CamelCaseSerializer):
+    """How many of the last forecasts of the placement were right."""
+
+    right = serializers.IntegerField(help_text="The work ended between p10 and p90.")
+    judged = serializers.IntegerField()
+
+
 class EtaSerializer(CamelCaseSerializer):
     """The time that a rollout took so far, and the forecast of the rest."""
 
@@ -117,6 +124,7 @@ class EtaSerializer(CamelCaseSerializer):
     waiting = EtaWaitingSerializer()
     remaining = EtaRemainingSerializer(allow_null=True)
     reason = serializers.CharField(allow_null=True, help_text="Why there is no forecast.")
+    calibration = EtaCalibrationSerializer()
 
 
 class RolloutSerializer(RolloutRowSerializer):

@@ -15,6 +15,13 @@ _FILTERS = {
     "taints": "taints",
     "namespace": "the namespace",
 }
+_COLUMN_WORDS = {
+    "excess": "excess of soft limits",
+    "skew": "skew",
+    "affinity": "affinity",
+    "wasHere": "selected before",
+}
+_BEST = "the scheduler found the best set"
 STAGE_WORDS = {"picks": "Selected in this cycle", "skew": "Skew, summed", "affinity": "Affinity, summed"}
 OPEN_WORDS = {
     OpenReason.SEMANTICS: "exact search does not support these scheduling rules",
@@ -32,15 +39,26 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
     """Yield what an exact search found, most important first."""
     wanted = f"{record.wanted:,}"
     if record.is_possible:
-        if record.exact is not None and not record.missed:
-            yield "the scheduler found the best set"
+        if record.exact and record.greedy and record.exact.picks == record.greedy.picks:
+            greedy, exact = record.greedy.to_plain(), record.exact.to_plain()
+            better = [
+                f"{words} {exact[name]:,} instead of {greedy[name]:,}"
+                for name, words in _COLUMN_WORDS.items()
+                if exact[name] != greedy[name]
+            ]
+            yield f"a better set exists: {', '.join(better)}" if better else _BEST
             return
         yield f"{wanted} of {wanted} are possible without any change"
         if record.order is PickOrder.IMPOSSIBLE:
             yield "a valid set exists, but no order of single selections reaches it"
     elif record.verdict is ExactVerdict.IMPOSSIBLE:
         most = f"{record.low:,}" if record.low == record.high else f"{record.low:,} to {record.high:,}"
-        yield f"at most {most} of {wanted} are possible"
+        if record.most_with_moves:
+            yield f"{record.most_with_moves:,} of {wanted} are possible if selected clusters may leave"
+        stay = " while they stay" if record.most_with_moves else ""
+        yield f"at most {most} of {wanted} are possible{stay}"
+        if record.exact and not record.missed:
+            yield _BEST
         yield from conflict_sentences(record, policy)
         if record.shopping:
             yield shopping_sentence(record.shopping)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placements.engine.exact.rebalance import CurvePoint, MovePlan, NoPlanReason, RebalanceStep
-from placements.explain.vocabulary import counted, verb
+from placements.engine.exact.rebalance import MovePlan, NoPlanReason, RebalanceStep
+from placements.explain.vocabulary import counted, first_names, verb
 
 NO_PLAN = {
     NoPlanReason.TYPE: "Only placements of the type PickN can be rebalanced.",
@@ -17,9 +17,11 @@ NO_PLAN = {
 }
 
 
-def balance_sentence(today: CurvePoint) -> str:
+def balance_sentence(plan: MovePlan) -> str:
     """Return what is out of balance now."""
+    today = plan.current
     parts = [
+        f"{today.placed:,} of {plan.wanted:,} clusters selected" if today.placed < plan.wanted else "",
         f"hard spread limits exceeded by {today.hard_excess:,}" if today.hard_excess else "",
         f"soft spread limits exceeded by {today.excess:,}" if today.excess else "",
         counted(today.stale, "outdated placement") if today.stale else "",
@@ -34,8 +36,10 @@ def repair_sentence(plan: MovePlan) -> str:
     """Return what the chosen moves reach."""
     chosen, today = plan.chosen, plan.current
     if not plan.steps:
-        is_balanced = not (today.hard_excess or today.excess or today.stale)
-        return "No moves are needed." if is_balanced else "No other set of clusters is better."
+        if plan.curve[-1].limit > chosen.limit:
+            return "No set that so few moves reach is better."
+        is_balanced = not (today.hard_excess or today.excess or today.stale or today.placed < plan.wanted)
+        return "No moves are needed." if is_balanced else "No other set within the hard limits is better."
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves
@@ -44,10 +48,26 @@ def repair_sentence(plan: MovePlan) -> str:
         return f"{what} {verb(many, 'repairs')} all hard limits."
     if chosen.hard_excess:
         return f"With {what}, hard limits are exceeded by {chosen.hard_excess:,} (now {today.hard_excess:,})."
+    if joins:
+        return f"With {what}, {chosen.placed:,} of {plan.wanted:,} clusters are selected."
     if today.stale > chosen.stale:
         return f"With {what}, {counted(chosen.stale, 'outdated placement')} (now {today.stale:,})."
-    affinity = f"affinity {chosen.affinity:,} (now {today.affinity:,})"
-    return f"With {what}, {affinity}, skew {chosen.skew:,} (now {today.skew:,})."
+    columns = (("soft excess", "excess"), ("skew", "skew"), ("affinity", "affinity"))
+    numbers = [(words, getattr(chosen, name), getattr(today, name)) for words, name in columns]
+    better = [f"{words} {then:,} (now {now:,})" for words, then, now in numbers if then != now]
+    return f"With {what}, {', '.join(better)}."
+
+
+def hub_sentence(difference: tuple[int, Sequence[str]] | None) -> str:
+    """Return whether a live hub, which decides itself, would follow a plan (`hub_difference`)."""
+    if difference is None:
+        return "The hub follows this plan: evict the clusters that leave in order, and it selects the others."
+    number, names = difference
+    would = f"select {first_names(names)}" if names else "select no cluster"
+    if number == 1:
+        return f"The hub does not follow this plan: after the first batch of evictions it would {would}."
+    before = f"batches 1 to {number - 1:,}" if number > 2 else "batch 1"
+    return f"The hub follows {before} of this plan. After the evictions of batch {number:,} it would {would}."
 
 
 def step_words(step: RebalanceStep) -> str:
@@ -55,11 +75,13 @@ def step_words(step: RebalanceStep) -> str:
 
 
 def plan_lines(
-    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, most: int = 200
+    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hub: str = "", most: int = 200
 ) -> Iterator[str]:
     """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
-    yield balance_sentence(plan.current)
+    yield balance_sentence(plan)
     yield repair_sentence(plan)
+    if hub:
+        yield hub
     yield ""
     yield f"{'MOVES':>6} {'SELECTED':>9} {'HARD':>6} {'SOFT':>6} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
     for one in plan.curve:
@@ -80,7 +102,9 @@ def plan_lines(
             yield f"batch {number}: {step_words(step)} ({after}){warning}"
 
 
-def plan_document(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], refusal: str) -> dict[str, Any]:
+def plan_document(
+    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, refusal: str, hub: str
+) -> dict[str, Any]:
     """Return a plan as REST and the command write it."""
     document = plan.to_plain()
     document.pop("steps")
@@ -88,4 +112,5 @@ def plan_document(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], re
         **document,
         "batches": [[step.to_plain() for step in batch] for batch in batches],
         "refusal": refusal,
+        "hub": hub,
     }

@@ -487,7 +487,7 @@ NO_FORECAST = {
     "not-started": "No forecast before the run starts.",
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
     "small": "No forecast for fewer than 10 clusters.",
-    "no-history": "No forecast: there is no past rollout to compare with.",
+    "no-history": "No forecast: too few past updates to compare with.",
 }
 _TWO_MINUTES = 120
 
@@ -509,6 +509,7 @@ def eta_document(
         "waiting": waiting,
         "remaining": remaining,
         "reason": None if remaining else NO_FORECAST.get(eta.get("reason", "")),
+        "calibration": eta.get("calibration") or {"right": 0, "judged": 0},
     }
 
 

@@ -73,3 +73,9 @@ class RebalancePlan(HubRow):
     @property
     def is_active(self) -> bool:
         return self.state in (self.State.RUNNING, self.State.PAUSED)
+
+    @property
+    def moves_left(self) -> int:
+        """Return how many clusters had still to leave when the plan ended."""
+        begun = self.done + int(self.is_moving)
+        return sum(step["leave"] is not None for batch in self.batches[begun:] for step in batch)

@@ -28,13 +28,14 @@ from placements.engine.exact.rebalance import (
     RebalanceStep,
     batches_of,
     hard_excess,
+    hub_difference,
     plan_rebalance,
 )
 from placements.engine.exact.record import REQUEST_OPTIONS
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch
-from placements.explain.rebalance import NO_PLAN, repair_sentence
+from placements.explain.rebalance import NO_PLAN, hub_sentence, repair_sentence
 from placements.explain.staged_updates import eviction_sentence
 from placements.explain.vocabulary import first_names
 from placements.manifests.placement import parse_placement
@@ -71,6 +72,8 @@ class RebalancePreview:
     plan: MovePlan | None
     refusal: str
     batches: tuple[tuple[RebalanceStep, ...], ...] = ()
+    hub: str = ""
+    """Of a live hub, whether its own decisions would follow the plan."""
     basis: tuple[int, int | None, str] | None = None
     """What the plan holds for: the policy, the number of clusters, and a digest of the selected ones."""
 
@@ -113,7 +116,8 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
     elif not plan.steps:
         refusal = repair_sentence(plan)
     batches = tuple(batches_of(plan.steps, max(1, unavailable or surge)))
-    return RebalancePreview(plan, refusal, batches, _basis(inputs))
+    hub = hub_sentence(hub_difference(inputs.cycle, batches)) if placement.is_mirrored and batches else ""
+    return RebalancePreview(plan, refusal, batches, hub, _basis(inputs))
 
 
 def _basis(inputs: CycleInputs) -> tuple[int, int | None, str]:
@@ -234,7 +238,7 @@ def _advance(key: int, *, now: datetime) -> None:
         _wait(row, "A scheduling cycle is due.")
         return
     placed = {one.cluster for one in inputs.cycle.standing.current}
-    if _digest(placed) != row.placed_digest:
+    if _digest(placed) != row.placed_digest and not _is_ahead(row, placed):
         _end(
             row,
             RebalancePlan.State.STALE,
@@ -251,6 +255,25 @@ def _advance(key: int, *, now: datetime) -> None:
         _end(row, RebalancePlan.State.COMPLETED, "All steps are completed.", now=now)
     elif _may_move(row, inputs, placed, now=now):
         _move(row, inputs, placed, now=now)
+
+
+def _is_ahead(row: RebalancePlan, placed: set[str]) -> bool:
+    """Return whether a cycle only selected clusters that the plan would add; they leave the plan.
+
+    A placement that lacks clusters gets cycles while its plan is in progress.
+    """
+    begun = row.done + int(row.is_moving)
+    rest = row.batches[begun:]
+    added = {
+        step["join"] for batch in rest if not any(step["leave"] for step in batch) for step in batch
+    } & placed
+    if not added or _digest(placed - added) != row.placed_digest:
+        return False
+    left = [[step for step in batch if step["join"] not in added] for batch in rest]
+    row.batches = row.batches[:begun] + [batch for batch in left if batch]
+    row.placed_digest = _digest(placed)
+    row.save(update_fields=["batches", "placed_digest"])
+    return True
 
 
 def _is_finished(row: RebalancePlan, *, now: datetime) -> bool:

@@ -14,9 +14,10 @@ from django.views.decorators.http import require_safe
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
-from placements.engine.exact.model import ExactModel
-from placements.engine.exact.record import ExactRecord, model_of
+from placements.engine.exact.record import ExactRecord
+from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import RoundSummary
 from placements.explain.agreements import DIFFERS_SENTENCE, agreement_document, difference_csv
@@ -152,9 +153,9 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def exact(self) -> ExactRecord | None:
-        """The exact search of an unfulfilled decision, where it is fast or the address asks for it."""
+        """The exact search: where the address asks for it, and of an unfulfilled decision if it is fast."""
         found = super().exact
-        if found is None and self.is_search_asked and not self.value.is_fulfilled:
+        if found is None and self.is_search_asked:
             return searched(self.value, user=self._request.user.pk)
         return found
 
@@ -164,9 +165,16 @@ class DecisionPage(DecisionView):
 
     @property
     def can_search(self) -> bool:
-        """Whether an exact search takes longer than a page may: it runs when it is opened."""
-        is_open = self.exact is None and not self.value.is_fulfilled
-        return is_open and isinstance(model_of(self.value), ExactModel)
+        """Whether an exact search runs when it is opened: it takes long, or all clusters are selected."""
+        is_supported = profile_of(self.value.cycle).has_exact_search
+        return self.exact is None and is_supported and self.value.kind is CycleKind.PICK
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether there is a better set and a placement that a rebalance plan can move to it."""
+        if isinstance(self.row, ScenarioDecision) or self.row.placement is None:
+            return False
+        return self.exact is not None and self.exact.has_better_set
 
     @property
     def exact_sentences(self) -> list[str]:

@@ -44,7 +44,13 @@ from placements.models import (
 )
 from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
-from placements.services.decisions.records import decision_of, fixes_of, problems_of, spreads_of
+from placements.services.decisions.records import (
+    DecisionView,
+    decision_of,
+    fixes_of,
+    problems_of,
+    spreads_of,
+)
 from placements.services.disruption.impact import has_begun_run
 from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
@@ -222,6 +228,7 @@ def _head_context(
     judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
+    exact = DecisionView(latest).exact if problems and latest else None
     is_pick_n = placement.placement_type == PlacementType.PICK_N
     is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
     over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
@@ -231,6 +238,7 @@ def _head_context(
         "state": badges.placement_state(health),
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
+        "has_better_set": exact is not None and exact.has_better_set,
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
         "is_waiting": is_waiting,
         "is_starting": is_waiting and placement.paused_since is None and not placement.is_stopped,

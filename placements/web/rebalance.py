@@ -118,6 +118,8 @@ def _page(
             moves = _moves(context["given"])
         except InvalidManifest as found:
             moves, context["faults"], status = None, found.faults, 422
+        if last and last.state == RebalancePlan.State.STALE and moves is None and last.moves_left:
+            moves = context["left"] = last.moves_left
         preview = preview_rebalance(placement, moves=moves)
         context |= {"preview": preview, "chart": None}
         if preview.plan is not None:
@@ -126,7 +128,7 @@ def _page(
                 return table
             context |= {
                 "chart": chart,
-                "today": balance_sentence(preview.plan.current),
+                "today": balance_sentence(preview.plan),
                 "reached": repair_sentence(preview.plan),
                 "planned": list(enumerate(preview.batches[:_BATCHES_SHOWN], start=1)),
                 "more": max(0, len(preview.batches) - _BATCHES_SHOWN),

@@ -34,7 +34,7 @@ from placements.services.resilience.queries import (
 from placements.services.teams import labels_in
 from placements.web.request import asked_table, current_user, unknown_words, word_from
 
-_LOSSES_SHOWN = 60
+_LOSSES_SHOWN = 25
 _PLACEMENTS_SHOWN = 100
 _KEPT_SECONDS = 60
 

@@ -28,7 +28,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.policy import parse_policy
 from placements.services.what_if.queries import evaluate, fleet_under
-from tests.builders import labelled
+from tests.load.problems import large_world
 
 KEYS = ("region", "zone", "tier")
 CELLS = int(os.environ.get("RESILIENCE_CELLS", "500"))
@@ -128,39 +128,6 @@ def test_clusters_that_are_down_move_nothing_and_need_no_decision() -> None:
                 assert (cell.lost, cell.moved, cell.is_unfulfilled) == (inside, 0, False)
                 assert cell.is_empty == (inside == len(subjects[key].placed))
     decide.assert_not_called()
-
-
-def large_world(rng: random.Random, clusters: int, placements: int) -> tuple[Fleet, list[Cycle]]:
-    """Return a fleet of 8 regions, 24 zones and 4 providers, and placements of each type without bindings.
-
-    Two of three PickN placements require one provider: they are in about a third of the domains.
-    """
-    rows = []
-    for at in range(clusters):
-        region = rng.choices(range(8), [1 / (k + 1) for k in range(8)])[0]
-        labels = {
-            "region": f"r{region}",
-            "zone": f"r{region}-{rng.randrange(3)}",
-            "provider": f"p{region % 4}",
-        }
-        rows.append(Cluster(f"c{at:04}", labels))
-    fleet, cycles = Fleet(rows), []
-    for _ in range(placements):
-        kind = rng.choices(["PickAll", "PickFixed", "PickN"], [15, 10, 75])[0]
-        policy: dict[str, Any] = {"placementType": kind}
-        if kind == "PickFixed":
-            policy["clusterNames"] = rng.sample(fleet.names, 5)
-        if kind == "PickN":
-            policy["numberOfClusters"] = rng.randint(1, 40)
-            keys = rng.sample(("region", "zone", "provider"), rng.randint(0, 2))
-            policy["topologySpreadConstraints"] = [{"topologyKey": key, "maxSkew": 2} for key in keys]
-            if rng.random() < 2 / 3:
-                terms = [labelled(provider=f"p{rng.randrange(4)}")]
-                required = {"clusterSelectorTerms": terms}
-                affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
-                policy["affinity"] = {"clusterAffinity": affinity}
-        cycles.append(Cycle(fleet, parse_policy(policy)))
-    return fleet, cycles
 
 
 @pytest.mark.timing

@@ -408,3 +408,25 @@ def test_a_namespaced_placement_of_cluster_scoped_kinds_shows_what_the_hub_repor
     assert live.mark("ResourcePlacement", "shop/roles") == (False, [], "")
     page = admin_client.get("/hubs/prod-eu/placements/shop:roles/decision/").content.decode()
     assert "InvalidResourceSelectors" in page
+
+
+def test_a_rebalance_plan_of_a_live_hub_says_whether_the_hub_would_follow_it(
+    live: ProjectedHub, admin_client: Client
+) -> None:
+    regions = {"paris": "east", "rome": "east", "oslo": "west"}
+    spread = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    content = placement("web")
+    content["spec"]["policy"]["topologySpreadConstraints"] = [spread]
+    own = snapshot("web")
+    own["spec"]["policy"] = content["spec"]["policy"]
+    put_web(live)
+    live.put("MemberCluster", *[member(name, region=region) for name, region in regions.items()])
+    live.put(CRP, changed(content, status=scheduled()))
+    live.put(POLICY, own)
+    live.project()
+
+    page = admin_client.get("/hubs/prod-eu/placements/web/rebalance/").content.decode()
+
+    assert "Hard spread limits exceeded by 1." in page
+    assert "The hub follows this plan: evict the clusters" in page
+    assert 'value="start"' not in page

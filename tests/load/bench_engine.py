@@ -16,19 +16,17 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from time import perf_counter, process_time
+from time import perf_counter
 
 import numpy as np
 
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.model import ModelProgram, build_model
-from placements.engine.exact.solver import SearchLimits
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.engine.scheduling.record import pack_fleet
 from placements.engine.scheduling.scheduler import schedule
 from tests.builders import expression, pick_n, spread
-from tests.load.goals import Compared, Goal, Results, exponent, goals, plain_seconds, warm_seconds
+from tests.load.goals import Compared, Results, exponent, goals, plain_seconds, print_goals, warm_seconds
 from tests.load.measuring import Row, measure, timed
 from tests.load.million import Million
 from tests.load.problems import Problem
@@ -78,14 +76,7 @@ def main() -> None:
     _print_growth(results)
     if arguments.million:
         results = replace(results, million=_million())
-    exact = (
-        []
-        if arguments.quick
-        else [
-            _exact_goal(shape, *size) for shape in ("uniform", "zipf") for size in ((10_000, 3), (100_000, 1))
-        ]
-    )
-    _print_goals([*goals(results), *exact])
+    print_goals(list(goals(results)))
     _print_noise(rows)
     print(f"\n{perf_counter() - started:.0f} s in all")
 
@@ -211,23 +202,6 @@ def _print_growth(results: Results) -> None:
         print(f"at 100k/10k with {row.cells} cells, {row.problem.semantics}: {micros:.1f} µs a pick")
 
 
-def _exact_goal(shape: str, clusters: int, most: int) -> Goal:
-    """Compare the first stage of exact search with the greedy run, both in CPU seconds."""
-    problem = Problem("exact", clusters, clusters // 10, FEW_CELLS, max_skew=1, hard=True, shape=shape)
-    cycle = problem.cycle(problem.fleet())
-    schedule(cycle)  # builds the columns of the fleet
-    started = process_time()
-    decision = schedule(cycle)
-    greedy = process_time() - started
-    started = process_time()
-    assert decision.candidates is not None
-    model = build_model(decision.candidates, problem.wanted, decision.chosen).cells[0]
-    ModelProgram.of(model, model.greedy).stage("n", SearchLimits(60, 20_000))
-    ratio = (process_time() - started) / greedy
-    name = f"exact, stage n, {shape}, {clusters // 1000}k, to greedy"
-    return Goal(name, f"<= {most} x", f"{ratio:.2f} x", ratio <= most)
-
-
 def _million() -> Million:
     command = [sys.executable, "-m", "tests.load.million"]
     million = Million(
@@ -235,12 +209,6 @@ def _million() -> Million:
     )
     print(f"\n{million}")
     return million
-
-
-def _print_goals(found: Sequence[Goal]) -> None:
-    print(f"\n{'goal':<40}{'wanted':>14}{'measured':>14}  met")
-    for goal in found:
-        print(f"{goal.name:<40}{goal.wanted:>14}{goal.measured:>14}  {'yes' if goal.is_met else 'NO'}")
 
 
 def _print_noise(rows: Sequence[Row]) -> None:

@@ -1,7 +1,7 @@
 """The goals of the engine and whether what was measured meets them; a goal without its row is left out."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.load.measuring import Row
@@ -189,3 +189,10 @@ def _at_least(name: str, rows: list[Row], value: Callable[[Row], float], limit: 
 
 def _rounded(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def print_goals(found: Sequence[Goal]) -> None:
+    """Print each goal, what was measured, and whether that is enough."""
+    print(f"\n{'goal':<40}{'wanted':>14}{'measured':>14}  met")
+    for goal in found:
+        print(f"{goal.name:<40}{goal.wanted:>14}{goal.measured:>14}  {'yes' if goal.is_met else 'NO'}")

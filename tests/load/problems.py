@@ -13,7 +13,7 @@ from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Flee
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.binding import BindingState, PlacedBinding
-from placements.manifests.policy import PlacementPolicy
+from placements.manifests.policy import PlacementPolicy, parse_policy
 from tests.builders import Document, expression, labelled, measured, pick_n, prefer, sorted_by, spread
 
 SEED = 20260710
@@ -128,3 +128,36 @@ def _column(draw: random.Random, size: int, domain: int, shape: str) -> list[str
     if shape == "stuck":
         column[0] = "nobody-can-be-picked-here"
     return column
+
+
+def large_world(rng: random.Random, clusters: int, placements: int) -> tuple[Fleet, list[Cycle]]:
+    """Return a fleet of 8 regions, 24 zones and 4 providers, and placements of each type without bindings.
+
+    Two of three PickN placements require one provider: they are in about a third of the domains.
+    """
+    rows = []
+    for at in range(clusters):
+        region = rng.choices(range(8), [1 / (k + 1) for k in range(8)])[0]
+        labels = {
+            "region": f"r{region}",
+            "zone": f"r{region}-{rng.randrange(3)}",
+            "provider": f"p{region % 4}",
+        }
+        rows.append(Cluster(f"c{at:04}", labels))
+    fleet, cycles = Fleet(rows), []
+    for _ in range(placements):
+        kind = rng.choices(["PickAll", "PickFixed", "PickN"], [15, 10, 75])[0]
+        policy: dict[str, Any] = {"placementType": kind}
+        if kind == "PickFixed":
+            policy["clusterNames"] = rng.sample(fleet.names, 5)
+        if kind == "PickN":
+            policy["numberOfClusters"] = rng.randint(1, 40)
+            keys = rng.sample(("region", "zone", "provider"), rng.randint(0, 2))
+            policy["topologySpreadConstraints"] = [{"topologyKey": key, "maxSkew": 2} for key in keys]
+            if rng.random() < 2 / 3:
+                terms = [labelled(provider=f"p{rng.randrange(4)}")]
+                required = {"clusterSelectorTerms": terms}
+                affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+                policy["affinity"] = {"clusterAffinity": affinity}
+        cycles.append(Cycle(fleet, parse_policy(policy)))
+    return fleet, cycles

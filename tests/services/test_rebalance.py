@@ -1,9 +1,12 @@
 """Rebalance plans on simulated clusters: paced, resumable, and never worse than before (foresight 2)."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from clusters.operations.edit import change_labels
 from clusters.queries import current_fleet
@@ -17,6 +20,7 @@ from placements.services.placements import save_placement
 from placements.services.rebalance import advance_plans, change_plan, preview_rebalance, start_plan
 from placements.services.rollouts import operations
 from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.workqueue import enqueue_scheduling
 from tests.rows import pick_n_spec, placement_document, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World, world_once
@@ -104,34 +108,41 @@ class _Killed(BaseException):
     """The worker was killed."""
 
 
-@pytest.mark.parametrize("point", ["write_decision", "record", "hard_excess"])
-def test_a_worker_that_is_killed_at_any_batch_changes_nothing(
-    point: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world, original = drifted(), getattr(rebalance, point)
-    start_plan("web", moves=None, by=None, now=world.now)
-    kills = 0
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
+def test_a_worker_that_is_killed_at_any_statement_leaves_the_clusters_and_the_plan_as_one(every: int) -> None:
+    world = drifted()
+    planned = start_plan("web", moves=None, by=None, now=world.now)
+    joins = [step["join"] for batch in planned.batches for step in batch if step["join"]]
+    kills, skew = 0, _skew()
 
     while not _is_over():
-        RebalancePlan.objects.update(requeue_at=world.now)
-        before = list(Binding.objects.order_by("pk").values_list("cluster_name", "state"))
-        with monkeypatch.context() as patched:
+        is_killed, statement = True, 0
+        while is_killed:
+            statement, is_killed = statement + every, False
+            RebalancePlan.objects.update(requeue_at=world.now)
+            left = count(statement, -1)
 
-            def killed(*arguments: Any, **options: Any) -> None:
-                original(*arguments, **options)
-                raise _Killed
+            def execute(run: Callable[..., Any], *arguments: Any, left: Iterator[int] = left) -> Any:
+                result = run(*arguments)
+                if next(left) == 1:
+                    raise _Killed
+                return result
 
-            patched.setattr(rebalance, point, killed)
             try:
-                advance_plans(now=world.now)
+                with connection.execute_wrapper(execute):
+                    advance_plans(now=world.now)
             except _Killed:
-                kills += 1
-                assert before == list(Binding.objects.order_by("pk").values_list("cluster_name", "state"))
-        RebalancePlan.objects.update(requeue_at=world.now)
+                is_killed, kills = True, kills + 1
+            placed = Binding.objects.exclude(state="Unscheduled").values_list("cluster_name", flat=True)
+            assert rebalance._digest(placed) == _plan().placed_digest
+            assert len(placed) == 6
+            assert _skew() <= skew
+            skew = _skew()
         world.pass_time(1)
 
-    assert kills
+    assert kills > 100 // every
     assert (_plan().state, _skew()) == ("completed", 0)
+    assert set(joins) <= set(world.available())
 
 
 def test_it_is_paused_resumed_and_stopped() -> None:
@@ -169,6 +180,27 @@ def test_it_ends_when_something_else_changes_the_clusters_or_the_policy() -> Non
     save_placement(placement_document("web", SPREAD | pick_n_spec(7)), by=None, now=world.now)
     world.pass_time(5)
     assert (_plan().state, _plan().ended_reason) == ("abandoned", "The policy of the placement was changed.")
+
+
+def test_a_cycle_that_selects_what_the_plan_adds_is_a_part_of_it() -> None:
+    """Of the second worked example the scheduler selects 3 of 4; after one move it selects the fourth."""
+    world = Drifting(5)
+    for at, (region, env) in enumerate(
+        [("r0", "e0"), ("r2", "e0"), ("r2", "e1"), ("r0", "e1"), ("r0", "e1")]
+    ):
+        change_labels([f"c00{at}"], put={"region": region, "env": env}, by=None, now=world.now)
+    limits = [REGION, {**REGION, "topologyKey": "env"}]
+    world.place("web", SPREAD | pick_n_spec(4, topologySpreadConstraints=limits))
+    world.run(until=world.is_settled)
+    plan = start_plan("web", moves=None, by=None, now=world.now)
+    [last] = plan.batches[-1]
+    world.run(until=lambda: _plan().is_moving)
+    enqueue_scheduling([plan.placement_id], trigger="a change of the fleet")
+    world.run(until=_is_over)
+
+    assert (_plan().state, len(_plan().batches), len(plan.batches)) == ("completed", 1, 2)
+    assert last["join"] in world.available()
+    assert len(world.available()) == 4
 
 
 def test_it_ends_when_the_next_step_would_make_a_limit_worse_or_lost_its_cluster() -> None:

@@ -14,7 +14,8 @@ from placements.explain.vocabulary import TIMES
 from placements.models import Decision, Draft, Placement
 from placements.services.decisions import exact
 from placements.services.placements import save_placement
-from tests.rows import NOW, decided, joined, pick_n_spec
+from tests.engine.exact.random_problems import dead_end as exact_example
+from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
 
 pytestmark = pytest.mark.django_db
 
@@ -279,6 +280,7 @@ def test_a_dead_end_is_distinguished_from_the_impossible(
     assert "3 of 4 clusters selected" in words
     assert "4 of 4 are possible without any change." in words
     assert "Greedy compared with exact" in words
+    assert "Show the set · Plan the moves" in words
     assert "Fulfilled by any of these changes" not in words
 
 
@@ -294,6 +296,44 @@ def test_a_large_problem_is_searched_when_its_section_is_opened(
     assert "Greedy compared with exact" not in closed
     assert "4 of 4 are possible without any change." in opened
     assert "Show the set (4 clusters)" in opened
+
+
+def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, text_of: Fetch) -> None:
+    decision = exact_example(8)
+    for one in decision.cycle.fleet:
+        joined(one.name, **one.labels)
+    policy = decision.cycle.policy.to_plain()
+    page = address(decided("dead", {**pick_n_spec(8), "policy": policy}))
+    words = plain(text_of(viewer, page))
+    found = viewer.get(f"/api/v1{page}exact").json()
+    clusters = [{"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet]
+    placement = placement_document("dead", {**pick_n_spec(8), "policy": policy})
+    simulated = viewer.post(
+        "/api/v1/simulate",
+        {"clusters": clusters, "placement": placement, "exact": True},
+        content_type="application/json",
+    ).json()
+
+    assert "5 of 8 clusters selected" in words
+    assert "8 of 8 are possible without any change." in words
+    assert "Show the set (8 clusters) In an order in which every selection keeps the hard limits" in words
+    assert "Fulfilled by any of these changes" not in words
+    for one in (found, simulated["exact"]):
+        assert (one["verdict"], one["most"], one["order"]) == ("optimal", [8, 8], "possible")
+        assert sorted(one["sequence"]) == one["picks"]
+        assert one["corrections"] == []
+
+
+def test_a_better_set_is_searched_although_all_are_selected(viewer: Client, text_of: Fetch) -> None:
+    for name, labels in {"c0": "r0 e0", "c1": "r2 e0", "c2": "r2 e1", "c3": "r0 e1", "c4": "r0 e1"}.items():
+        joined(name, region=labels.split()[0], env=labels.split()[1])
+    soft = [{**constraint(key), "whenUnsatisfiable": "ScheduleAnyway"} for key in ("region", "env")]
+    page = address(decided("lab", pick_n_spec(4, topologySpreadConstraints=soft)))
+    closed, opened = text_of(viewer, page), plain(text_of(viewer, f"{page}?panel=exact"))
+
+    assert "Search for a better set" in plain(closed)
+    assert "A better set exists: excess of soft limits 0 instead of 1, skew 0 instead of 2." in opened
+    assert "Plan the moves" in opened
 
 
 def test_rules_without_exact_search_say_so(viewer: Client, text_of: Fetch) -> None:

@@ -49,6 +49,22 @@ def test_a_plan_is_shown_started_paused_and_stopped_on_its_page(operator: Client
     assert "Stopped by ana." in operator.get(PAGE).content.decode()
 
 
+def test_an_outdated_plan_is_planned_again_with_the_moves_that_are_left(operator: Client) -> None:
+    world = drifted()
+    assert operator.post(PAGE, {"do": "start", "moves": "4"}).status_code == 302
+    RebalancePlan.objects.update(state="stale", done=1, ended_at=world.now)
+
+    page = operator.get(PAGE).content.decode()
+    again = re.search(r'name="moves" value="(\d+)"><button[^>]*>(Start \d batches)', page)
+    assert "Plan again from here" in page
+    assert "With the 3 moves that are left of plan 1." in page
+    assert "fleetui rebalance web --moves 3 --start" in page
+    assert again is not None
+    assert again.groups() == ("3", "Start 3 batches")
+    assert operator.post(PAGE, {"do": "start", "moves": again[1]}).status_code == 302
+    assert RebalancePlan.objects.latest("number").state == "running"
+
+
 def test_over_rest_and_as_a_command_it_is_the_same() -> None:
     drifted()
     client = APIClient(headers={"Authorization": f"Token {api_token(person('ana', 'operator'))}"})

@@ -237,7 +237,8 @@ class ModelProgram:
 
     def stage(self, of: str, limits: SearchLimits) -> tuple[Ints, int, bool]:
         """Minimise a stage and keep its value; return the classes taken, the bound and if it is proved."""
-        solution = self.program.minimise(self.cost(of), limits)
+        lowest = -self.model.needed if of == "n" else None
+        solution = self.program.minimise(self.cost(of), limits, lowest=lowest)
         return solution.values[: len(self.model.sizes)], solution.bound, solution.is_proved
 
 

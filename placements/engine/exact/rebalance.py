@@ -20,11 +20,12 @@ from placements.engine.exact.solver import SearchLimits
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
 from placements.manifests.policy import PlacementType
 
 _MOST_CONSTRAINTS_ORDERED = 3
-_KNEE = 0.8  # of the possible gain in affinity
+_KNEE = 0.8  # of the possible gain
 
 
 class NoPlanReason(StrEnum):
@@ -121,10 +122,30 @@ def batches_of(steps: Sequence[RebalanceStep], size: int) -> list[tuple[Rebalanc
     return [*batches, tuple(current)] if current else batches
 
 
+def hub_difference(
+    cycle: Cycle, batches: Iterable[Sequence[RebalanceStep]]
+) -> tuple[int, tuple[str, ...]] | None:
+    """Return the first batch in which the scheduler itself would choose other clusters, and which.
+
+    A live hub decides itself: there, a plan can only be followed by evictions of the clusters that leave.
+    None: after each batch of evictions the scheduler chooses the clusters of the plan.
+    """
+    for number, batch in enumerate(batches, start=1):
+        leaves = {step.leave for step in batch}
+        joins = {step.join for step in batch if step.join}
+        left = tuple(one for one in cycle.live_bindings if one.is_active and one.cluster not in leaves)
+        decision = schedule(replace(cycle, bindings=left))
+        if {*decision.picked_names} != joins:
+            return number, decision.picked_names
+        cycle = replace(cycle, bindings=decision.bindings_after)
+    return None
+
+
 @dataclass(frozen=True)
 class MovePlan:
     """The curve of what each number of moves reaches, and the steps of one point of it."""
 
+    wanted: int
     current: CurvePoint
     curve: tuple[CurvePoint, ...]
     chosen: CurvePoint
@@ -137,6 +158,7 @@ class MovePlan:
 
     def to_plain(self) -> dict[str, Any]:
         return {
+            "wanted": self.wanted,
             "current": self.current.to_plain(),
             "curve": [point.to_plain() for point in self.curve],
             "chosen": self.chosen.to_plain(),
@@ -180,11 +202,18 @@ class MoveModel:
         return [int(one.max() - one.min()) for one in counts]
 
     def best(
-        self, start: Ints, limits: SearchLimits, *, most: int | None = None, fewest: bool = False
+        self,
+        start: Ints,
+        limits: SearchLimits,
+        *,
+        most: int | None = None,
+        fewest: bool = False,
+        optimum: Ints | None = None,
     ) -> tuple[Ints, bool]:
         """Return the best set with at most `most` moves, and whether every stage was proved.
 
-        With `fewest` only the number placed and the hard excess are optimised, then the moves.
+        No hard limit is exceeded by more than today. With `fewest` only the number placed and the hard excess
+        are optimised, then the moves. `optimum` is the best set of any number of moves, where it is known.
         """
         program = ModelProgram.of(self.model, start)
         placed = np.nonzero(self.placed)[0]
@@ -192,6 +221,10 @@ class MoveModel:
             at_least = int(self.placed.sum()) - most
             program.program.add_row(placed.tolist(), [1] * len(placed), at_least, inf)
         excess = program.first + 2 * len(self.hard)
+        parts = zip(self.skews(self.placed), self.model.constraints, self.hard, strict=True)
+        for at, (skew, one, is_limit) in enumerate(parts, start=excess):
+            if is_limit:
+                program.program.add_row([at], [1], -inf, max(0, skew - one.max_skew))
         nothing = np.zeros(program.width, dtype=np.int64)
         hard, stale, moves = nothing.copy(), nothing.copy(), nothing.copy()
         hard[excess:] = self.hard
@@ -199,11 +232,19 @@ class MoveModel:
         moves[placed] = -1
         stages = [program.cost("n"), hard]
         if not fewest:
-            stages += [program.cost("excess"), stale, program.cost("skew"), program.cost("affinity")]
+            soft = program.cost("excess") - hard
+            stages += [soft, stale, program.cost("skew"), program.cost("affinity")]
         is_proved = True
+        best = None if optimum is None else ModelProgram.of(self.model, optimum).program.values
         for cost in [*stages, moves]:
+            lowest = -self.model.needed if cost is stages[0] else None
+            if best is not None:
+                lowest = int(cost @ best)
             if cost.any():
-                is_proved &= program.program.minimise(cost, limits).is_proved
+                solution = program.program.minimise(cost, limits, lowest=lowest)
+                is_proved &= solution.is_proved
+                if solution.cost != lowest:
+                    best = None  # a stage that is worse than in the optimum leaves the next ones room
         return program.program.values[: len(self.stale)], is_proved
 
 
@@ -257,15 +298,19 @@ def plan_rebalance(
     optimum, optimum_is_proved = model.best(model.placed, limits)
     most = max(fewest, model.point(0, optimum).moves)
     steps = (lead * 10**power for power in count() for lead in (1, 2, 5))
-    wanted = {0, fewest, most} | ({min(moves, most)} if moves is not None else set())
+    points_at = {0, fewest, most} | ({min(moves, most)} if moves is not None else set())
     for limit in steps:
         if limit >= most:
             break
-        wanted.add(limit)
+        points_at.add(limit)
     sets, start, is_cut = dict[int, Ints](), model.placed, not (is_proved and optimum_is_proved)
-    for limit in sorted(wanted):
+    for limit in sorted(points_at):
         # The set of the limit before is a start: a search that is cut never makes the curve worse.
-        start, is_proved = model.best(start, limits, most=limit)
+        if limit == most and optimum_is_proved:
+            start = optimum
+        else:
+            known = optimum if optimum_is_proved else None
+            start, is_proved = model.best(start, limits, most=limit, optimum=known)
         sets[limit], is_cut = start, is_cut or not is_proved
     points = {limit: model.point(limit, taken) for limit, taken in sets.items()}
     if moves is not None:
@@ -277,16 +322,19 @@ def plan_rebalance(
     # One swap after another: a batch of several is a row of swaps, each of them safe.
     band = (min(1, max_unavailable), min(1, max_surge))
     ordered = find_safe_order(model, sets[chosen], band=band, most_states=options.most_states)
-    return MovePlan(current, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
+    wanted = cycle.policy.number_of_clusters or 0
+    return MovePlan(wanted, current, tuple(points.values()), points[chosen], tuple(ordered), is_cut)
 
 
 def _knee(points: list[CurvePoint]) -> int:
-    """Return the first limit with most of the gain: of stale clusters replaced, else of affinity."""
+    """Return the first limit with most of the gain in the first column that the best set improves."""
     first, last = points[0], points[-1]
-    if last.stale < first.stale:
-        return next(one.limit for one in points if one.stale == last.stale)
-    enough = first.affinity + _KNEE * (last.affinity - first.affinity)
-    return next(one.limit for one in points if one.affinity >= enough)
+    for column in ("excess", "stale", "skew", "affinity"):
+        gains = [abs(getattr(one, column) - getattr(first, column)) for one in points]
+        if gains[-1]:
+            enough = gains[-1] * (1 if column == "stale" else _KNEE)
+            return next(one.limit for one, gain in zip(points, gains, strict=True) if gain >= enough)
+    return last.limit
 
 
 def find_safe_order(

@@ -15,12 +15,15 @@ from placements.engine.exact.model import (
     STAGES,
     ExactModel,
     InvalidSolutionError,
+    ModelProgram,
     SetColumns,
     best_set,
     build_model,
 )
 from placements.engine.exact.order import find_order
 from placements.engine.exact.solver import SearchLimits, solver_version
+from placements.engine.scheduling.candidates import candidates_of
+from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
 
@@ -86,7 +89,11 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class ExactRecord:
-    """The result of an exact search; `low` and `high` bound the number that is possible."""
+    """The result of an exact search; `low` and `high` bound the number that is possible.
+
+    The clusters of the placement stay. `most_with_moves` is the number that is possible where they may leave,
+    if that is more.
+    """
 
     id: str
     decision: str
@@ -95,6 +102,7 @@ class ExactRecord:
     wanted: int
     low: int
     high: int
+    most_with_moves: int | None = None
     picks: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
     greedy: SetColumns | None = None
@@ -115,6 +123,11 @@ class ExactRecord:
         return self.verdict in (ExactVerdict.OPTIMAL, ExactVerdict.FEASIBLE)
 
     @property
+    def has_better_set(self) -> bool:
+        """Return whether a rebalance plan may reach more than the scheduler did."""
+        return bool(self.missed or self.most_with_moves)
+
+    @property
     def is_final(self) -> bool:
         """Return whether computing it again cannot give more."""
         ended = (OpenReason.TIME_LIMIT, OpenReason.SOLVER_ENDED)
@@ -131,6 +144,7 @@ class ExactRecord:
             "reason": None if self.reason is None else str(self.reason),
             "wanted": self.wanted,
             "most": [self.low, self.high],
+            "mostWithMoves": self.most_with_moves,
             "picks": list(self.picks),
             "sequence": list(self.sequence),
             "columns": columns,
@@ -257,6 +271,11 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
             corrections=tuple(conflict.corrections(sets)),
             shopping=tuple(conflict.shopping()),
         )
+    if verdict is ExactVerdict.IMPOSSIBLE and kept:
+        anew = candidates_of(replace(decision.cycle, bindings=()))
+        cells, _ = build_model(anew, record.wanted, NO_CLUSTERS).cells
+        most = int(ModelProgram.of(cells, cells.greedy).stage("n", limits)[0].sum())
+        record = replace(record, most_with_moves=most if most > record.high else None)
     return replace(
         record, seconds=options.limit_seconds - limits.seconds, nodes=options.node_limit - limits.nodes
     )

@@ -57,10 +57,11 @@ class Program:
         """Require lower ≤ Σ coefficient · variable ≤ upper."""
         self._rows.append((columns, coefficients, lower, upper))
 
-    def minimise(self, cost: Ints, limits: SearchLimits) -> Solution:
-        """Minimise an objective and keep its value from now on."""
+    def minimise(self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None) -> Solution:
+        """Minimise an objective and keep its value from now on; no value is below `lowest`, where known."""
         start_cost = int(cost @ self.values)
-        lowest = int(np.minimum(cost * self.upper, 0).sum())
+        least = int(np.minimum(cost * self.upper, 0).sum())
+        lowest = least if lowest is None else max(least, lowest)
         if start_cost == lowest or limits.seconds <= 0 or limits.nodes <= 0:
             solution = Solution(self.values, start_cost, lowest)
         else:

@@ -4,7 +4,6 @@ import plotly.graph_objects as go
 
 from placements.engine.exact.rebalance import MovePlan
 from placements.explain.charts.figure import LEGEND_ABOVE, Chart, Color, figure, round_ticks
-from placements.explain.rebalance import repair_sentence
 from placements.explain.vocabulary import counted
 
 
@@ -18,8 +17,10 @@ def curve_chart(plan: MovePlan) -> Chart | None:
         ("excess of hard limits", Color.FAILED, "solid", [one.hard_excess for one in curve]),
         ("excess of soft limits", Color.ATTENTION, "dash", [one.excess for one in curve]),
         ("outdated placements", Color.UNKNOWN, "dot", [one.stale for one in curve]),
+        ("clusters missing", Color.PROGRESS, "dashdot", [plan.wanted - one.placed for one in curve]),
+        ("skew", Color.NEUTRAL, "solid", [one.skew for one in curve]),
     ]
-    drawn = [one for one in series if any(one[-1])] or series[:1]
+    drawn = [one for one in series[:-1] if any(one[-1])] or series[-1:]
     lines = [
         go.Scatter(
             name=name,
@@ -35,7 +36,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
     return Chart(
         name="rebalance",
         title="What each number of moves reaches",
-        caption=f"{repair_sentence(plan)} The best possible set takes {counted(curve[-1].moves, 'move')}.",
+        caption=f"The best possible set takes {counted(curve[-1].moves, 'move')}.",
         figure=figure(
             *lines,
             height=240,

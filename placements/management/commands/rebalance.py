@@ -40,10 +40,10 @@ class Command(HubCommand):
         if preview.plan is None:
             raise CommandError(preview.refusal, returncode=NOT_DONE)
         if output == "json":
-            document = plan_document(preview.plan, preview.batches, preview.refusal)
+            document = plan_document(preview.plan, preview.batches, refusal=preview.refusal, hub=preview.hub)
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
         else:
-            self.stdout.write("\n".join(plan_lines(preview.plan, preview.batches)))
+            self.stdout.write("\n".join(plan_lines(preview.plan, preview.batches, hub=preview.hub)))
         if options["start"]:
             plan = start_plan(row.full_name, moves=moves, by=None, now=datetime.now(UTC))
             self.stderr.write(f"Rebalance plan {plan.number} of {row.full_name} started.")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Case, F, Max, Q, When
+from django.db.models import Case, F, Max, Q, QuerySet, When
 
 from placements.engine.rollout.actions import (
     BlockReason,
@@ -54,6 +54,7 @@ _BUDGETS = {
     BlockReason.DELETION_LIMIT,
     BlockReason.BEING_REMOVED,
 }
+_FINISHED = Rollout.State.FINISHED
 _NEVER_END = {BlockReason.UNREACHABLE, BlockReason.NOT_IN_FLEET, BlockReason.NOT_MONITORED}
 
 
@@ -76,19 +77,15 @@ def update_forecast(
     if not _is_due(before, obstacle, now=now):
         return False
     remaining, reason, progress = _remaining(run, placement, result, obstacle, now=now)
-    kept = list(before.get("kept", ()))
-    due = [percent for percent in KEPT_AT if percent <= progress]
-    if remaining and due and due[-1] not in [one["progress"] for one in kept]:
-        kept.append({"progress": due[-1], "at": now.isoformat(), **remaining})
     # Why nothing more can start until the next sync; None if nothing is left to start.
     cause = None
     if result.in_progress and all(one.available_at for one in result.in_progress):
         cause = _PERIOD if result.blocked else None
     elif result.blocked:
         cause = _BUDGET if any(one.reason in _BUDGETS for one in result.blocked) else _CLUSTER
-    calibration = before.get("calibration") or calibration_of(placement)
-    more = {"cause": cause, "obstacle": obstacle, "kept": kept, "calibration": calibration}
-    run.eta = {**_eta_after(before, remaining, reason, now=now), **more}
+    calibration = before.get("calibration") or calibration_of(placement.rollouts.filter(state=_FINISHED))
+    after = _eta_after(before, remaining, reason, progress=progress, now=now)
+    run.eta = {**after, "cause": cause, "obstacle": obstacle, "calibration": calibration}
     Rollout.objects.filter(pk=run.pk).update(eta=run.eta)
     return (before.get("remaining"), before.get("reason")) != (remaining, reason)
 
@@ -110,14 +107,28 @@ def _is_due(before: Mapping[str, Any], obstacle: str, *, now: datetime) -> bool:
 
 
 def _eta_after(
-    before: Mapping[str, Any], remaining: dict[str, Any] | None, reason: str, *, now: datetime
+    before: Mapping[str, Any], remaining: dict[str, Any] | None, reason: str, *, progress: int, now: datetime
 ) -> dict[str, Any]:
-    """Return a forecast as it is stored, with the seconds in which nothing could start by their cause."""
+    """Return a forecast as it is stored, with the seconds in which nothing could start by their cause.
+
+    The forecasts at the start and at some progress are kept beside it, to be compared with the end.
+    """
     waiting = dict(before.get("waiting") or {_APPROVAL: 0, _PERIOD: 0, _BUDGET: 0, _CLUSTER: 0})
     if before and (former := before.get("cause")):
         passed = (now - datetime.fromisoformat(before["at"])).total_seconds()
         waiting[former] = round(waiting[former] + passed, 1)
-    return {"at": now.isoformat(), "remaining": remaining, "reason": reason, "waiting": waiting}
+    kept = list(before.get("kept", ()))
+    due = [percent for percent in KEPT_AT if percent <= progress]
+    if remaining and due and due[-1] not in [one["progress"] for one in kept]:
+        facts = {"progress": due[-1], "at": now.isoformat(), "approval": waiting[_APPROVAL]}
+        kept.append({**facts, **remaining})
+    return {
+        "at": now.isoformat(),
+        "remaining": remaining,
+        "reason": reason,
+        "waiting": waiting,
+        "kept": kept,
+    }
 
 
 _CAUSES = {
@@ -141,6 +152,11 @@ def staged_eta(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> 
     `approvals` is how many are still needed.
     """
     before: dict[str, Any] = run.eta
+    if result.run.outcome:
+        if not before:
+            return before
+        ended = _eta_after(before, before["remaining"], before["reason"], progress=-1, now=now)
+        return {**before, **ended, "cause": None}
     obstacle = _OBSTACLES.get(result.status, "")
     if not _is_due(before, obstacle, now=now):
         return before
@@ -169,8 +185,12 @@ def staged_eta(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> 
             }
     approvals = sum(bool(stage.steps) * ((not stage.may_start) + (not stage.may_end)) for stage in left)
     cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
-    more = {"cause": cause, "obstacle": obstacle, "approvals": approvals}
-    return {**_eta_after(before, remaining, reason, now=now), **more}
+    finished = StagedRun.objects.filter(placement=run.placement_id, status=RunStatus.SUCCEEDED)
+    calibration = before.get("calibration") or calibration_of(finished)
+    done = sum(step.done_at is not None for step in plan.steps)
+    progress = 100 * done // max(1, len(plan.steps))
+    more = {"cause": cause, "obstacle": obstacle, "approvals": approvals, "calibration": calibration}
+    return {**_eta_after(before, remaining, reason, progress=progress, now=now), **more}
 
 
 def _work_stage(stage: Stage, until: datetime | None, *, is_last: bool, now: datetime) -> WorkStage:
@@ -202,10 +222,11 @@ def staged_history_of(run: StagedRun, kinds: frozenset[StepKind]) -> History | N
             ]
             found[kind] = (found.get(kind, []) + seconds)[:MOST_DURATIONS]
         runs += any(step.done_at for step in done.steps)
-    if kinds <= {kind for kind, values in found.items() if values}:
+    has_all = kinds <= {kind for kind, values in found.items() if values}
+    if has_all and sum(len(found[kind]) for kind in kinds) >= FEWEST_CLUSTERS:
         return History({kind: found[kind] for kind in kinds}, runs, "placement", has_wait=False)
     steps = _past_steps(None, kinds, before=Rollout.objects.aggregate(last=Max("pk"))["last"] or 0)
-    if kinds <= steps.keys():
+    if kinds <= steps.keys() and sum(len(steps[kind]) for kind in kinds) >= FEWEST_CLUSTERS:
         of_fleet = {kind: [one.seconds for one in steps[kind]] for kind in kinds}
         several_runs = {one.rollout for kind in kinds for one in steps[kind]}
         return History(of_fleet, len(several_runs), "fleet", has_wait=False)
@@ -267,7 +288,9 @@ def _remaining(
 
 @lru_cache(maxsize=128)
 def history_of(placement: int, run: int, kinds: frozenset[StepKind], _uid: UUID) -> History | None:
-    """Return durations of the last ten runs of the placement, else of the fleet; None if a kind has none.
+    """Return durations of the last ten runs of the placement, else of the fleet.
+
+    None if a kind has none, or if all are fewer than the clusters of the smallest rollout with a forecast.
 
     They do not change during a rollout; the UID tells placements apart whose primary key is used again.
     """
@@ -275,8 +298,8 @@ def history_of(placement: int, run: int, kinds: frozenset[StepKind], _uid: UUID)
     own = list(past.order_by("-number").values_list("pk", flat=True)[:MOST_RUNS])
     for source, rollouts in (("placement", own), ("fleet", None)):
         found = _past_steps(rollouts, kinds, before=run)
-        if kinds and kinds <= found.keys():
-            steps = [step for kind in kinds for step in found[kind]]
+        steps = [step for kind in kinds for step in found.get(kind, ())]
+        if kinds and kinds <= found.keys() and len(steps) >= FEWEST_CLUSTERS:
             return History(
                 {kind: [step.seconds for step in found[kind]] for kind in kinds},
                 len({step.rollout for step in steps}),
@@ -314,13 +337,16 @@ def _past_steps(
     return found
 
 
-def calibration_of(placement: Placement) -> dict[str, int]:
-    """Return how many of the last forecasts were right: the rollout ended between p10 and p90."""
-    finished = Rollout.objects.filter(placement=placement, state=Rollout.State.FINISHED)
+def calibration_of(finished: QuerySet[Rollout] | QuerySet[StagedRun]) -> dict[str, int]:
+    """Return how many of the last forecasts were right: the work ended between p10 and p90.
+
+    Seconds in which a run waited for an approval are no work.
+    """
     right = judged = 0
-    for run in finished.order_by("-number").only("eta", "ended_at")[:MOST_JUDGED]:
+    for run in finished.order_by("-pk").only("eta", "ended_at")[:MOST_JUDGED]:
         for one in run.eta.get("kept", ()):
-            assert run.ended_at is not None  # noqa: S101 -- a constraint of the table
+            assert run.ended_at is not None  # noqa: S101 -- the caller selects runs that ended
             took = (run.ended_at - datetime.fromisoformat(one["at"])).total_seconds()
+            took -= run.eta["waiting"][_APPROVAL] - one["approval"]
             judged, right = judged + 1, right + (one["p10"] <= took <= one["p90"])
     return {"right": right, "judged": judged}

@@ -154,7 +154,7 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
     expected = run.progress_version
     run.plan, run.sync_result, run.status = result.run.to_plain(), staged_document(result), result.status
     run.ended_at = result.run.ended_at
-    run.eta = eta if result.run.outcome else staged_eta(run, result, now=now)
+    run.eta = staged_eta(run, result, now=now)
     has_moved = before != (run.plan, run.sync_result, run.status)
     run.progress_version += has_moved or run.eta.get("remaining") != eta.get("remaining")
     rows = StagedRun.objects.filter(pk=run.pk, progress_version=expected)

@@ -19,6 +19,7 @@ from fleetui.apimachinery.model import Semantics
 from placements.engine.advice.diagnosis import over_limits
 from placements.engine.exact.conflict import Correction, relaxed_policy
 from placements.engine.exact.model import ExactModel, SetColumns
+from placements.engine.exact.rebalance import MovePlan, plan_rebalance
 from placements.engine.exact.record import (
     ExactRecord,
     ExactVerdict,
@@ -31,6 +32,7 @@ from placements.engine.exact.record import (
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
+from placements.explain.exact import exact_sentences
 from tests.builders import (
     binding,
     cluster,
@@ -168,6 +170,21 @@ def test_a_dead_end_has_a_set_of_four() -> None:
 
     assert decision.picked_names == ("c4", "c1", "c3")
     assert (record.verdict, record.picks) == (ExactVerdict.OPTIMAL, ("c0", "c1", "c2", "c4"))
+
+
+def test_what_moves_would_reach_is_known_where_the_selected_clusters_are_in_the_way() -> None:
+    first = dead_end()
+    again = schedule(replace(first.cycle, bindings=first.bindings_after))
+    record = exact_search(again)
+    plan = plan_rebalance(again.cycle)
+
+    assert (record.verdict, record.low, record.most_with_moves) == (ExactVerdict.IMPOSSIBLE, 5, 8)
+    assert [*exact_sentences(record, again.cycle.policy)][:2] == [
+        "8 of 8 are possible if selected clusters may leave",
+        "at most 5 of 8 are possible while they stay",
+    ]
+    assert isinstance(plan, MovePlan)
+    assert (plan.chosen.placed, plan.chosen.hard_excess, plan.is_safe) == (8, 0, True)
 
 
 @pytest.mark.parametrize("semantics", [Semantics.FLEET, Semantics.KUBEFLEET])

@@ -7,14 +7,22 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
+from clusters.fleet import Cluster
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.rebalance import MovePlan, NoPlanReason, batches_of, plan_rebalance
+from placements.engine.exact.rebalance import (
+    MovePlan,
+    NoPlanReason,
+    batches_of,
+    hub_difference,
+    plan_rebalance,
+)
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.record import difference, pack, unpack
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
+from placements.explain.rebalance import repair_sentence
 from tests.builders import binding, cluster, cycle, fleet, grouped, pick_all, pick_n, spread
 from tests.engine.exact.random_problems import random_decision
 
@@ -54,13 +62,17 @@ def _columns(problem: Cycle, members: frozenset[int]) -> tuple[tuple[int, ...], 
 
 
 def _brute_force(problem: Cycle) -> list[tuple[int, ...]]:
-    """Return the columns of every set that can be reached."""
+    """Return the columns of every set that exceeds no hard limit by more than today."""
     placed = set(problem.placed.tolist())
+    _, today = _columns(problem, frozenset(placed))
     passes = candidates_of(replace(problem, bindings=())).passes
     usable = sorted(placed | set(np.nonzero(passes)[0].tolist()))
     most = min(problem.policy.number_of_clusters or 0, len(usable))
     sets = chain.from_iterable(combinations(usable, size) for size in range(most + 1))
-    return [_columns(problem, frozenset(one))[0] for one in sets]
+    found = [_columns(problem, frozenset(one)) for one in sets]
+    return [
+        value for value, hard in found if all(now <= before for now, before in zip(hard, today, strict=True))
+    ]
 
 
 @pytest.mark.parametrize("count", [200, LONG])
@@ -153,6 +165,26 @@ def test_two_moves_repair_a_region_that_holds_all() -> None:
     assert [step.leave is None for step in plan.steps].count(True) == 2
 
 
+@pytest.mark.parametrize(
+    ("clusters", "placed", "difference"),
+    [
+        # After the eviction only f keeps the limit; above it before the first step, the hub selects nothing.
+        (grouped("region", east="a b c", west="e f", north="g"), "abceg", None),
+        (grouped("region", east="a b c d", west="e f", north="g h"), "abcd", (1, ())),
+    ],
+)
+def test_a_live_hub_follows_a_plan_that_its_own_decisions_make(
+    clusters: list[Cluster], placed: str, difference: tuple[int, tuple[str, ...]] | None
+) -> None:
+    policy = pick_n(len(placed), spread=[spread("region")])
+    problem = cycle(fleet(*clusters), policy, *map(binding, placed), semantics=Semantics.KUBEFLEET)
+    plan = plan_rebalance(problem)
+
+    assert isinstance(plan, MovePlan)
+    assert plan.steps
+    assert hub_difference(problem, batches_of(plan.steps, 1)) == difference
+
+
 def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
     clusters = fleet("a", "b", cluster("c", not_eligible="noAgent"))
 
@@ -161,6 +193,18 @@ def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
     assert isinstance(plan, MovePlan)
     assert (plan.current.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
     assert {step.leave for step in plan.steps} == {None, "c"}
+
+
+def test_a_plan_that_only_evens_out_the_skew_has_moves_by_default() -> None:
+    clusters = fleet(*grouped("region", east="a b c", west="d e f"))
+    problem = cycle(clusters, pick_n(4, spread=[spread("region", 2, hard=False)]), *map(binding, "abcd"))
+    plan, none = plan_rebalance(problem), plan_rebalance(problem, moves=0)
+
+    assert isinstance(plan, MovePlan)
+    assert isinstance(none, MovePlan)
+    assert (plan.chosen.moves, plan.chosen.skew, plan.current.skew) == (1, 0, 2)
+    assert repair_sentence(plan) == "With 1 move, skew 0 (now 2)."
+    assert repair_sentence(none) == "No set that so few moves reach is better."
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from placements.explain.rollouts import eta_sentence
 from placements.models import StagedRun
 from placements.services.rollouts import forecasts
+from placements.services.rollouts.forecasts import calibration_of
 from placements.services.rollouts.staged_queries import progress_of
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 
@@ -56,6 +57,26 @@ def test_the_next_run_is_forecast_with_its_timed_wait_and_without_its_approval()
     took = (world.now - begun_at).total_seconds()
     assert remaining["p10"] <= took <= remaining["p90"] + 60  # a sync may come later than the end of a wait
     assert progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"]["p90"] == 0
+
+    kept = _eta("second")["kept"]
+    assert kept[0]["progress"] == 0
+    world.change()
+    world.begin("third")
+    world.work()
+    calibration = progress_of(StagedRun.objects.get(full_name="third"))["eta"]["calibration"]
+    assert calibration["judged"] == len(kept)
+
+
+def test_the_seconds_until_an_approval_are_no_part_of_the_judgement() -> None:
+    world = _world()
+    world.begin("second")
+    world.run(until=lambda: "approval-after" in world.waits("second"))
+    world.pass_time(7_200)
+    world.approve("second", "canary")
+    world.run(until=lambda: world.status("second") == "succeeded")
+
+    assert _eta("second")["waiting"]["approval"] >= 7_000
+    assert calibration_of(StagedRun.objects.filter(full_name="second"))["right"]
 
 
 def test_a_stopped_run_and_a_small_one_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
