@@ -2,7 +2,13 @@
 
 import fcntl
 import gc
+import os
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +26,8 @@ from tests.database import forget_caches, restore_migrated_rows
 from tests.effort import load_profile
 
 load_profile()
+
+OUR_APPS = ("fleetui", "clusters", "placements")
 
 pytest_plugins = ["tests.clusters.kubernetes.local_members"]
 
@@ -63,6 +71,57 @@ def _encryption_keys() -> Iterator[None]:
     """Encrypt the credentials of clusters with a key of the tests: the key file is not theirs."""
     with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),)):
         yield
+
+
+@pytest.fixture(scope="session")
+def migrated_file(pytestconfig: pytest.Config) -> Path | None:
+    """Return a SQLite file with the migrated tables; None on another database.
+
+    It stays in pytest's cache for all processes and later runs, and is made again when the code or the lock
+    changes: the migrations take every process 4 s otherwise.
+    """
+    if connection.vendor != "sqlite":
+        return None
+    root = pytestconfig.rootpath
+    sources = sorted(path for app in OUR_APPS for path in (root / app).rglob("*.py"))
+    digest = sha256(b"".join(path.read_bytes() for path in [root / "requirements.lock", *sources])).hexdigest()
+    folder = pytestconfig.cache.mkdir("database")
+    file = folder / f"{digest}.sqlite3"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            for former in folder.glob("*.sqlite3*"):
+                former.unlink()
+            made = folder / "made"
+            made.unlink(missing_ok=True)
+            environment = os.environ | {"DATABASE_URL": f"sqlite:///{made}", "PYTHONWARNINGS": ""}
+            command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
+            subprocess.run(command, cwd=root, env=environment, check=True)
+            made.rename(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings: None, migrated_file: Path | None
+) -> Iterator[None]:
+    """Let pytest-django make the tables without migrations where `django_db_setup` replaces them."""
+    del django_db_modify_db_settings
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(connection.settings_dict["TEST"], "MIGRATE", migrated_file is None)
+        yield
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_db_setup: None, migrated_file: Path | None, django_db_blocker: DjangoDbBlocker
+) -> None:
+    """Put the migrated tables and rows into the database of this process."""
+    del django_db_setup
+    if migrated_file:
+        with django_db_blocker.unblock(), closing(sqlite3.connect(migrated_file)) as source:
+            connection.ensure_connection()
+            source.backup(connection.connection)
 
 
 @pytest.fixture(scope="session")

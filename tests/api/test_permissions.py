@@ -44,6 +44,7 @@ def operations() -> list[tuple[str, str]]:
     )
 
 
+@cache
 def administering() -> list[tuple[str, str]]:
     """Return the operations on connections of clusters, reading ones included."""
     return [
@@ -53,6 +54,7 @@ def administering() -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def writing() -> list[tuple[str, str]]:
     """Return the operations that change something, approvals and connections apart."""
     return [
@@ -64,11 +66,13 @@ def writing() -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def managing() -> list[tuple[str, str]]:
     """Return the operations on notifications and the access log, which no role permits."""
     return [(method, path) for method, path in operations() if path.startswith(MANAGED)]
 
 
+@cache
 def reading() -> list[tuple[str, str]]:
     """Return the operations that change nothing."""
     return [one for one in operations() if one not in [*writing(), *APPROVING, *administering(), *managing()]]

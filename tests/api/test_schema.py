@@ -92,7 +92,7 @@ CHECKS = [
 ]
 PARTS = 6
 """The operations are tested in so many tests of about the same length, for the cores to share."""
-EXAMPLES = 10 if settings().max_examples > FEWEST else 4
+EXAMPLES = 10 if settings().max_examples > FEWEST else 2
 """Generated calls of each operation, beside the one that works."""
 
 
