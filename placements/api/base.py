@@ -109,13 +109,20 @@ def labels_of(view: object) -> LabelsOf | None:
     return of
 
 
-class MayRead(BasePermission):
+class UserPermission(BasePermission):
+    """What a user may do anywhere or nowhere: `is_allowed` decides by the user alone."""
+
+    is_allowed: Callable[[Any], bool]
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return self.is_allowed(request.user)
+
+
+class MayRead(UserPermission):
     """Every role may call it: nothing is saved."""
 
     message = "Reading requires one of the roles viewer, operator, approver, cluster-administrator."
-
-    def has_permission(self, request: Request, view: Any) -> bool:
-        return may_read(request.user)
+    is_allowed = staticmethod(may_read)
 
 
 class MayReadOrOperate(BasePermission):
