@@ -231,7 +231,6 @@ class HubAgreementSerializer(CamelCaseSerializer):
     hub_behind = serializers.BooleanField(help_text="It has not decided for more than 5 minutes.")
 
     def to_representation(self, instance: HubDecision) -> dict[str, Any]:
-        """Return the fields that the page has."""
         return agreement_fields(instance)
 
 
@@ -252,7 +251,6 @@ class HubViewSet(BaseViewSet):
     not_found = UnknownHubError
 
     def get_permissions(self) -> list[BasePermission]:
-        """Let every role read, and cluster administrators write."""
         reads = self.action in (
             *("list", "retrieve", "streams", "permissions", "actions"),
             *("agreements", "mirrored", "unresolved"),

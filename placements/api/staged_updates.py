@@ -71,7 +71,6 @@ class WaitSerializer(CamelCaseSerializer):
     until = serializers.DateTimeField(allow_null=True)
 
     def get_fields(self) -> dict[str, serializers.Field[object, object, object, object]]:
-        """Add the field whose name is a keyword of Python."""
         return {"for": enum(WaitReason), **super().get_fields()}
 
 
