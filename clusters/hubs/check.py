@@ -23,7 +23,6 @@ from clusters.hubs.kinds.base import HubApi
 from clusters.kubernetes_drivers import address_rules
 
 CHECK_SECONDS = 15.0
-_ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HINT = "Apply the manifest that `manage.py connect_hub --rbac viewer` prints"
 
 

@@ -82,7 +82,7 @@ class StepFailed(Exception):
 class ConnectionCheckFailed(Exception):
     """A connection was not saved, since its check failed; `steps` say where."""
 
-    def __init__(self, steps: Sequence[CheckStep]) -> None:
+    def __init__(self, steps: tuple[CheckStep, ...]) -> None:
         failed = [one for one in steps if one.ok is False]
         super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
         self.steps = steps
