@@ -41,18 +41,15 @@ class LabelColumn:
         return None if code == ABSENT else self.values[code]
 
     def is_any_of(self, values: Sequence[str]) -> Bools:
-        """Return which clusters carry one of the values."""
         wanted = np.zeros(len(self.values) + 1, dtype=np.bool_)  # the last place answers for code −1
         wanted[[code for code in map(self.code_of, values) if code != ABSENT]] = True
         return wanted.take(self.codes)
 
     @property
     def is_present(self) -> Bools:
-        """Return which clusters carry the key."""
         return np.not_equal(self.codes, ABSENT)
 
     def patched(self, texts: Mapping[int, str | None]) -> "LabelColumn":
-        """Return the column with these values by position."""
         values, codes = _recoded(self.values, self.codes, texts)
         return LabelColumn(tuple(values), codes)
 
@@ -75,7 +72,6 @@ class PropertyColumn:
 
     @cached_property
     def is_malformed(self) -> Bools:
-        """Return the clusters whose value is no quantity."""
         pairs = zip(self.texts, self.quantities, strict=True)
         return np.fromiter((t is not None and q is None for t, q in pairs), np.bool_, len(self.texts))
 
@@ -98,7 +94,6 @@ class PropertyColumn:
         return np.fromiter(values, np.float64, len(self.quantities))
 
     def patched(self, texts: Mapping[int, str | None]) -> "PropertyColumn":
-        """Return the column with these values by position."""
         parsed = property_column(tuple(texts.values()))
         all_texts, quantities = list(self.texts), list(self.quantities)
         for position, text, quantity in zip(texts, parsed.texts, parsed.quantities, strict=True):

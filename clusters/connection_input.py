@@ -75,7 +75,6 @@ def parse_connection_input(
 
 
 def context_names(document: object) -> list[str]:
-    """Return the names of the contexts of a kubeconfig."""
     contexts = document.get("contexts") if isinstance(document, Mapping) else None
     entries = contexts if isinstance(contexts, list) else []
     return [str(one["name"]) for one in entries if isinstance(one, Mapping) and one.get("name")]

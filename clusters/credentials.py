@@ -8,7 +8,7 @@ import hmac
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,9 +20,10 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from clusters.drivers.base import DriverUnavailable
-from clusters.kubeconfig import Secret
+from clusters.kubeconfig import Secret, facts_of
 from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, NotificationChannel
 from fleetui import encryption
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.encryption import KeysUnreadable
 from fleetui.env import new_encryption_key
 
@@ -76,6 +77,55 @@ def encrypt(cluster: UUID, secret: Secret, *, purpose: str = PURPOSE) -> str:
 def decrypt(cluster: UUID, ciphertext: str, *, purpose: str = PURPOSE) -> Secret:
     """Return the secret of a cluster or hub. Raise CredentialsUnreadable."""
     return decrypt_with(encryption_keys(), cluster, ciphertext, purpose=purpose)
+
+
+def kept_secret(
+    owner: MemberCluster | Hub | None,
+    credential: Credential | None,
+    connection: Mapping[str, Any],
+    *,
+    purpose: str = PURPOSE,
+) -> Secret:
+    """Return the stored secret for a connection without one. Raise InvalidManifest.
+
+    It is kept only while nothing else changes: another server must not get it.
+    """
+    allowed = "a token, or a client certificate with its key"
+    if owner is None or credential is None:
+        raise InvalidManifest.of("token", "required", "Required value: the credentials", allowed)
+    if connection != owner.connection:
+        message = "Required value: the credentials, since the connection changes"
+        raise InvalidManifest.of("token", "required", message, allowed)
+    try:
+        return decrypt(owner.uid, credential.ciphertext, purpose=purpose)
+    except CredentialsUnreadable as error:
+        raise InvalidManifest.of("token", "required", f"Required value: {error}", allowed) from error
+
+
+def is_stored(secret: Secret, credential: Credential | None, uid: UUID, *, purpose: str = PURPOSE) -> bool:
+    """Return whether a credential has exactly this secret, readable with the present keys."""
+    if credential is None or credential.fingerprint != fingerprint(secret):
+        return False
+    try:
+        return decrypt(uid, credential.ciphertext, purpose=purpose) == secret
+    except CredentialsUnreadable:
+        return False
+
+
+def credential_columns(
+    secret: Secret, before: Credential | None, uid: UUID, *, purpose: str = PURPOSE
+) -> dict[str, Any]:
+    """Return the columns of a new or changed credential, apart from who set it and when."""
+    facts = facts_of(secret)
+    return {
+        "ciphertext": encrypt(uid, secret, purpose=purpose),
+        "revision": before.revision + 1 if before else 1,
+        "kind": facts.kind,
+        "subject": facts.subject,
+        "fingerprint": fingerprint(secret),
+        "expires_at": facts.expires_at,
+        "notified_days": None,
+    }
 
 
 def fingerprint(secret: Secret) -> str:
@@ -158,7 +208,6 @@ def purpose_of(row: Stored) -> str:
 
 
 def has_first_key(row: Stored, owner: UUID, keys: Sequence[str]) -> bool:
-    """Return whether ciphertext and fingerprint of a readable credential were made with the first key."""
     try:
         secret = decrypt_with(keys[:1], owner, row.ciphertext, purpose=purpose_of(row))
     except CredentialsUnreadable:

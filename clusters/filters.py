@@ -153,7 +153,6 @@ def _conditions() -> dict[ClusterFilterState, Q]:
 
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
-    """Count the clusters by filter value, in one query."""
     return counts_with(ClusterFilter())[1]
 
 
@@ -212,10 +211,10 @@ def groups_by(*keys: str) -> list[Domain]:
     for *values, state, count in counted:
         found.setdefault(tuple(values), {})[ClusterListState(state)] = count
 
-    def last_without(values: tuple[str | None, ...]) -> list[tuple[bool, str]]:
-        return [(value is None, value or "") for value in values]
-
-    return [Domain(values, found[values]) for values in sorted(found, key=last_without)]
+    return [
+        Domain(values, found[values])
+        for values in sorted(found, key=lambda one: [(each is None, each or "") for each in one])
+    ]
 
 
 Members = dict[str | None, list[tuple[str, ClusterListState]]]

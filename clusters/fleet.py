@@ -148,7 +148,6 @@ class Fleet:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Return the position of each cluster by name."""
         return {name: position for position, name in enumerate(self.names)}
 
     def label(self, key: str) -> LabelColumn:
@@ -171,7 +170,6 @@ class Fleet:
         return column
 
     def property(self, name: str) -> PropertyColumn:
-        """Return the column of one property or reported resource."""
         column = self._properties.get(name)
         if column is None:
             texts = list(map(_property_reader(name), self.clusters))
@@ -180,7 +178,6 @@ class Fleet:
 
     @cached_property
     def is_eligible(self) -> Bools:
-        """Return which clusters may be picked (spec 2)."""
         verdicts = [cluster.eligibility.kind is None for cluster in self._given]
         return np.array(verdicts, dtype=np.bool_)[self._order]
 
@@ -199,7 +196,6 @@ class Fleet:
         return Fleet(cluster for cluster in self.clusters if cluster.name != name)
 
     def with_cluster(self, changed: Cluster) -> "Fleet":
-        """Return the fleet with this cluster replaced or added."""
         return self.with_clusters([changed])
 
     def with_clusters(self, changed: Iterable[Cluster], gone: Collection[str] = ()) -> "Fleet":
@@ -277,7 +273,6 @@ def _patched(
     after: Mapping[int, Cluster],
     read: Callable[[str, Cluster], str | None],
 ) -> dict[str, _Column]:
-    """Return the columns after the changes by position."""
     patched = {}
     for key, column in dict(columns).items():
         texts = {

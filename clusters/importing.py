@@ -236,7 +236,6 @@ class _Row:
             self.refuse("", "too-many", message, f"as many cells as the {named} columns")
 
     def plain(self) -> dict[str, Any]:
-        """Return the row in the plain form."""
         labels = dict(self._under(_LABEL))
         for part in self._parts("labels"):
             key, sign, value = (piece.strip() for piece in part.partition("="))

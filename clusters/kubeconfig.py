@@ -92,7 +92,6 @@ class SecretFacts:
 
     @property
     def service_account(self) -> tuple[str, str] | None:
-        """Return namespace and name of the service account of a token, if it is one."""
         parts = self.subject.split(":")
         is_account = self.kind == TOKEN and parts[:2] == ["system", "serviceaccount"] and len(parts) == 4
         return (parts[2], parts[3]) if is_account else None
@@ -313,7 +312,6 @@ def _chosen_entries(document: object, context: str, path: str) -> tuple[Entry, E
 
 
 def _names(entries: object) -> list[str]:
-    """Return the names of the entries of a list in a kubeconfig."""
     if not isinstance(entries, list):
         return []
     return [str(one["name"]) for one in entries if isinstance(one, Mapping) and one.get("name")]

@@ -162,14 +162,12 @@ class DriverCache:
         return GuardedDriver(cached.driver, credential, context.clock)
 
     def close_idle(self) -> None:
-        """Close the sockets that have not been used for 20 seconds."""
         with self._lock:
             clients = [cached.client for cached in self._cached.values()]
         for client in clients:
             client.close_idle()
 
     def clear(self) -> None:
-        """Close all sockets and forget the drivers."""
         with self._lock:
             cached, self._cached = self._cached, OrderedDict()
             if self._is_cleared:
@@ -207,7 +205,6 @@ class DriverCache:
             one.client.close()
 
     def close_regularly(self, is_over: threading.Event) -> None:
-        """Close idle sockets every five seconds until the event."""
         while not is_over.wait(REAP_SECONDS):
             self.close_idle()
 

@@ -27,7 +27,6 @@ class FleetAdminSite(AdminSite):
         return may_read(request.user)
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:  # noqa: ARG002
-        """Go to the login of the console, with its limits and second factors."""
         if request.user.is_authenticated and not self.has_permission(request):
             return render(request, "no_role.html", status=403)
         return redirect_to_login(request.GET.get("next") or reverse("admin:index"))
@@ -37,10 +36,8 @@ class FleetAdminSite(AdminSite):
         request: HttpRequest,  # noqa: ARG002
         extra_context: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> HttpResponse:
-        """Go to the page of the console."""
         return redirect("account_change_password")
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show the models and the latest events."""
         latest = Event.objects.defer("before", "after").order_by("-at", "-pk")[:_EVENTS_SHOWN]
         return super().index(request, {**(extra_context or {}), "latest_events": latest})

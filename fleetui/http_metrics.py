@@ -5,7 +5,6 @@ PROMETHEUS_MULTIPROC_DIR; without it they are those of this process.
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, thread_time
 
@@ -13,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from fleetui.middleware import METHODS
+from fleetui.middleware import METHODS, Middleware
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 disable_created_metrics()  # twice the series, for nothing
@@ -34,11 +33,8 @@ CPU_SECONDS = Histogram(
 )
 
 
-class HttpMetricsMiddleware:
+class HttpMetricsMiddleware(Middleware):
     """Counts requests; a view has its URL name, so that the number of series is bounded."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         started, computed = perf_counter(), thread_time()

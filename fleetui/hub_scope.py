@@ -41,7 +41,6 @@ def current_hub_id() -> int:
 
 @contextmanager
 def in_hub(hub_id: int) -> Iterator[None]:
-    """Let queries find the rows of this hub, and new rows belong to it."""
     token = _hub.set(hub_id)
     try:
         yield

@@ -45,14 +45,21 @@ current_request: ContextVar[HttpRequest | None] = ContextVar("request", default=
 """The request of this thread; None for a worker or a command."""
 
 
-class RequestIdMiddleware:
+class Middleware:
+    """Keeps what comes after it. Not Django's mixin, which expects a middleware to work with ASGI as well."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+
+class RequestIdMiddleware(Middleware):
     """Sets the id of the request and its response header; refused requests are recorded.
 
     This module is loaded before any model, so that what records them is a setting.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
+        super().__init__(get_response)
         self._record_refusal = import_string(settings.REFUSAL_RECORDER)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -112,14 +119,11 @@ class RefusedRequestFilter(logging.Filter):
         return True
 
 
-class NoStoreMiddleware:
+class NoStoreMiddleware(Middleware):
     """Keeps pages and REST responses out of the caches of browsers and proxies, unless a view says otherwise.
 
     Conditional requests work as before: their tags are compared here.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._get_response(request)
@@ -146,11 +150,8 @@ def start_session(sender: object, request: HttpRequest | None, **_signal: object
         session[BROWSER] = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_BROWSER]
 
 
-class SessionLimitsMiddleware:
+class SessionLimitsMiddleware(Middleware):
     """Ends sessions after inactivity and after their longest time, and those without a required factor."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         session = request.session
@@ -215,11 +216,8 @@ def _written(policy: dict[str, str]) -> str:
 _POLICIES = (("/api/docs", _written(_DOCS)), ("/admin/", _written(_ADMIN)), ("/", _written(_COMMON)))
 
 
-class ContentSecurityPolicyMiddleware:
+class ContentSecurityPolicyMiddleware(Middleware):
     """Adds the policy of the address, unless the view brought one of its own."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._get_response(request)
@@ -228,14 +226,11 @@ class ContentSecurityPolicyMiddleware:
         return response
 
 
-class NoNullsMiddleware:
+class NoNullsMiddleware(Middleware):
     """Rejects page addresses with a NUL character, which PostgreSQL cannot compare.
 
     The REST API and the admin have their own responses.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Return the response. Raises SuspiciousOperation: status 400."""
@@ -249,14 +244,11 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _REST = re.compile(r"(/hubs/[^/]+)?/api/v\d")
 
 
-class TransportMiddleware:
+class TransportMiddleware(Middleware):
     """Refuses methods that nothing serves, such as TRACE, and REST without HTTPS where HTTPS is required.
 
     Redirected, a REST client would send its token in clear text each time, and nobody would notice.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         is_rest = _REST.match(request.path)
@@ -318,7 +310,6 @@ _large_places = threading.BoundedSemaphore(LARGE_AT_ONCE)
 
 
 def forget_budgets() -> None:
-    """Give everyone a full budget again."""
     with _lock:
         _buckets.clear()
 
@@ -337,7 +328,6 @@ def reserve(user: object, *, body_bytes: int = 0, now: float | None = None) -> f
 
 
 def settle(user: object, *, deposit: float, used: float, now: float | None = None) -> None:
-    """Take what a request used in place of its deposit."""
     now = time.monotonic() if now is None else now
     with _lock:
         bucket = _filled(user, float(settings.COMPUTE_SECONDS), now)
@@ -386,14 +376,11 @@ def too_many(request: HttpRequest, error: Any) -> HttpResponse:
     return response
 
 
-class RequestBudgetMiddleware:
+class RequestBudgetMiddleware(Middleware):
     """Refuses bodies that are too large before they are read, and ends requests that take too long.
 
     Ahead of the check of forms, which reads the body. The time is looked at before each query.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         with ExitStack() as stack:

@@ -43,7 +43,6 @@ def may_administer_clusters(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 
 def has_role(user: AbstractBaseUser | AnonymousUser, role: Role) -> bool:
-    """Return whether a user has a role on the whole hub in scope."""
     return _has_one_of(user, (role,))
 
 
@@ -76,7 +75,6 @@ _SCOPE_OF_ROLE = {
 
 
 def set_scopes(user: User, scopes: Iterable[str]) -> None:
-    """Restrict what this user may do in this request to the scopes of an API token."""
     setattr(user, _SCOPES, frozenset(scopes))
 
 
@@ -152,7 +150,6 @@ def may_manage_notifications(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 
 def roles_of(user: User) -> frozenset[str]:
-    """Return the roles of a user on the whole hub in scope."""
     return _grants(user).roles
 
 
@@ -177,7 +174,6 @@ def may_change(
 
 
 def teams_of(user: AbstractBaseUser | AnonymousUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:
-    """Return the teams for which a user has a role on the hub in scope."""
     if not isinstance(user, User) or not user.is_active or user.is_superuser or not _is_in_scope(user, role):
         return frozenset()
     return frozenset(team for team in _grants(user).teams if team.role == role)

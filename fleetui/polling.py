@@ -20,6 +20,7 @@ from django.utils.crypto import get_random_string
 
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
+from fleetui.middleware import Middleware
 
 SECONDS = 10.0
 _MOST = 5000
@@ -45,11 +46,8 @@ def not_modified(request: HttpRequest, version: str, look: Look) -> NotModified 
     return None
 
 
-class UnchangedMiddleware:
+class UnchangedMiddleware(Middleware):
     """Calls the view once in ten seconds, and in between only the query of its last response."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Respond from the cache, or call the view and cache its query."""
@@ -116,7 +114,6 @@ ANY_TIME = datetime(1999, 1, 1, 1, 1, 1, tzinfo=UTC)
 
 
 def number_of(rows: QuerySet[Any, Any]) -> Coalesce:
-    """Return the expression of how many rows there are, for a column of another query."""
     one_group = rows.order_by().annotate(one=Value(1)).values("one")
     return Coalesce(Subquery(one_group.annotate(number=Count("pk")).values("number")), 0)
 
@@ -129,7 +126,6 @@ class PreparedQuery:
         self._written: dict[int, tuple[str, Sequence[Any]]] = {}
 
     def first(self, *given: str) -> tuple[Any, ...] | None:
-        """Return the first row, None without one; each `PARAMETER` is the next of these values."""
         values = iter(given)
         sql, parameters = self._compiled(most=1)
         with connection.cursor() as cursor:

@@ -18,6 +18,7 @@ from kombu.exceptions import OperationalError
 
 from fleetui import __version__
 from fleetui.broker import PERIODIC, UPDATES
+from fleetui.middleware import Middleware
 from fleetui.models import WorkerHeartbeat
 from fleetui.task_queue import SILENT_AFTER
 
@@ -122,11 +123,8 @@ PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {
 }
 
 
-class ProbesMiddleware:
+class ProbesMiddleware(Middleware):
     """Answers the probes; everything else goes on to the pages."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> Any:
         probe = PROBES.get(request.path_info)

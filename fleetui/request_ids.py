@@ -14,7 +14,6 @@ def current_request_id() -> str:
 
 @contextmanager
 def with_request_id(identity: str) -> Iterator[None]:
-    """Record this id with the events written in the block."""
     token = _current.set(identity)
     try:
         yield

@@ -31,7 +31,6 @@ def manifest_columns() -> Iterator[dict[str, str]]:
 
 
 def counting_statements() -> list[str]:
-    """Return statements that count the encrypted rows of each column."""
     return [_COUNT.format(**names) for names in manifest_columns()]
 
 

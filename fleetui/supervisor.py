@@ -317,7 +317,6 @@ def _celery_worker(
 
 
 def beat(options: ProcessOptions) -> list[SupervisedProcess]:
-    """Return the Celery beat process."""
     command = (
         *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "beat"),
         *("--pidfile=", "--schedule", str(options.beat_file)),

@@ -4,7 +4,7 @@ A request that has a `traceparent` continues that trace, and a task that of the 
 that a person wrote is in a span: names of views and tasks, methods and statuses only.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from fleetui.env import SettingRefused
+from fleetui.middleware import Middleware
 
 
 class Tracing:
@@ -23,11 +24,9 @@ class Tracing:
         yield None
 
     def carrier(self) -> dict[str, str]:
-        """Return the headers with which a message continues the current trace."""
         return {}
 
     def current(self) -> dict[str, str]:
-        """Return the ids of the current trace and span, for log lines."""
         return {}
 
 
@@ -35,7 +34,6 @@ tracing = Tracing()
 
 
 def use_tracing(found: Tracing) -> None:
-    """Let all requests and tasks of this process be recorded by this."""
     global tracing  # noqa: PLW0603  # one for each process
     tracing = found
 
@@ -59,11 +57,8 @@ def current_trace() -> dict[str, str]:
     return tracing.current()
 
 
-class TracingMiddleware:
+class TracingMiddleware(Middleware):
     """Records each request under the name of its view, so that the number of names is bounded."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         with tracing.span(str(request.method), kind="SERVER", carrier=request.headers) as span:

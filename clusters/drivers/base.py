@@ -177,7 +177,6 @@ class Version:
         return self.placement.rpartition("/")[0]
 
     def missing_namespace(self, name: str) -> str:
-        """Return the message about a namespace that the cluster does not have."""
         hint = "place it with a ClusterResourcePlacement" if self.namespace else "select it too"
         return f"namespace {name} is missing; {hint}"
 

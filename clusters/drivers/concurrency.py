@@ -67,7 +67,11 @@ def call_all(
                 yield key, answer
         asked = {future: key for future, key in open_ones.items() if not future.cancel()}
         yield from ((open_ones[future], NotCalled.TIME_WAS_UP) for future in open_ones.keys() - asked.keys())
-        yield from _last_ones(asked, patience)
+        answered, late = wait(asked, timeout=patience)  # some arrived while the consumer was busy
+        for future in answered:
+            answer = _answer(future)
+            yield asked[future], answer
+        yield from ((asked[one], DriverUnavailable("it did not keep to its time-out")) for one in late)
     finally:
         calls.clear()
         pool.shutdown(wait=False, cancel_futures=True)
@@ -84,17 +88,6 @@ def _run(future: Future[Value], ask: Callable[[], Value]) -> None:
     with ExitStack() as stack:
         stack.push(keep)
         future.set_result(ask())
-
-
-def _last_ones(
-    asked: Mapping[Future[Value], Key], patience: float
-) -> Iterator[tuple[Key, Value | DriverError]]:
-    """Yield the results that arrived while the consumer was busy."""
-    answered, late = wait(asked, timeout=patience)
-    for future in answered:
-        answer = _answer(future)
-        yield asked[future], answer
-    yield from ((asked[future], DriverUnavailable("it did not keep to its time-out")) for future in late)
 
 
 def _answer(future: Future[Value]) -> Value | DriverError:

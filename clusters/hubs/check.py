@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, StepFailed
+from clusters.drivers.kubernetes.check import Access, CheckStep, ConnectionCheck, StepFailed
 from clusters.drivers.kubernetes.client import Client
 from clusters.hubs.connection import open_hub_client
 from clusters.hubs.discovery import (
@@ -19,11 +19,10 @@ from clusters.hubs.discovery import (
     read_rules,
     server_version,
 )
-from clusters.hubs.kinds.base import HubApi, StreamKind, mapping_at
+from clusters.hubs.kinds.base import HubApi
 from clusters.kubernetes_drivers import address_rules
 
 CHECK_SECONDS = 15.0
-_ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HINT = "Apply the manifest that `manage.py connect_hub --rbac viewer` prints"
 
 
@@ -112,7 +111,12 @@ class HubCheck(ConnectionCheck):
                 kind.resource: KindPermissions(
                     kind.resource,
                     kind.is_required,
-                    {verb: self._may(verb, kind) if kind.is_required else None for verb in READ_VERBS},
+                    {
+                        verb: bool(self._review(Access(verb, kind.group, kind.plural)))
+                        if kind.is_required
+                        else None
+                        for verb in READ_VERBS
+                    },
                 )
                 for kind in kinds
             }
@@ -140,16 +144,6 @@ class HubCheck(ConnectionCheck):
                 hint = _HINT if answer.status == 403 else ""
                 raise StepFailed(f"the hub answers {answer.status} to list {kind.resource}", hint)
         return "one object of each required kind was read"
-
-    def _may(self, verb: str, kind: StreamKind) -> bool:
-        attributes = {"verb": verb, "group": kind.group, "resource": kind.plural}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        }
-        answer = self._client.request("POST", _ACCESS, body=review, deadline=self._deadline)
-        return bool(mapping_at(answer.body, "status").get("allowed"))
 
 
 def check_hub(api: HubApi, connection: Mapping[str, Any], values: Mapping[str, str]) -> HubCheckReport:

@@ -46,7 +46,6 @@ class HubTarget:
 
     @property
     def version(self) -> tuple[int, str]:
-        """Return what changes when streams have to connect again."""
         return self.revision, json.dumps(self.connection, sort_keys=True)
 
 
@@ -166,7 +165,6 @@ class HubAccess:
             return self._client
 
     def rejected(self, client: Client) -> None:
-        """Count a 401 answer."""
         with self._lock:
             if client is not self._client or self._is_waiting or self._blocked_until:
                 return

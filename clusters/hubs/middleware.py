@@ -13,6 +13,7 @@ from clusters.hubs.queries import hub_named
 from clusters.models import Hub
 from clusters.models.hubs import LONGEST_HUB_NAME, RESERVED_HUB_NAMES
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, HubDecidesError, current_hub_id, in_hub
+from fleetui.middleware import Middleware
 from fleetui.permissions import may_read
 
 _MOUNT = re.compile(r"/hubs/(?P<name>[^/]+)(?P<rest>/.*)")
@@ -50,16 +51,13 @@ _HUB_INDEPENDENT = (
 """Addresses that are the same for all hubs; they are served without the prefix."""
 
 
-class HubMiddleware:
+class HubMiddleware(Middleware):
     """Moves `/hubs/<name>` from the path to the script name, and sets the scope of the request.
 
     `reverse()` then writes the addresses of that hub, so that no view and no template knows the prefix. The
     address of an unknown or removed hub stays as it is, and no view has it. `request.hub` is the live hub,
     None for the local one, which takes no query.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.hub = None  # type: ignore[attr-defined]  # read by views and templates

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils.dateparse import parse_datetime
 
 from clusters.hubs.kinds.base import HubApi, StreamKind
-from clusters.hubs.stream import ObjectRemoval, StreamItem
+from clusters.hubs.stream import StreamItem
 from clusters.hubs.trimming import MirrorRecord, short_digest
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.hub_scope import in_hub
@@ -64,7 +64,6 @@ class MirrorStream:
     pk: int
     kind: StreamKind
     position: str = ""
-    written_position: str = ""
     is_listed: bool = False
     objects: int = 0
     quiet: dict[tuple[str, str], MirrorRecord] = field(default_factory=dict)
@@ -110,8 +109,7 @@ class HubMirror:
         self.batches = 0
 
     def add(self, row: HubStream, kind: StreamKind) -> MirrorStream:
-        stream = MirrorStream(row.pk, kind, row.resource_version, row.resource_version, bool(row.listed_at))
-        stream.objects = row.object_count
+        stream = MirrorStream(row.pk, kind, row.resource_version, bool(row.listed_at), row.object_count)
         # Another thread may go through them.
         self.streams = {**self.streams, row.pk: stream}
         return stream
@@ -186,7 +184,7 @@ class HubMirror:
         if has_list:
             values["listed_at"] = now
         if position and not stream.quiet:  # what is quiet and not written would be lost with this process
-            values["resource_version"] = stream.written_position = position
+            values["resource_version"] = position
         HubStream.objects.filter(pk=stream.pk).update(**values)
         return is_dirty
 
@@ -195,8 +193,11 @@ class HubMirror:
             return False
         pending = _Pending(self._stored(stream, items))
         for item in items:
-            if item.removal:
-                self._remove(stream, pending, item.removal, now)
+            if removal := item.removal:
+                key = removal.namespace, removal.name
+                stored = pending.stored.get(key)
+                if stored and stored.uid == removal.uid:
+                    self._forget(stream, pending, key, now, resource_version=removal.resource_version)
             elif item.record:
                 self._put(stream, pending, item.record, now, is_from_list=item.is_from_list)
         if pending.deletes:
@@ -264,12 +265,6 @@ class HubMirror:
             pending.upserts[key] = record
         if record.digest:
             stream.known[key] = pending.stored[key]
-
-    def _remove(self, stream: MirrorStream, pending: _Pending, removal: ObjectRemoval, now: datetime) -> None:
-        key = removal.namespace, removal.name
-        stored = pending.stored.get(key)
-        if stored and stored.uid == removal.uid:
-            self._forget(stream, pending, key, now, resource_version=removal.resource_version)
 
     def _forget(
         self,
@@ -394,7 +389,6 @@ class HubMirror:
                 if stored := stream.known.get(key):
                     stream.known[key] = stored._replace(resource_version=record.resource_version)
             stream.quiet.clear()
-            stream.written_position = stream.position
 
 
 def is_bookmark(item: StreamItem) -> bool:

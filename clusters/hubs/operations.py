@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,23 +12,22 @@ from django.db import transaction
 from clusters.connection_input import ConnectionInput, parse_connection_input
 from clusters.credentials import (
     HUB_PURPOSE,
-    CredentialsUnreadable,
+    credential_columns,
     days_left,
-    decrypt,
-    encrypt,
     expiry_notice,
-    fingerprint,
+    is_stored,
+    kept_secret,
     notice_due,
     public_facts,
 )
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.check import CheckStep
+from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheckFailed
 from clusters.hub_state import HubState
 from clusters.hubs.check import HubCheckReport, check_hub
 from clusters.hubs.connection import HubTarget, credential_of_hub, secret_values, token_command
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import UnknownHubError, live_hub, removed_hubs_with_rows
-from clusters.kubeconfig import ParsedConnection, Secret, facts_of
+from clusters.kubeconfig import ParsedConnection, Secret
 from clusters.models import BindingChange, Hub, HubCredential, HubStream, MirroredObject
 from clusters.models.hubs import (
     LONGEST_HUB_NAME,
@@ -57,14 +55,12 @@ class HubExists(Exception):
         super().__init__(f"hub {name} exists already")
 
 
-class HubCheckFailed(Exception):
+class HubCheckFailed(ConnectionCheckFailed):
     """A hub was not saved, since the check of its connection failed; the report says where."""
 
     def __init__(self, report: HubCheckReport) -> None:
-        failed = [one for one in report.steps if one.ok is False]
-        super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
+        super().__init__(report.steps)
         self.report = report
-        self.steps = report.steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +128,7 @@ def parse_hub_input(
         if token_command(name):
             return None
         credential = credential_of_hub(hub) if hub else None
-        allowed = "a token, or a client certificate with its key"
-        if hub is None or credential is None:
-            raise InvalidManifest.of("token", "required", "Required value: the credentials", allowed)
-        if connection != hub.connection:
-            message = "Required value: the credentials, since the connection changes"
-            raise InvalidManifest.of("token", "required", message, allowed)
-        try:
-            return decrypt(hub.uid, credential.ciphertext, purpose=HUB_PURPOSE)
-        except CredentialsUnreadable as error:
-            raise InvalidManifest.of("token", "required", f"Required value: {error}", allowed) from error
+        return kept_secret(hub, credential, connection, purpose=HUB_PURPOSE)
 
     return parse_connection_input(wanted, kept=kept, now=now, names_context=True)
 
@@ -274,24 +261,12 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
         before.delete()
         record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now)
         return [AuditEvent("credentials removed", HUB, hub.name, before=shown)]
-    if before and before.fingerprint == fingerprint(secret):
-        with suppress(CredentialsUnreadable):
-            if decrypt(hub.uid, before.ciphertext, purpose=HUB_PURPOSE) == secret:
-                return []
-    facts = facts_of(secret)
-    values = {
-        "ciphertext": encrypt(hub.uid, secret, purpose=HUB_PURPOSE),
-        "revision": before.revision + 1 if before else 1,
-        "kind": facts.kind,
-        "subject": facts.subject,
-        "fingerprint": fingerprint(secret),
-        "expires_at": facts.expires_at,
-        "notified_days": None,
-        "set_by": actor_name(by),
-        "set_at": now,
-    }
+    if is_stored(secret, before, hub.uid, purpose=HUB_PURPOSE):
+        return []
+    values = credential_columns(secret, before, hub.uid, purpose=HUB_PURPOSE)
+    values |= {"set_by": actor_name(by), "set_at": now}
     credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
-    details = {"fingerprint": credential.fingerprint[:16]}
+    details = {"fingerprint": credential.fingerprint}
     record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, details=details, now=now)
     return [AuditEvent("credentials set", HUB, hub.name, before=shown, after=public_facts(credential))]
 
@@ -353,7 +328,6 @@ def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
 
 
 def delete_removed_hubs(*, most: int = 10 * BATCH) -> None:
-    """Delete rows of removed hubs, at most so many of each."""
     for pk in removed_hubs_with_rows():
         delete_rows(pk, most=most)
 

@@ -121,7 +121,6 @@ def summary_of(hub: Hub, *, now: datetime) -> HubSummary:
 
 
 def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
-    """Return the states of hubs and what their mirrors have, by one query."""
     columns = ("hub", "kind", "is_required", "heard_at", "retry_at", "object_count")
     hubs, streams = list(hubs), defaultdict[int, list[HubStream]](list)
     with across_hubs():
@@ -158,14 +157,12 @@ def not_live(*, now: datetime) -> Q:
 
 
 def streams_of(hub: Hub) -> Sequence[HubStream]:
-    """Return the streams of a hub, required ones first."""
     with in_hub(hub.pk):
         order = ("-is_required", "group", "plural", "namespace", "field_selector")
         return list(HubStream.objects.order_by(*order))
 
 
 def recent_writes(hub: Hub) -> Sequence[HubWrite]:
-    """Return the newest requests that people had sent to a hub."""
     with in_hub(hub.pk):
         return list(HubWrite.objects.order_by("-at", "-pk")[:MOST_WRITES])
 
@@ -179,7 +176,6 @@ def writes_of(hub: Hub, *, requested_by: str = "", object: str = "", **columns: 
 
 
 def mirrored_object(hub: Hub, group: str, kind: str, namespace: str, name: str) -> dict[str, object] | None:
-    """Return an object as the mirror has it."""
     with in_hub(hub.pk):
         row = MirroredObject.objects.filter(group=group, kind=kind, namespace=namespace, name=name).first()
     return unpack(bytes(row.manifest)) if row else None
@@ -195,7 +191,6 @@ def mirrored_version(hub: Hub, write: HubWrite) -> str:
 
 
 def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, object]]:
-    """Return the objects of a kind as the mirror has them, by name."""
     with in_hub(hub.pk):
         rows = MirroredObject.objects.filter(kind=kind, **columns).order_by("namespace", "name")
         return [unpack(bytes(one.manifest)) for one in rows]

@@ -99,7 +99,6 @@ class HubRunner:
             self.wake()
 
     def retarget(self, target: HubTarget) -> None:
-        """Use another connection or credential from now on."""
         is_changed = target.version != self.target.version
         self.target = target  # encrypted with another key it has the same version
         if is_changed:
@@ -223,7 +222,6 @@ class HubRunner:
         return found
 
     def condition(self) -> HubCondition:
-        """Return the state of the hub now."""
         rejection = self.access.rejection
         if self.found is None or self.found.unsuitable or not self.streams:
             if rejection:

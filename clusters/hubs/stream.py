@@ -74,7 +74,6 @@ class StreamItem:
 
     @property
     def weight(self) -> int:
-        """Return its share of the queue: one for an object of usual size."""
         size = len(self.record.packed) if self.record else 0
         return 1 + size // 8_192
 
@@ -198,7 +197,6 @@ class StreamReader:
             opened.shut_down()
 
     def run(self) -> None:
-        """List and watch until `stop`."""
         self.status.disconnected = self._monotonic()
         while not self._stopped.is_set():
             started = self._monotonic()
@@ -337,31 +335,24 @@ class StreamReader:
         silence = seconds + self._pace.extra_silence
         opened = client.stream(self._path, query=query, silence=silence, accept=accept)
         if isinstance(opened, Response):
-            return self._not_opened(opened)
+            if opened.status == 410:
+                raise _ListAgain("the position has expired")
+            self._check(opened, "watch")
+            raise DriverUnavailable(f"answer {opened.status} to a watch", code=f"http-{opened.status}")
         self._access.accepted(client)
         self._open = opened
         try:
             if self._wake.is_set():  # another client is to be used
                 return True
-            self._connected(opened.date)
+            status.state, status.error, status.code = StreamState.WATCHING, "", ""
+            status.heard, status.disconnected, status.failing = self._monotonic(), None, None
+            if opened.date:
+                status.dates = [*status.dates[-4:], (time.time(), opened.date)]
             return self._read(opened)
         finally:
             self._open = None
             status.disconnected = self._monotonic()
             opened.close()
-
-    def _not_opened(self, answer: Response) -> bool:
-        if answer.status == 410:
-            raise _ListAgain("the position has expired")
-        self._check(answer, "watch")
-        raise DriverUnavailable(f"answer {answer.status} to a watch", code=f"http-{answer.status}")
-
-    def _connected(self, date: str) -> None:
-        status, now = self.status, self._monotonic()
-        status.state, status.error, status.code = StreamState.WATCHING, "", ""
-        status.heard, status.disconnected, status.failing = now, None, None
-        if date:
-            status.dates = [*status.dates[-4:], (time.time(), date)]
 
     def _read(self, opened: ByteStream) -> bool:
         lines, delivered, started = LineReader(), 0, self._monotonic()

@@ -115,7 +115,6 @@ def short_digest(*texts: str) -> str:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """Return the object that a record holds."""
     found: dict[str, Any] = json.loads(zlib.decompress(packed))
     return found
 

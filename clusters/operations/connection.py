@@ -1,9 +1,9 @@
 """Connections of Kubernetes clusters: checked, saved with their secrets, removed."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -12,14 +12,15 @@ from django.db import transaction
 from clusters.connection_input import ConnectionInput, parse_connection_input
 from clusters.credentials import (
     CredentialsUnreadable,
+    credential_columns,
     decrypt,
-    encrypt,
     expiry_notice,
-    fingerprint,
+    is_stored,
+    kept_secret,
     public_facts,
 )
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, is_passed
+from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, ConnectionCheckFailed, is_passed
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.registry import KUBERNETES
 from clusters.hubs.dispatch import on_live_hub, refuse_membership
@@ -31,7 +32,6 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, upsert_clusters
 from clusters.preparation import DEFAULT_KINDS
 from fleetui.access.audit import record_access
-from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
@@ -57,15 +57,6 @@ class NoConnectionError(LookupError):
         super().__init__(f"cluster {name!r} has no connection")
 
 
-class ConnectionCheckFailed(Exception):
-    """A connection was not saved, since its check failed; `steps` say where."""
-
-    def __init__(self, steps: tuple[CheckStep, ...]) -> None:
-        failed = [one for one in steps if one.ok is False]
-        super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
-        self.steps = steps
-
-
 @dataclass(frozen=True, slots=True)
 class SavedConnection:
     """A connection that was saved, with the steps of its check and the warnings of its admission."""
@@ -77,26 +68,12 @@ class SavedConnection:
 
 
 def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: datetime) -> ParsedConnection:
-    """Return the connection that a user entered; empty secrets keep those that are stored.
+    """Return the connection that a user entered; without a secret it keeps the stored one.
 
-    That holds only while nothing else changes: another server must not get the stored secret. Raise
-    InvalidManifest, also for an address that is not allowed.
+    Raise InvalidManifest, also for an address that is not allowed.
     """
-    return parse_connection_input(wanted, kept=lambda connection: kept_secret(connection, cluster), now=now)
-
-
-def kept_secret(connection: Mapping[str, Any], cluster: MemberCluster | None) -> Secret:
     credential = credential_of(cluster) if cluster else None
-    allowed = "a token, or a client certificate with its key"
-    if cluster is None or credential is None:
-        raise InvalidManifest.of("token", "required", "Required value: the credentials", allowed)
-    if connection != cluster.connection:
-        message = "Required value: the credentials, since the connection changes"
-        raise InvalidManifest.of("token", "required", message, allowed)
-    try:
-        return decrypt(cluster.uid, credential.ciphertext)
-    except CredentialsUnreadable as error:
-        raise InvalidManifest.of("token", "required", f"Required value: {error}", allowed) from error
+    return parse_connection_input(wanted, kept=partial(kept_secret, cluster, credential), now=now)
 
 
 def check_connection(
@@ -271,10 +248,8 @@ def save_secret(
             before.delete()
             record_access("credentials changed", f"cluster {row.name}", by=by or SYSTEM, now=now)
         return removal_event(row, before) if before else None
-    if before and before.fingerprint == fingerprint(secret):
-        with suppress(CredentialsUnreadable):
-            if decrypt(row.uid, before.ciphertext) == secret:
-                return None
+    if is_stored(secret, before, row.uid):
+        return None
     shown = public_facts(before)
     credential = store_secret(row, before, secret, by=by, now=now)
     return AuditEvent(
@@ -296,25 +271,18 @@ def store_secret(
     now: datetime,
 ) -> ClusterCredential:
     """Save a secret with what may be shown of it, in the transaction of the operation."""
-    details = {"fingerprint": fingerprint(secret)[:16]}
-    record_access("credentials changed", f"cluster {row.name}", by=by or SYSTEM, details=details, now=now)
-    facts = facts_of(secret)
     values = {
-        "ciphertext": encrypt(row.uid, secret),
-        "revision": before.revision + 1 if before else 1,
-        "kind": facts.kind,
-        "subject": facts.subject,
-        "fingerprint": fingerprint(secret),
-        "expires_at": facts.expires_at,
+        **credential_columns(secret, before, row.uid),
         "set_by": actor_name(by),
         "set_at": now,
         "unauthorized_count": 0,
         "unauthorized_since": None,
         "blocked_until": None,
-        "renew_at": renewal_time(facts),
+        "renew_at": renewal_time(facts_of(secret)),
         "renewal_error": "",
-        "notified_days": None,
     }
+    details = {"fingerprint": values["fingerprint"]}
+    record_access("credentials changed", f"cluster {row.name}", by=by or SYSTEM, details=details, now=now)
     credential, _ = ClusterCredential.objects.update_or_create(cluster=row, defaults=values)
     return credential
 

@@ -111,7 +111,6 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
 
 
 def record_failure(credential: ClusterCredential, error: DriverError) -> None:
-    """Record why a token could not be renewed."""
     rows = ClusterCredential.objects.filter(pk=credential.pk, revision=credential.revision)
     rows.update(renewal_error=str(error)[:200])
 

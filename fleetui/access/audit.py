@@ -82,7 +82,6 @@ def _plain(text: str, longest: int) -> str:
 
 
 def digest_of(line: AccessEvent, before: str) -> str:
-    """Return the hash that chains a line to the digest of the line before it."""
     content = [line.sequence, *content_of(line).values(), before]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -126,7 +125,6 @@ def _locked_chain() -> AccessChain:
 
 
 def prunable_lines(*, now: datetime) -> QuerySet[AccessEvent]:
-    """Return the sealed lines that are older than they are kept."""
     return AccessEvent.objects.filter(at__lt=now - settings.KEEP_ACCESS_LOG, sequence__isnull=False)
 
 
@@ -198,7 +196,6 @@ def _verified(chain: AccessChain, expected: tuple[int, str] | None) -> ChainRepo
 def lines_matching(
     *, verb: str = "", by: str = "", text: str = "", address: str = ""
 ) -> QuerySet[AccessEvent]:
-    """Return the lines that match all filters."""
     rows = AccessEvent.objects.all()
     if verb:
         rows = rows.filter(verb=verb)
@@ -210,7 +207,6 @@ def lines_matching(
 
 
 def detail_words(details: Mapping[str, Any]) -> str:
-    """Return the details of a line as one text."""
     words = {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in details.items()}
     return ", ".join(f"{key}: {one}" for key, one in words.items() if one not in ("", None))
 

@@ -43,7 +43,6 @@ administrator of FleetUI.
 
 
 def record_change(user: User, template: str) -> None:
-    """Write a change of an account that allauth made into the access log, and send a notice to its owner."""
     change = CHANGES[template]
     verb = "password changed" if "password" in template else "account changed"
     record_access(verb, user.get_username(), details={"change": change})

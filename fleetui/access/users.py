@@ -14,7 +14,6 @@ from fleetui.role_names import Role
 
 
 def known_users() -> QuerySet[User]:
-    """Return all users by name, with their groups and the number of their API tokens."""
     rows = User.objects.annotate(tokens=Count("api_tokens")).select_related("service_account")
     return rows.prefetch_related("groups").order_by("username")
 

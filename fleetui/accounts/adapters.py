@@ -62,7 +62,6 @@ class AccountAdapter(DefaultAccountAdapter):
         context: dict[str, Any] | None = None,  # noqa: ARG002  # the base class has it
         email: str | None = None,  # noqa: ARG002  # as above
     ) -> None:
-        """Record a change of an account, and send it to the address that administrators entered."""
         if template_prefix in CHANGES:
             record_change(user, template_prefix)
 
@@ -97,7 +96,6 @@ class AccountAdapter(DefaultAccountAdapter):
         extra_tags: str = "",
         message: str | None = None,
     ) -> None:
-        """Announce changes of the account."""
         if message_template not in _QUIET:
             super().add_message(request, level, message_template, message_context, extra_tags, message)
 

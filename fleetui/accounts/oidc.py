@@ -60,12 +60,10 @@ OpenIDConnectProvider.oauth2_adapter_class = VerifyingAdapter
 
 
 def login(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Go to the provider."""
     return _run(OAuth2LoginView, request, provider_id)
 
 
 def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Come back from the provider."""
     return _run(OAuth2CallbackView, request, provider_id)
 
 
@@ -115,7 +113,6 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
                 )
 
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: object = None) -> User:  # noqa: ARG002
-        """Create the account and give it its roles."""
         user: User = sociallogin.user
         user.set_unusable_password()
         sociallogin.save(request)

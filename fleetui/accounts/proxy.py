@@ -4,7 +4,6 @@
 refused, so that a client cannot choose an address to count attempts for, or a user to be.
 """
 
-from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -17,6 +16,7 @@ from django.shortcuts import render
 
 from fleetui.accounts.attempts import report_failure
 from fleetui.accounts.roles import apply_roles
+from fleetui.middleware import Middleware
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 BY_PROXY = "logged_in_by_proxy"
@@ -51,11 +51,8 @@ def _is_trusted(text: str) -> bool:
     return address is not None and any(address in network for network in settings.TRUSTED_PROXIES)
 
 
-class TrustedProxyMiddleware:
+class TrustedProxyMiddleware(Middleware):
     """Sets REMOTE_ADDR to the address of the client; removes what only a trusted proxy may say."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         peer = request.META.get("REMOTE_ADDR", "")
@@ -68,11 +65,8 @@ class TrustedProxyMiddleware:
         return self._get_response(request)
 
 
-class ProxyLoginMiddleware:
+class ProxyLoginMiddleware(Middleware):
     """Logs in the user that a trusted proxy names; the header of anyone else is refused with status 403."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         name = request.META.get(settings.PROXY_USER_HEADER)

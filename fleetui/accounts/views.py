@@ -27,7 +27,6 @@ from fleetui.accounts.sessions import end_sessions, sessions_of
 
 
 def refuse_too_many(request: HttpRequest) -> HttpResponse:
-    """Respond to too many requests of one user or address."""
     response = render(request, "429.html", status=HTTPStatus.TOO_MANY_REQUESTS)
     response.headers["Retry-After"] = str(WAIT_SECONDS)
     return response
@@ -96,7 +95,6 @@ def account(request: HttpRequest) -> HttpResponse:
 @login_required
 @reauthentication_required
 def end_other_sessions(request: HttpRequest) -> HttpResponse:
-    """End one's own sessions in other browsers."""
     count = end_sessions(request.user, without=request.session.session_key)
     messages.success(request, f"Other sessions ended: {count}")
     return redirect("account")

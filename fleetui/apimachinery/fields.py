@@ -163,7 +163,6 @@ _LONGEST_CLUSTER_NAME = 63
 
 
 def refusal(code: str, message: str, allowed: str = "") -> ValidationError:
-    """Return the error of a value, whose place is not known yet."""
     return failure([ErrorDetail((), code, message, allowed)])
 
 
@@ -210,7 +209,6 @@ def one_of(closed: type[StrEnum], *, hints: Mapping[str, str] | None = None) -> 
 
 
 def literal(*allowed: str) -> BeforeValidator:
-    """Return a validator for a few fixed texts."""
     listing = ", ".join(word or "nothing" for word in allowed)
     check = partial(_choice, {word: word for word in allowed}, listing, {})
     return BeforeValidator(check, json_schema_input_type=_published(allowed))

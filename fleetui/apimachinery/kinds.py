@@ -67,14 +67,12 @@ _NO_RESOURCES = _REASONS | {
 
 
 def is_envelope(version: object, kind: object) -> bool:
-    """Return whether an object of this apiVersion and kind wraps others."""
     return (
         isinstance(version, str) and isinstance(kind, str) and (version.rpartition("/")[0], kind) in ENVELOPES
     )
 
 
 def is_fleet_group(version: object) -> bool:
-    """Return whether an apiVersion is one of KubeFleet's two groups."""
     return isinstance(version, str) and version.rpartition("/")[0] in _FLEET_GROUPS
 
 

@@ -11,7 +11,6 @@ SET_BY_HUB = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
 
 def full_name(namespace: str, name: str) -> str:
-    """Return the name of an object with its namespace, if it is in one."""
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -38,7 +37,6 @@ def with_hub_metadata(
     revision: int,
     created_at: datetime,
 ) -> dict[str, Any]:
-    """Return a document with its status as it is read, with what the hub knows of its object."""
     metadata = {
         **document["metadata"],
         "uid": uid,

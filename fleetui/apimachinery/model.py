@@ -401,7 +401,6 @@ def problems_in(error: ValidationError) -> list[ErrorDetail]:
 
 @cache
 def _readers(model: type[ManifestModel]) -> list[tuple[str, str, Callable[[Any], Any]]]:
-    """Return name, key and reader of each field of a model."""
     fields = model.model_fields.items()
     return [(name, field.alias or name, _reader(field.annotation)) for name, field in fields]
 
@@ -454,12 +453,10 @@ def wrong_type(value: object, expected: str) -> ErrorDetail:
 
 
 def conflict(key: str, problem: str, allowed: str = "") -> ErrorDetail:
-    """Return the error for a field that other fields forbid."""
     return ErrorDetail((key,), "conflict", f"Forbidden: {problem}", allowed)
 
 
 def required(key: str, problem: str, allowed: str = "") -> ErrorDetail:
-    """Return the error for a field that other fields demand."""
     return ErrorDetail((key,), "required", f"Required value: {problem}", allowed)
 
 

@@ -114,7 +114,6 @@ def _rule(rule: Any, before: Any) -> Any:
 
 
 def _pairs(after: Any, before: Any) -> list[tuple[Any, Any]]:
-    """Return each item with the one at its index before."""
     older = _items(before)
     return [(one, older[place] if place < len(older) else None) for place, one in enumerate(_items(after))]
 
@@ -183,7 +182,6 @@ class HubObject:
         return len(canonical_json(self.content))
 
     def __str__(self) -> str:
-        """Write it as people call it, such as `apps/v1 Deployment shop/web`."""
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.api_version} {self.kind} {place}{self.name}"
 

@@ -204,7 +204,6 @@ def load_documents(
 
 
 def attach_lines(found: Iterable[tuple[Document, FieldError]]) -> list[FieldError]:
-    """Return the errors with their lines, where those can be found."""
     pairs = list(found)
     lines = lines_of([(document, fault.path) for document, fault in pairs])
     placed = zip(pairs, lines, strict=True)

@@ -102,7 +102,6 @@ def chips(links: Iterable[tuple[str, str]], *, hidden: int = 0) -> SafeString:
 
 
 def structured(value: Any) -> SafeString:
-    """Return plain data as indented JSON."""
     if value in (None, {}, []):
         return format_html("{}", NONE)
     return block(json.dumps(value, indent=2, ensure_ascii=False, default=str))
@@ -113,7 +112,6 @@ def block(text: str) -> SafeString:
 
 
 def table(rows: Mapping[str, Any]) -> SafeString:
-    """Return names and values as a small table."""
     if not rows:
         return format_html("{}", NONE)
     lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', sorted(rows.items()))

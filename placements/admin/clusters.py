@@ -346,7 +346,6 @@ class MemberClusterAdmin(RoleAdmin):
         return instance
 
     def save_model(self, request: HttpRequest, obj: MemberCluster, form: Any, change: bool) -> None:
-        """Save by the operation; the instance gets its name and key."""
         typed = form.cleaned_data
         spec = ClusterSpec(form.manifest(typed), driver=None if change else typed["driver"])
         expected = typed.get("started_from") or 0
@@ -369,7 +368,6 @@ class MemberClusterAdmin(RoleAdmin):
         """Log nothing: the operation records an event."""
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Show the events of the cluster."""
         cluster = self.get_object(request, object_id)
         query = urlencode({"kind": CLUSTER, "name": cluster.name if cluster else ""})
         return redirect(f"{reverse('admin:fleetui_event_changelist')}?{query}")

@@ -6,7 +6,6 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from fleetui.apimachinery.kinds import ASSERTION_KIND
 from fleetui.permissions import by_operation
 from placements.api.base import (
     BaseViewSet,
@@ -20,17 +19,17 @@ from placements.api.base import (
 )
 from placements.api.filters import AssertionQuery
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented
-from placements.api.serializers import AnyObject, AnyValue, CamelCaseSerializer, RowSerializer, text
+from placements.api.schema import documented, operation
+from placements.api.serializers import ASSERTION_MANIFEST, AnyValue, CamelCaseSerializer, RowSerializer, text
 from placements.engine.assertions import AssertionState
-from placements.models import AssertionCheck, AssertionDocument, Placement
+from placements.models import AssertionCheck, AssertionDocument
 from placements.services.assertions import (
     UnknownAssertionsError,
     check_of,
     checks,
     delete_assertions,
 )
-from placements.services.results import UnknownPlacementError, get_placement
+from placements.services.results import get_placement
 
 
 class AssertionSerializer(CamelCaseSerializer):
@@ -72,15 +71,6 @@ class AssertionViewSet(BaseViewSet):
         return checks(params.get("state", ""))
 
 
-class AssertionManifestSerializer(CamelCaseSerializer):
-    """A PlacementAssertion."""
-
-    api_version = serializers.CharField()
-    kind = serializers.ChoiceField([ASSERTION_KIND])
-    metadata = AnyObject()
-    spec = AnyObject()
-
-
 class AssertionDocumentViewSet(BaseViewSet):
     """One PlacementAssertion; `apply` creates and changes them."""
 
@@ -88,7 +78,7 @@ class AssertionDocumentViewSet(BaseViewSet):
     model = AssertionDocument
     not_found = UnknownAssertionsError
 
-    @documented("get_placement_assertion", AssertionManifestSerializer, has_tag=True)
+    @documented("get_placement_assertion", ASSERTION_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a PlacementAssertion."""
         return self.manifest_response()
@@ -104,11 +94,9 @@ class PlacementAssertionViewSet(FullNameViewSet):
     """The assertions of one placement."""
 
     permission_classes = (MayRead,)
-    model = Placement
-    not_found = UnknownPlacementError
 
-    @documented("get_placement_assertions", PlacementAssertionsSerializer)
-    def retrieve(self, request: Request, name: str) -> Response:
+    @operation("get_placement_assertions", PlacementAssertionsSerializer)
+    def assertions(self, request: Request, name: str) -> Response:
         """Get the assertions of a placement, and what the latest check found."""
         query_params(request)
         placement = get_placement(name)

@@ -27,7 +27,7 @@ from placements.api.authentication import ApiTokenAuthentication
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, listed
 from placements.api.parsers import parse_body
 from placements.api.schema import Schema, documented
-from placements.api.serializers import CamelCaseSerializer, names
+from placements.api.serializers import CamelCaseSerializer, RowSerializer, names, text
 
 
 class NewLoginTokenSerializer(CamelCaseSerializer):
@@ -79,18 +79,22 @@ class TokenViewSet(ViewSet):
         )
 
 
-class ApiTokenSerializer(CamelCaseSerializer):
+class ApiTokenSerializer(RowSerializer):
     """An API token, without the token itself."""
 
-    id = serializers.IntegerField()
-    user = serializers.CharField(source="user.username")
-    name = serializers.CharField()
-    prefix = serializers.CharField(help_text="The first characters of the token.")
+    user = text("user.username")
     scopes = names(source="scope_names")
-    created_at = serializers.DateTimeField()
-    created_by = serializers.CharField()
-    expires_at = serializers.DateTimeField()
-    last_used_at = serializers.DateTimeField(allow_null=True, help_text="To the minute.")
+
+    class Meta:
+        model = ApiToken
+        fields: tuple[str, ...] = (
+            *("id", "user", "name", "prefix", "scopes", "created_at", "created_by"),
+            *("expires_at", "last_used_at"),
+        )
+        extra_kwargs = {
+            "prefix": {"help_text": "The first characters of the token."},
+            "last_used_at": {"help_text": "To the minute."},
+        }
 
 
 class NewApiTokenSerializer(CamelCaseSerializer):
@@ -106,6 +110,9 @@ class CreatedApiTokenSerializer(ApiTokenSerializer):
     """An API token with the token itself, which cannot be read again."""
 
     token = serializers.CharField()
+
+    class Meta(ApiTokenSerializer.Meta):
+        fields = (*ApiTokenSerializer.Meta.fields, "token")
 
 
 class ApiTokenViewSet(BaseViewSet):

@@ -109,13 +109,20 @@ def labels_of(view: object) -> LabelsOf | None:
     return of
 
 
-class MayRead(BasePermission):
+class UserPermission(BasePermission):
+    """What a user may do anywhere or nowhere: `is_allowed` decides by the user alone."""
+
+    is_allowed: Callable[[Any], bool]
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return self.is_allowed(request.user)
+
+
+class MayRead(UserPermission):
     """Every role may call it: nothing is saved."""
 
     message = "Reading requires one of the roles viewer, operator, approver, cluster-administrator."
-
-    def has_permission(self, request: Request, view: Any) -> bool:
-        return may_read(request.user)
+    is_allowed = staticmethod(may_read)
 
 
 class MayReadOrOperate(BasePermission):
@@ -188,7 +195,6 @@ class BaseViewSet(GenericViewSet[Any]):
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Settle the seconds of the user with what the action used."""
         if self._deposit:
             settle(request.user.pk, deposit=self._deposit, used=time.thread_time() - self._started)
         return super().finalize_response(request, response, *args, **kwargs)
@@ -209,7 +215,6 @@ class BaseViewSet(GenericViewSet[Any]):
         return self.model._default_manager.all()
 
     def key(self) -> dict[str, Any]:
-        """Return the columns by which the path names an object."""
         return self.kwargs
 
     def get_object(self) -> Any:
@@ -248,12 +253,10 @@ class BaseViewSet(GenericViewSet[Any]):
         return {key: found[key] for key in keys if key in found} if "resourceVersion" in found else {}
 
     def act_on_hub(self, action: str, fields: Params) -> Response:
-        """Have an action sent to the live hub in scope."""
         params = query_params(self.request)
         return write_object(self.request, action, fields, params=params, **actor(self.request))
 
     def delete_on_hub(self, row: Any) -> Response:
-        """Delete an object of the live hub in scope."""
         metadata = row.document["metadata"]
         fields = {"kind": row.document["kind"], "name": metadata["name"]}
         if metadata.get("namespace"):
@@ -291,7 +294,9 @@ class BaseViewSet(GenericViewSet[Any]):
                 document = self.patched(body)
                 self.check_document(document)
                 return self.save_on_hub(document, params)
-        check_no_force(params)
+        if params.get("force"):
+            message = "is for live hubs: the fields of this hub have no managers"
+            raise ValidationError({"force": [message]}, code="not-supported")
         exists = self.get_queryset().filter(**self.key()).exists()
         expected = expected_revision(self.request, exists=exists)
         with (
@@ -413,13 +418,6 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
         raise InvalidManifest(faults)
 
 
-def check_no_force(params: Params) -> None:
-    """Raise ValidationError for `force` on the local hub, whose fields have no managers."""
-    if params.get("force"):
-        message = "is for live hubs: the fields of this hub have no managers"
-        raise ValidationError({"force": [message]}, code="not-supported")
-
-
 def merged(document: Any, patch: Any) -> Any:
     """Return a document with a JSON merge patch (RFC 7396): null removes, a list is one value."""
     if not isinstance(patch, dict):
@@ -460,7 +458,6 @@ def page_response(request: Request, items: Iterable[Any], after: str | int | Non
 
 
 def next_page(request: Request, after: str | int) -> str:
-    """Return the address of the same list after this cursor."""
     parameters = request.query_params.copy()
     parameters["after"] = str(after)
     return request.build_absolute_uri(f"{request.path}?{parameters.urlencode()}")

@@ -30,10 +30,10 @@ from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation
 from placements.api.serializers import (
+    CLUSTER_MANIFEST,
     LABEL_PATCH,
     LABELS,
     BindingSerializer,
-    ClusterManifestSerializer,
     ClusterSerializer,
     EligibilitySerializer,
     HeartbeatSerializer,
@@ -71,17 +71,17 @@ class ClusterViewSet(BaseViewSet):
         labels = tuple(params["label"])
         return clusters_matching(ClusterFilter(params["q"], labels, state, params.get("verdict", "")))
 
-    @documented("get_cluster", ClusterManifestSerializer, has_tag=True)
+    @documented("get_cluster", CLUSTER_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a cluster with its status."""
         return self.manifest_response()
 
-    @documented_put("put_cluster", ClusterManifestSerializer)
+    @documented_put("put_cluster", CLUSTER_MANIFEST)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a member cluster; the same manifest again changes nothing."""
         return self.put_manifest(lambda document, **how: put_cluster(ClusterSpec(document), **how))
 
-    @documented("delete_cluster", ClusterManifestSerializer, status=202, is_edit=True)
+    @documented("delete_cluster", CLUSTER_MANIFEST, status=202, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Remove a cluster from the fleet; its placements stay on it."""
         leave([name], **actor(request), expected=expected_revision(request))
@@ -148,7 +148,7 @@ class ClusterViewSet(BaseViewSet):
             set_taints(name, taints, **actor(request), expected=expected)
         return self.taints(request, name)
 
-    @operation("cordon_cluster", ClusterManifestSerializer, is_edit=True, has_tag=True, method="post")
+    @operation("cordon_cluster", CLUSTER_MANIFEST, is_edit=True, has_tag=True, method="post")
     def cordon(self, request: Request, name: str) -> Response:
         """Cordon a cluster; its placements stay."""
         if is_on_live_hub():
@@ -156,7 +156,7 @@ class ClusterViewSet(BaseViewSet):
         cordon([name], **actor(request), expected=expected_revision(request))
         return self.manifest_response()
 
-    @operation("uncordon_cluster", ClusterManifestSerializer, is_edit=True, has_tag=True, method="post")
+    @operation("uncordon_cluster", CLUSTER_MANIFEST, is_edit=True, has_tag=True, method="post")
     def uncordon(self, request: Request, name: str) -> Response:
         """Uncordon a cluster."""
         if is_on_live_hub():

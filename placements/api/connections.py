@@ -116,7 +116,6 @@ class ConnectionViewSet(BaseViewSet):
     permission_classes = (MayAdministerClusters,)
 
     def get_renderers(self) -> Any:
-        """Return YAML first where the response is a manifest to apply."""
         return [YamlRenderer(), JSONRenderer()] if self.action == "prepare" else super().get_renderers()
 
     def _facts(self, request: Request, name: str, steps: Any = None, *, status: int = 200) -> Response:

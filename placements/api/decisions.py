@@ -297,7 +297,6 @@ class DecisionViewSet(BaseViewSet):
         return Response(document)
 
     def get_renderers(self) -> Any:
-        """Return CSV too where the outcomes of all clusters are the response."""
         if self.action == "csv":
             return [CsvRenderer()]
         if self.action in ("retrieve", None):

@@ -31,9 +31,9 @@ from placements.api.parsers import check_objects, has_body, parse_body, read_doc
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation, page_serializer
 from placements.api.serializers import (
-    AnyObject,
+    BUDGET_MANIFEST,
+    PLACEMENT_MANIFEST,
     CamelCaseSerializer,
-    PlacementManifestSerializer,
     RowSerializer,
     Text,
     json_field,
@@ -72,15 +72,6 @@ _NUMBERS = {
 
 _UNCHECKED = "Placements that were not checked, because there are too many."
 NumbersField = json_field(_NUMBERS)
-
-
-class BudgetManifestSerializer(CamelCaseSerializer):
-    """A ClusterResourcePlacementDisruptionBudget."""
-
-    api_version = serializers.CharField()
-    kind = serializers.ChoiceField(["ClusterResourcePlacementDisruptionBudget"])
-    metadata = AnyObject()
-    spec = AnyObject()
 
 
 class ClusterRefSerializer(CamelCaseSerializer):
@@ -333,7 +324,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
 
     @operation(
         "abandon_cluster",
-        PlacementManifestSerializer,
+        PLACEMENT_MANIFEST,
         status=202,
         body=ClusterRefSerializer,
         problems=(409,),
@@ -349,12 +340,12 @@ class PlacementDisruptionViewSet(BaseViewSet):
         abandon_cluster(name, parse_body(request, ClusterRefSerializer)["cluster"], **actor(request))
         return Response(manifest_of(row), status=202)
 
-    @operation("get_budget", BudgetManifestSerializer, has_tag=True)
+    @operation("get_budget", BUDGET_MANIFEST, has_tag=True)
     def budget(self, request: Request, name: str) -> Response:
         """Get the disruption budget of a placement."""
         return self.manifest_response()
 
-    @documented_put("put_budget", BudgetManifestSerializer, query=PutObjectQuery)
+    @documented_put("put_budget", BUDGET_MANIFEST, query=PutObjectQuery)
     @budget.mapping.put
     def put_budget(self, request: Request, name: str) -> Response:
         """Create or update the disruption budget; it applies from the next eviction on."""

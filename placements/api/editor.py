@@ -16,9 +16,9 @@ from placements.api.parsers import read_document
 from placements.api.placements import PlacementViewSet
 from placements.api.schema import documented, operation
 from placements.api.serializers import (
+    PLACEMENT_MANIFEST,
     AnyObject,
     CamelCaseSerializer,
-    PlacementManifestSerializer,
     Score,
     WarningSerializer,
     names,
@@ -120,7 +120,7 @@ class PreviewViewSet(PlacementViewSet):
     def get_permissions(self) -> Any:
         return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
 
-    @documented("preview_placement", PreviewSerializer, body=PlacementManifestSerializer, is_costly=True)
+    @documented("preview_placement", PreviewSerializer, body=PLACEMENT_MANIFEST, is_costly=True)
     def preview(self, request: Request, name: str) -> Response:
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
@@ -145,7 +145,7 @@ class PreviewViewSet(PlacementViewSet):
         }
         return Response(PreviewSerializer(document).data)
 
-    @documented("preview_semantics", ComparisonSerializer, body=PlacementManifestSerializer, is_costly=True)
+    @documented("preview_semantics", ComparisonSerializer, body=PLACEMENT_MANIFEST, is_costly=True)
     def preview_semantics(self, request: Request) -> Response:
         """Schedule a draft under all scheduling rules, and compare the decisions."""
         with read_document(request) as document:
@@ -182,7 +182,7 @@ class PlanViewSet(FullNameViewSet):
         """Plan the rollout of a placement."""
         return Response(plan_document(*plan_now(get_placement(name), now=datetime.now(UTC))))
 
-    @documented("plan_draft", PlanSerializer, body=PlacementManifestSerializer, is_costly=True)
+    @documented("plan_draft", PlanSerializer, body=PLACEMENT_MANIFEST, is_costly=True)
     @plan.mapping.post
     def plan_draft(self, request: Request, name: str) -> Response:
         """Plan the rollout that saving a draft of a placement would start."""

@@ -46,6 +46,10 @@ def mirrored_metadata(kind: str, namespace: str, name: str) -> Mapping[str, Any]
     return dict(found.get("metadata") or {})
 
 
+def forced_paths(params: Mapping[str, Any]) -> list[str]:
+    return [one.strip() for one in params.get("force", "").split(",") if one.strip()]
+
+
 def write_object(
     request: Request,
     action: str,
@@ -66,33 +70,20 @@ def write_object(
     version = expected_revision(request)
     if version is not None:
         wanted["resourceVersion"] = str(version)
-    overwrite = [one.strip() for one in params.get("force", "").split(",") if one.strip()]
-    arguments: dict[str, Any] = {"by": by, "now": now, "overwrite": overwrite}
-    done: WritePreview | AppliedWrite | None
+    arguments: dict[str, Any] = {"by": by, "now": now, "overwrite": forced_paths(params)}
     try:
         if "dryRun" in params:
-            done = preview_write(hub, ACTIONS[action], wanted, **arguments)
-        else:
-            confirmed = "confirm" in params
-            done = apply_write(hub, ACTIONS[action], wanted, confirmed=confirmed, **arguments)
+            preview = preview_write(hub, ACTIONS[action], wanted, **arguments)
+            if preview.answer is None:  # nothing would change
+                return Response(without_secrets(dict(preview.plan.live)) if preview.plan.live else None)
+            if not preview.answer.is_accepted:
+                raise HubRefusedError(preview.answer)
+            return _response(preview, preview.answer, {})
+        done = apply_write(hub, ACTIONS[action], wanted, confirmed="confirm" in params, **arguments)
     except StaleBaseError as error:
         if version is None:
             raise
         raise PreconditionError(str(error)) from error
-    if isinstance(done, WritePreview):
-        return _previewed(done)
-    return _sent(done)
-
-
-def _previewed(preview: WritePreview) -> Response:
-    if preview.answer is None:  # nothing would change
-        return Response(without_secrets(dict(preview.plan.live)) if preview.plan.live else None)
-    if not preview.answer.is_accepted:
-        raise HubRefusedError(preview.answer)
-    return _response(preview, preview.answer, {})
-
-
-def _sent(done: AppliedWrite | None) -> Response:
     if done is None:
         return Response(status=204)
     headers = {WRITE_HEADER: str(done.row.pk)}

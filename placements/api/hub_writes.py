@@ -8,16 +8,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.hubs.queries import UnknownHubError, visible_hubs, writes_of
-from clusters.models import Hub, HubWriteState
+from clusters.models import Hub, HubWrite
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import Role, has_role, teams_of
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed, query_params
 from placements.api.filters import HubWriteQuery, SendWriteQuery
-from placements.api.hub_objects import WRITE_HEADER
+from placements.api.hub_objects import WRITE_HEADER, forced_paths
 from placements.api.parsers import object_in, read_document
 from placements.api.problems import FieldErrorSerializer
 from placements.api.schema import documented
-from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer, names
+from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer, RowSerializer, names
 from placements.services.hub_writes.catalogue import ACTIONS, action_named
 from placements.services.hub_writes.operations import (
     AppliedWrite,
@@ -28,25 +28,21 @@ from placements.services.hub_writes.operations import (
 )
 
 
-class HubWriteSerializer(CamelCaseSerializer):
+class HubWriteSerializer(RowSerializer):
     """A request that a user had sent to the hub, and its outcome."""
 
-    id = serializers.IntegerField()
-    at = serializers.DateTimeField()
-    requested_by = serializers.CharField()
-    verb = serializers.CharField(help_text="create, apply, patch or delete.")
-    group = serializers.CharField(allow_blank=True)
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
-    subresource = serializers.CharField(allow_blank=True)
-    body = serializers.JSONField(allow_null=True, help_text="Without the values of Secrets.")
-    precondition = serializers.CharField(allow_blank=True, help_text="The resourceVersion that it named.")
-    state = serializers.ChoiceField(HubWriteState.values)
-    status = serializers.IntegerField(allow_null=True, help_text="The status of the response of the hub.")
-    answer = serializers.CharField(allow_blank=True)
-    resource_version_after = serializers.CharField(allow_blank=True)
-    request_id = serializers.CharField(allow_blank=True)
+    class Meta:
+        model = HubWrite
+        fields = (
+            *("id", "at", "requested_by", "verb", "group", "kind", "namespace", "name", "subresource"),
+            *("body", "precondition", "state", "status", "answer", "resource_version_after", "request_id"),
+        )
+        extra_kwargs = {
+            "verb": {"help_text": "create, apply, patch or delete."},
+            "body": {"help_text": "Without the values of Secrets."},
+            "precondition": {"help_text": "The resourceVersion that it named."},
+            "status": {"help_text": "The status of the response of the hub."},
+        }
 
 
 class NewHubWriteSerializer(CamelCaseSerializer):
@@ -142,11 +138,10 @@ class HubWriteViewSet(BaseViewSet):
         """Preview an action by a dry run of the hub, or have it sent after one."""
         params = query_params(request, SendWriteQuery)
         hub = self._hub(name)
-        overwrite = [one.strip() for one in params.get("force", "").split(",") if one.strip()]
         with read_document(request) as data:
             fields = dict(object_in(data, what="an action"))
             action = action_named(fields.pop("action", None))
-            arguments: dict[str, Any] = {**actor(request), "overwrite": overwrite}
+            arguments: dict[str, Any] = {**actor(request), "overwrite": forced_paths(params)}
             if "dryRun" in params:
                 preview = preview_write(hub, action, fields, **arguments)
                 return Response(_shown_preview(preview))

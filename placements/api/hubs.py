@@ -55,7 +55,14 @@ from placements.api.filters import AgreementQuery, ConnectionQuery, HubActionQue
 from placements.api.parsers import parse_body
 from placements.api.problems import CheckStepSerializer
 from placements.api.schema import documented, operation, page_serializer
-from placements.api.serializers import ANY_OBJECT, AnyObject, CamelCaseSerializer, ConditionField
+from placements.api.serializers import (
+    ANY_OBJECT,
+    AnyObject,
+    CamelCaseSerializer,
+    ConditionField,
+    RowSerializer,
+    number,
+)
 from placements.explain.agreements import agreement_document, agreement_fields
 from placements.models import Agreement, HubDecision, ReplayInputs
 from placements.services.hub_writes.catalogue import ACTIONS
@@ -64,6 +71,7 @@ from placements.services.hubs.queries import agreements
 from placements.services.hubs.unresolved import unresolved_counts, unresolved_objects
 
 NO_NAMESPACE = "-"
+_OBJECT = "objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>"
 
 
 class HubCredentialSerializer(CamelCaseSerializer):
@@ -138,28 +146,22 @@ class NewHubSerializer(HubSettingsSerializer):
     connection = ConnectionInputSerializer()
 
 
-class HubStreamSerializer(CamelCaseSerializer):
+class HubStreamSerializer(RowSerializer):
     """The list and watch of one kind."""
 
     resource = serializers.CharField()
-    version = serializers.CharField()
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    field_selector = serializers.CharField(allow_blank=True)
     form = serializers.ChoiceField(["full", "metadata"])
-    is_required = serializers.BooleanField()
     state = serializers.ChoiceField(["idle", "listing", "watching", "absent", "forbidden", "failing"])
-    objects = serializers.IntegerField(source="object_count")
-    events = serializers.IntegerField()
-    events_per_minute = serializers.FloatField(help_text="In the last minute.")
-    bytes = serializers.IntegerField()
-    relists = serializers.IntegerField()
-    skipped = serializers.IntegerField()
-    failures = serializers.IntegerField()
-    listed_at = serializers.DateTimeField(allow_null=True)
-    heard_at = serializers.DateTimeField(allow_null=True)
-    retry_at = serializers.DateTimeField(allow_null=True)
-    error = serializers.CharField(allow_blank=True)
+    objects = number("object_count")
+
+    class Meta:
+        model = HubStream
+        fields = (
+            *("resource", "version", "kind", "namespace", "field_selector", "form", "is_required", "state"),
+            *("objects", "events", "events_per_minute", "bytes", "relists", "skipped", "failures"),
+            *("listed_at", "heard_at", "retry_at", "error"),
+        )
+        extra_kwargs = {"events_per_minute": {"help_text": "In the last minute."}}
 
 
 class HubStreamListSerializer(CamelCaseSerializer):
@@ -229,7 +231,6 @@ class HubAgreementSerializer(CamelCaseSerializer):
     hub_behind = serializers.BooleanField(help_text="It has not decided for more than 5 minutes.")
 
     def to_representation(self, instance: HubDecision) -> dict[str, Any]:
-        """Return the fields that the page has."""
         return agreement_fields(instance)
 
 
@@ -250,7 +251,6 @@ class HubViewSet(BaseViewSet):
     not_found = UnknownHubError
 
     def get_permissions(self) -> list[BasePermission]:
-        """Let every role read, and cluster administrators write."""
         reads = self.action in (
             *("list", "retrieve", "streams", "permissions", "actions"),
             *("agreements", "mirrored", "unresolved"),
@@ -413,7 +413,7 @@ class HubViewSet(BaseViewSet):
         with in_hub(self._visible(name).pk):
             return agreements(agreement=params.get("agreement", ""), placement=params["placement"])
 
-    @documented("get_hub_object", ANY_OBJECT)
+    @operation("get_hub_object", ANY_OBJECT, path=_OBJECT)
     def mirrored(
         self, request: Request, name: str, group: str, kind: str, namespace: str, object_name: str
     ) -> Response:

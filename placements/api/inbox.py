@@ -12,7 +12,7 @@ from placements.api.base import BaseViewSet, MayRead, query_params
 from placements.api.filters import InboxQuery
 from placements.api.schema import documented
 from placements.api.serializers import CamelCaseSerializer
-from placements.services.hubs.inbox import MOST, InboxItem, InboxKind, inbox, reader_of
+from placements.services.hubs.inbox import MOST, InboxKind, inbox, reader_of
 
 PAGES = ("staged-run", "rollout", "placement", "decision", "placement-drift", "cluster-connection", "hub")
 
@@ -57,19 +57,17 @@ class InboxViewSet(BaseViewSet):
         params = query_params(request, InboxQuery)
         kinds = [InboxKind(params["kind"])] if params.get("kind") else tuple(InboxKind)
         groups = inbox(reader_of(request.user, now=datetime.now(UTC), hub=params["hub"]), kinds=kinds)
-        items = [_document(item) for group in groups for item in group.items[:MOST]]
+        items = [
+            {
+                **{key: value for key, value in asdict(one).items() if key != "facts"},
+                "noun": one.facts["page"],
+                "number": one.facts.get("number"),
+                "decision": one.facts.get("decision", ""),
+                "level": one.level,
+                "message": one.message,
+            }
+            for group in groups
+            for one in group.items[:MOST]
+        ]
         counts = [{"kind": group.kind, "count": group.count} for group in groups]
         return Response(InboxSerializer({"items": items, "counts": counts}).data)
-
-
-def _document(item: InboxItem) -> dict[str, object]:
-    shown = {key: one for key, one in asdict(item).items() if key != "facts"}
-    facts = item.facts
-    return {
-        **shown,
-        "noun": facts["page"],
-        "number": facts.get("number"),
-        "decision": facts.get("decision", ""),
-        "level": item.level,
-        "message": item.message,
-    }

@@ -280,12 +280,10 @@ def _any_of_kinds(description: str, **kinds: str) -> Plain:
 
 
 def ref(model: type[BaseModel]) -> Plain:
-    """Return the reference to the schema of a model."""
     return component(_name(model))
 
 
 def component(name: str) -> Plain:
-    """Return the reference to a schema by its name."""
     return {"$ref": f"{_COMPONENT}{name}"}
 
 

@@ -2,19 +2,16 @@
 
 from typing import Any
 
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from fleetui.apimachinery.kinds import ALPHA_VERSION, PLACEMENT_VERSIONS
 from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, listed
 from placements.api.filters import DeleteQuery, PutObjectQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_patch, documented_put
-from placements.api.serializers import AnyObject, CamelCaseSerializer, RowSerializer, text
+from placements.api.serializers import OVERRIDE_MANIFEST, RowSerializer, text
 from placements.models import Override
-from placements.models.overrides import OVERRIDE_KINDS
 from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
 from placements.services.teams import of_override
 
@@ -28,15 +25,6 @@ class OverrideSerializer(RowSerializer):
         model = Override
         fields = ("kind", "namespace", "name", "placement", "revision", "created_at", "updated_at")
         extra_kwargs = {"namespace": {"help_text": "Empty for an override of clusters."}}
-
-
-class OverrideManifestSerializer(CamelCaseSerializer):
-    """A ClusterResourceOverride or ResourceOverride."""
-
-    api_version = serializers.CharField(help_text=", ".join((*PLACEMENT_VERSIONS, ALPHA_VERSION)))
-    kind = serializers.ChoiceField(OVERRIDE_KINDS)
-    metadata = AnyObject()
-    spec = AnyObject()
 
 
 class OverrideViewSet(BaseViewSet):
@@ -62,17 +50,17 @@ class OverrideViewSet(BaseViewSet):
         """List overrides."""
         return Override.objects.defer("document")
 
-    @documented("get_override", OverrideManifestSerializer, has_tag=True)
+    @documented("get_override", OVERRIDE_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, **key: str) -> Response:
         """Get the manifest of an override."""
         return self.manifest_response()
 
-    @documented_put("put_override", OverrideManifestSerializer, query=PutObjectQuery)
+    @documented_put("put_override", OVERRIDE_MANIFEST, query=PutObjectQuery)
     def update(self, request: Request, **key: str) -> Response:
         """Create or update an override; it rolls out to the clusters that it applies to."""
         return self.put_manifest(save_override, query=PutObjectQuery)
 
-    @documented_patch("patch_override", OverrideManifestSerializer, query=PutObjectQuery)
+    @documented_patch("patch_override", OVERRIDE_MANIFEST, query=PutObjectQuery)
     def partial_update(self, request: Request, **key: str) -> Response:
         """Change parts of an override by a merge patch."""
         return self.update(request, **key)

@@ -169,7 +169,6 @@ def parse_body(
 
 
 def faults_in(detail: Any, path: str = "") -> Iterator[FieldError]:
-    """Yield the errors of a serializer."""
     if isinstance(detail, Mapping):
         for key, inner in detail.items():
             yield from faults_in(inner, f"{path}.{key}" if path else str(key))

@@ -25,9 +25,9 @@ from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_patch, documented_put, operation, page_serializer
 from placements.api.serializers import (
+    PLACEMENT_MANIFEST,
     BindingSerializer,
     DecisionRowSerializer,
-    PlacementManifestSerializer,
     PlacementSerializer,
     PolicySnapshotSerializer,
     ResourceSnapshotRowSerializer,
@@ -94,12 +94,12 @@ class PlacementViewSet(FullNameViewSet):
         )
         return placements_matching(chosen)
 
-    @documented("get_placement", PlacementManifestSerializer, has_tag=True)
+    @documented("get_placement", PLACEMENT_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a placement with its status."""
         return self.manifest_response()
 
-    @documented_put("put_placement", PlacementManifestSerializer, query=PutPlacementQuery)
+    @documented_put("put_placement", PLACEMENT_MANIFEST, query=PutPlacementQuery)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a placement; it is scheduled soon after. The same again changes nothing.
 
@@ -108,7 +108,7 @@ class PlacementViewSet(FullNameViewSet):
         confirmed = "confirm" in query_params(request, PutPlacementQuery)
         return self.put_manifest(save_placement, query=PutPlacementQuery, confirmed=confirmed)
 
-    @documented_patch("patch_placement", PlacementManifestSerializer, query=PutPlacementQuery)
+    @documented_patch("patch_placement", PLACEMENT_MANIFEST, query=PutPlacementQuery)
     def partial_update(self, request: Request, name: str) -> Response:
         """Change parts of a placement by a merge patch."""
         return self.update(request, name=name)
@@ -117,7 +117,7 @@ class PlacementViewSet(FullNameViewSet):
         "delete_placement",
         None,
         status=204,
-        also={202: PlacementManifestSerializer},
+        also={202: PLACEMENT_MANIFEST},
         query=DeleteQuery,
         is_edit=True,
     )

@@ -15,7 +15,7 @@ from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
 from clusters.drivers.base import DriverRejected, DriverUnavailable
-from clusters.hubs.operations import HubCheckFailed, HubExists
+from clusters.hubs.operations import HubExists
 from clusters.hubs.queries import UnknownHubError
 from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
 from clusters.hubs.writing.bodies import StaleBaseError
@@ -155,7 +155,6 @@ class ProblemSerializer(CamelCaseSerializer):
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:  # noqa: ARG001 -- DRF's
-    """Return the problem of an error; None passes an unexpected error on to Django."""
     headers: dict[str, str] = {}
     if cause := environment_problem(error):
         problem = _problem(503, str(cause), cause.code)
@@ -305,13 +304,6 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     ConnectionNotAllowed: _as(409, "refused"),
     UnknownHubError: _as(404, "unknown-hub"),
     HubExists: _as(409, "exists"),
-    HubCheckFailed: lambda error: _problem(
-        409,
-        str(error),
-        "confirmation-needed",
-        confirm=FAILED_CHECK,
-        steps=CheckStepSerializer(error.steps, many=True).data,
-    ),
     NoConnectionError: _as(404, "no-connection"),
     ConnectionCheckFailed: lambda error: _problem(
         409,

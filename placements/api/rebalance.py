@@ -1,6 +1,6 @@
 """Rebalance plans of placements: computed, started, paused, resumed and stopped."""
 
-from typing import Any
+from functools import partial
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -10,19 +10,18 @@ from rest_framework.reverse import reverse
 from placements.api.base import FullNameViewSet, Params, Rows, actor, listed, query_params
 from placements.api.filters import RebalanceQuery
 from placements.api.parsers import has_body, parse_body
-from placements.api.schema import documented
+from placements.api.schema import documented, operation
 from placements.api.serializers import CamelCaseSerializer, RowSerializer, json_field, text
 from placements.explain.rebalance import plan_document
-from placements.models import Placement, RebalancePlan
+from placements.models import RebalancePlan
 from placements.services.rebalance import (
     MOST_MOVES,
-    RebalancePreview,
     UnknownPlanError,
     change_plan,
     preview_rebalance,
     start_plan,
 )
-from placements.services.results import UnknownPlacementError, get_placement
+from placements.services.results import get_placement
 from placements.services.teams import of_placement
 
 _STEP = {
@@ -95,22 +94,33 @@ class RebalancePlanSerializer(RowSerializer):
         }
 
 
+_PLAN = "rebalance-plans/<number:number>"
+_plan_action = partial(operation, response=RebalancePlanSerializer, method="post", problems=(409,))
+
+
 class RebalanceViewSet(FullNameViewSet):
     """Rebalance plans of one placement."""
 
-    model = Placement
-    not_found = UnknownPlacementError
     labels_of = staticmethod(of_placement)
 
-    @documented("get_rebalance", RebalanceSerializer, query=RebalanceQuery, is_costly=True)
-    def retrieve(self, request: Request, name: str) -> Response:
+    @operation("get_rebalance", RebalanceSerializer, query=RebalanceQuery, is_costly=True)
+    def rebalance(self, request: Request, name: str) -> Response:
         """Get what each number of moves reaches, and the plan for one of them."""
         params = query_params(request, RebalanceQuery)
         preview = preview_rebalance(get_placement(name), moves=params.get("moves"))
-        return Response(rebalance_document(preview))
+        if preview.plan is None:
+            return Response({"refusal": preview.refusal})
+        document = plan_document(preview.plan, preview.batches, refusal=preview.refusal, hub=preview.hub)
+        return Response(document)
 
-    @listed("list_rebalance_plans", RebalancePlanSerializer, order="-number", unique="number")
-    def list(self, params: Params, name: str) -> Rows:
+    @listed(
+        "list_rebalance_plans",
+        RebalancePlanSerializer,
+        order="-number",
+        unique="number",
+        path="rebalance-plans",
+    )
+    def plans(self, params: Params, name: str) -> Rows:
         """List the rebalance plans of a placement, the newest first."""
         return get_placement(name).rebalance_plans.select_related("placement")
 
@@ -122,23 +132,21 @@ class RebalanceViewSet(FullNameViewSet):
         problems=(409,),
         is_costly=True,
     )
-    def create(self, request: Request, name: str) -> Response:
+    @plans.mapping.post
+    def start_plan(self, request: Request, name: str) -> Response:
         """Start the plan of a placement as it is now. The body is optional."""
         given = parse_body(request, PlanInputSerializer) if has_body(request) else {}
         row = start_plan(get_placement(name).full_name, moves=given.get("moves"), **actor(request))
         location = reverse("api:rebalance-plan", args=[name, row.number], request=request)
         return Response(RebalancePlanSerializer(row).data, status=201, headers={"Location": location})
 
-
-class RebalancePlanViewSet(FullNameViewSet):
-    """One rebalance plan."""
-
-    model = RebalancePlan
-    not_found = UnknownPlanError
-    labels_of = staticmethod(of_placement)
-
-    @documented("get_rebalance_plan", RebalancePlanSerializer)
-    def retrieve(self, request: Request, name: str, number: int) -> Response:
+    @operation(
+        "get_rebalance_plan",
+        RebalancePlanSerializer,
+        path=_PLAN,
+        route={"url_name": "rebalance-plan"},
+    )
+    def plan(self, request: Request, name: str, number: int) -> Response:
         """Get a rebalance plan and its progress."""
         query_params(request)
         row = get_placement(name).rebalance_plans.filter(number=number).first()
@@ -146,17 +154,17 @@ class RebalancePlanViewSet(FullNameViewSet):
             raise UnknownPlanError(name, number)
         return Response(RebalancePlanSerializer(row).data)
 
-    @documented("pause_rebalance_plan", RebalancePlanSerializer, problems=(409,))
+    @_plan_action("pause_rebalance_plan", path=f"{_PLAN}/pause")
     def pause(self, request: Request, name: str, number: int) -> Response:
         """Pause a plan: the next batch does not start, one in progress is finished."""
         return self._change("pause", name, number)
 
-    @documented("resume_rebalance_plan", RebalancePlanSerializer, problems=(409,))
+    @_plan_action("resume_rebalance_plan", path=f"{_PLAN}/resume")
     def resume(self, request: Request, name: str, number: int) -> Response:
         """Resume a paused plan."""
         return self._change("resume", name, number)
 
-    @documented("stop_rebalance_plan", RebalancePlanSerializer, problems=(409,))
+    @_plan_action("stop_rebalance_plan", path=f"{_PLAN}/stop")
     def stop(self, request: Request, name: str, number: int) -> Response:
         """Stop a plan; a batch in progress is finished by the rollout."""
         return self._change("stop", name, number)
@@ -164,9 +172,3 @@ class RebalancePlanViewSet(FullNameViewSet):
     def _change(self, action: str, name: str, number: int) -> Response:
         row = change_plan(get_placement(name).full_name, number, action, **actor(self.request))
         return Response(RebalancePlanSerializer(row).data)
-
-
-def rebalance_document(preview: RebalancePreview) -> dict[str, Any]:
-    if preview.plan is None:
-        return {"refusal": preview.refusal}
-    return plan_document(preview.plan, preview.batches, refusal=preview.refusal, hub=preview.hub)

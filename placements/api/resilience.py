@@ -130,7 +130,6 @@ class ResilienceViewSet(BaseViewSet):
     permission_classes = (MayRead,)
 
     def get_renderers(self) -> Any:
-        """Return CSV too where the losses are the response."""
         return [*super().get_renderers(), *([CsvRenderer()] if self.action == "latest" else [])]
 
     @documented(

@@ -25,12 +25,12 @@ from placements.api.parsers import documents_of
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_put
 from placements.api.serializers import (
+    RESOURCE_MANIFEST,
     AppliedDocumentSerializer,
     CamelCaseSerializer,
     DeletedSerializer,
     NextDecisionSerializer,
     ObjectChangeSerializer,
-    ResourceManifestSerializer,
     ResourceSerializer,
 )
 from placements.explain.doctor import finding_document
@@ -95,12 +95,12 @@ class ResourceViewSet(BaseViewSet):
         rows = resources_matching(kind=params["kind"], namespace=params["namespace"], text=params["q"])
         return rows.defer("content")
 
-    @documented("get_resource", ResourceManifestSerializer, has_tag=True)
+    @documented("get_resource", RESOURCE_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, **key: str) -> Response:
         """Get the manifest of a resource."""
         return self.manifest_response()
 
-    @documented_put("put_resource", ResourceManifestSerializer)
+    @documented_put("put_resource", RESOURCE_MANIFEST)
     def update(self, request: Request, **key: str) -> Response:
         """Apply a resource; the same again changes nothing."""
         return self.put_manifest(apply_resource)

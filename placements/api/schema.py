@@ -81,7 +81,6 @@ class Schema(AutoSchema):
         return self._former_operation() is not None
 
     def get_summary(self) -> str:
-        """Return the first clause of the description."""
         return re.split(r"[.;:,(]", self.get_description(), maxsplit=1)[0].strip()
 
     def get_operation_id(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import extend_schema_field, inline_serializer
 from rest_framework import serializers
 
 from clusters.fleet import EligibilityKind
@@ -70,6 +70,21 @@ class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
         return extra_kwargs, {}
 
 
+def _manifest(name: str) -> Any:
+    """Return a serializer that only names a schema; `manifest_components` has what is in it."""
+    return inline_serializer(name, {"kind": serializers.CharField()})
+
+
+CLUSTER_MANIFEST = _manifest("ClusterManifest")
+PLACEMENT_MANIFEST = _manifest("PlacementManifest")
+RESOURCE_MANIFEST = _manifest("ResourceManifest")
+OVERRIDE_MANIFEST = _manifest("OverrideManifest")
+ASSERTION_MANIFEST = _manifest("AssertionManifest")
+BUDGET_MANIFEST = _manifest("BudgetManifest")
+STRATEGY_MANIFEST = _manifest("StagedStrategyManifest")
+RUN_MANIFEST = _manifest("StagedRunManifest")
+
+
 def json_field(schema: dict[str, Any]) -> type[serializers.JSONField]:
     """Return a kind of field whose values are described by a schema."""
     return extend_schema_field(schema)(type("SchemaField", (serializers.JSONField,), {}))
@@ -117,46 +132,6 @@ def text(source: str, **options: Any) -> serializers.CharField:
 def enum(values: Iterable[str], **options: Any) -> serializers.ChoiceField:
     """Return a field with a closed set of values; of responses, where nothing checks them."""
     return serializers.ChoiceField([str(value) for value in values], **options)
-
-
-class ClusterManifestSerializer(CamelCaseSerializer):
-    """A MemberCluster; the status is written by this console, and ignored in an edit."""
-
-    api_version = serializers.ChoiceField(
-        ["cluster.kubernetes-fleet.io/v1", "cluster.kubernetes-fleet.io/v1beta1"]
-    )
-    kind = serializers.ChoiceField(["MemberCluster"])
-    metadata = AnyObject()
-    spec = AnyObject()
-    status = AnyObject(required=False)
-
-
-class PlacementManifestSerializer(CamelCaseSerializer):
-    """A ClusterResourcePlacement, a ResourcePlacement, or a Placement of Open Cluster Management.
-
-    The status is written by this console, and ignored in an edit.
-    """
-
-    api_version = serializers.ChoiceField(
-        [
-            "placement.kubernetes-fleet.io/v1",
-            "placement.kubernetes-fleet.io/v1beta1",
-            "cluster.open-cluster-management.io/v1alpha1",
-            "cluster.open-cluster-management.io/v1beta1",
-        ]
-    )
-    kind = serializers.ChoiceField(["ClusterResourcePlacement", "ResourcePlacement", "Placement"])
-    metadata = AnyObject()
-    spec = AnyObject(required=False, help_text="Optional in a Placement of Open Cluster Management.")
-    status = AnyObject(required=False)
-
-
-class ResourceManifestSerializer(CamelCaseSerializer):
-    """Any Kubernetes object; all other fields are kept."""
-
-    api_version = serializers.CharField()
-    kind = serializers.CharField()
-    metadata = AnyObject()
 
 
 class TaintSerializer(CamelCaseSerializer):

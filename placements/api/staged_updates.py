@@ -7,13 +7,6 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from fleetui.apimachinery.kinds import (
-    NAMESPACED_RUN_KIND,
-    NAMESPACED_STRATEGY_KIND,
-    PLACEMENT_VERSIONS,
-    STAGED_RUN_KIND,
-    STAGED_STRATEGY_KIND,
-)
 from placements.api.base import FullNameViewSet, Params, Rows, actor, listed
 from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
 from placements.api.hub_objects import is_on_live_hub
@@ -22,7 +15,8 @@ from placements.api.preconditions import expected_revision
 from placements.api.rollouts import EtaSerializer, rollout_action
 from placements.api.schema import documented, documented_patch, documented_put, operation
 from placements.api.serializers import (
-    AnyObject,
+    RUN_MANIFEST,
+    STRATEGY_MANIFEST,
     CamelCaseSerializer,
     RowSerializer,
     Text,
@@ -69,28 +63,6 @@ class StagedRunSerializer(RowSerializer):
         )
 
 
-class StagedStrategyManifestSerializer(CamelCaseSerializer):
-    """A ClusterStagedUpdateStrategy or StagedUpdateStrategy."""
-
-    api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
-    kind = serializers.ChoiceField([STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND])
-    metadata = AnyObject()
-    spec = AnyObject()
-
-
-class StagedRunManifestSerializer(CamelCaseSerializer):
-    """A ClusterStagedUpdateRun or StagedUpdateRun.
-
-    The status is written by this console, and ignored in an edit.
-    """
-
-    api_version = serializers.ChoiceField(PLACEMENT_VERSIONS)
-    kind = serializers.ChoiceField([STAGED_RUN_KIND, NAMESPACED_RUN_KIND])
-    metadata = AnyObject()
-    spec = AnyObject()
-    status = AnyObject(required=False)
-
-
 class WaitSerializer(CamelCaseSerializer):
     """One thing that a run waits for."""
 
@@ -99,7 +71,6 @@ class WaitSerializer(CamelCaseSerializer):
     until = serializers.DateTimeField(allow_null=True)
 
     def get_fields(self) -> dict[str, serializers.Field[object, object, object, object]]:
-        """Add the field whose name is a keyword of Python."""
         return {"for": enum(WaitReason), **super().get_fields()}
 
 
@@ -199,17 +170,17 @@ class StagedStrategyViewSet(FullNameViewSet):
         """List staged update strategies, by name."""
         return StagedStrategy.objects.defer("document")
 
-    @documented("get_staged_strategy", StagedStrategyManifestSerializer, has_tag=True)
+    @documented("get_staged_strategy", STRATEGY_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a staged update strategy."""
         return self.manifest_response()
 
-    @documented_put("put_staged_strategy", StagedStrategyManifestSerializer, query=PutObjectQuery)
+    @documented_put("put_staged_strategy", STRATEGY_MANIFEST, query=PutObjectQuery)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a staged update strategy; runs keep the one that they started with."""
         return self.put_manifest(save_strategy, query=PutObjectQuery)
 
-    @documented_patch("patch_staged_strategy", StagedStrategyManifestSerializer, query=PutObjectQuery)
+    @documented_patch("patch_staged_strategy", STRATEGY_MANIFEST, query=PutObjectQuery)
     def partial_update(self, request: Request, name: str) -> Response:
         """Change parts of a staged update strategy by a merge patch."""
         return self.update(request, name=name)
@@ -268,12 +239,12 @@ class StagedRunViewSet(FullNameViewSet):
         """List staged update runs, the newest first."""
         return runs_matching(placement=params["placement"], active=params["active"])
 
-    @documented("get_staged_run", StagedRunManifestSerializer, has_tag=True)
+    @documented("get_staged_run", RUN_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of a staged update run with its status."""
         return self.manifest_response()
 
-    @documented_put("put_staged_run", StagedRunManifestSerializer)
+    @documented_put("put_staged_run", RUN_MANIFEST)
     def update(self, request: Request, name: str) -> Response:
         """Create a staged update run, or set the state of one; its status has what blocks its start."""
         return self.put_manifest(save_run)

@@ -33,7 +33,6 @@ from placements.api import (
 )
 from placements.api.base import DecisionConverter, NameConverter, NumberConverter, Router
 from placements.api.schema import NotFoundView, documentation
-from placements.services.rebalance import PLAN_ACTIONS
 
 register_converter(NameConverter, "named")
 register_converter(NumberConverter, "number")
@@ -52,6 +51,8 @@ router.register("placements", disruption.PlacementDisruptionViewSet, "disruption
 router.register("placements", history.HistoryViewSet, "history")
 router.register("placements", editor.PlanViewSet, "plan")
 router.register("placements", rollouts.RolloutActionViewSet, "rollout-action")
+router.register("placements", assertions.PlacementAssertionViewSet, "placement-assertion")
+router.register("placements", rebalance.RebalanceViewSet, "rebalance")
 router.register("rollouts", rollouts.RolloutViewSet, "rollout")
 router.register("decisions", decisions.DecisionViewSet, "decision")
 router.register("resources", resources.ResourceViewSet, "resource")
@@ -62,6 +63,7 @@ router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
 router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
 router.register("hubs", hubs.HubViewSet, "hub")
+router.register("hubs/<named:name>/writes", hub_writes.HubWriteViewSet, "hub-write")
 
 router.register("notifications/channels", notifications.ChannelViewSet, "notification-channel")
 router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
@@ -101,34 +103,6 @@ first_version: list[URLPattern | URLResolver] = [
         assertions.AssertionDocumentViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
         name="assertion",
     ),
-    path(
-        "placements/<full_name:name>/assertions",
-        assertions.PlacementAssertionViewSet.as_view({"get": "retrieve"}),
-        name="placement-assertions",
-    ),
-    path(
-        "placements/<full_name:name>/rebalance",
-        rebalance.RebalanceViewSet.as_view({"get": "retrieve"}),
-        name="rebalance",
-    ),
-    path(
-        "placements/<full_name:name>/rebalance-plans",
-        rebalance.RebalanceViewSet.as_view({"get": "list", "post": "create"}),
-        name="rebalance-plans",
-    ),
-    path(
-        "placements/<full_name:name>/rebalance-plans/<number:number>",
-        rebalance.RebalancePlanViewSet.as_view({"get": "retrieve"}),
-        name="rebalance-plan",
-    ),
-    *(
-        path(
-            f"placements/<full_name:name>/rebalance-plans/<number:number>/{action}",
-            rebalance.RebalancePlanViewSet.as_view({"post": action}),
-            name=f"rebalance-plan-{action}",
-        )
-        for action in PLAN_ACTIONS
-    ),
     path("doctor", doctor.DoctorViewSet.as_view({"get": "retrieve"}), name="doctor"),
     path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),
     path(
@@ -166,16 +140,6 @@ first_version: list[URLPattern | URLResolver] = [
         "staged-strategies/<full_name:name>",
         strategies({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
         name="staged-strategy",
-    ),
-    path(
-        "hubs/<named:name>/writes",
-        hub_writes.HubWriteViewSet.as_view({"get": "list", "post": "create"}),
-        name="hub-writes",
-    ),
-    path(
-        "hubs/<named:name>/objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>",
-        hubs.HubViewSet.as_view({"get": "mirrored"}),
-        name="hub-object",
     ),
     *former_paths,
     *router.urls,

@@ -43,7 +43,6 @@ _WATCH = query_of(
 
 
 def watch_query(query: Query) -> Query:
-    """Return the parameters of a list with those of its watch."""
     return query_of(query, _WATCH)
 
 
@@ -72,7 +71,6 @@ def watchable_page(row: type[Serializer[Any]]) -> Any:
 
 
 def version_before(kind: WatchedKind, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the version for a list that is read after this call."""
     if "watchable" not in params or params.get("after"):
         return {}
     return {"resourceVersion": str(current_sequence(kind, now=datetime.now(UTC)))}

@@ -52,7 +52,6 @@ class RolloutCommand(HubCommand):
                 parser.add_argument("--comment", default="", metavar="TEXT", help="kept with the approval")
 
     def run_action(self, name: str, target: str, value: str = "", user: str = "", **more: str) -> str:
-        """Run an action, and return its message."""
         action: RolloutAction = ACTIONS[self.kind, name]
         by = None
         if user:

@@ -122,7 +122,6 @@ def is_cut_off(error: DriverUnavailable, access: MemberAccess, stop: float) -> b
 
 
 def causes_of(answer: Response, reason: str) -> list[Mapping[str, Any]]:
-    """Return the causes of a Status with this reason."""
     causes = (answer.body.get("details") or {}).get("causes") or ()
     return [one for one in causes if one.get("reason") == reason]
 

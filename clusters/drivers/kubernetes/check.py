@@ -79,6 +79,15 @@ class StepFailed(Exception):
         self.hint = hint
 
 
+class ConnectionCheckFailed(Exception):
+    """A connection was not saved, since its check failed; `steps` say where."""
+
+    def __init__(self, steps: tuple[CheckStep, ...]) -> None:
+        failed = [one for one in steps if one.ok is False]
+        super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
+        self.steps = steps
+
+
 def is_passed(steps: Sequence[CheckStep]) -> bool:
     """Return whether all steps succeeded, apart from permissions that are not required."""
     return all(one.ok or one.is_optional for one in steps)
@@ -268,6 +277,5 @@ class ConnectionCheck:
 
 
 def common_name(name: Any) -> str:
-    """Return the common name of a name as getpeercert has it."""
     pairs = {key: value for part in name or () for key, value in part}
     return str(pairs.get("commonName") or pairs.get("organizationName") or "?")

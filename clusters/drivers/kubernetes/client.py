@@ -167,12 +167,10 @@ class Client:
             raise DriverUnavailable(message, code=self._pause_code, retry_after=left)
 
     def close(self) -> None:
-        """Close the sockets, and from now on each one after its request."""
         self._keeps_sockets = False
         self.close_idle(seconds=0.0)
 
     def close_idle(self, *, seconds: float = IDLE_SECONDS) -> None:
-        """Close the sockets that have been idle for so long."""
         oldest = self._monotonic() - seconds
         with self._lock:
             expired = [one for one in self._idle if one.idle_since <= oldest]
@@ -222,7 +220,6 @@ class Client:
         return answer.status, answer.headers, raw
 
     def _keep(self, link: BoundedConnection) -> None:
-        """Keep an open socket for the next request."""
         link.idle_since = self._monotonic()
         sockets.idle_sockets.add(link, self.close_if_idle)
         with self._lock:

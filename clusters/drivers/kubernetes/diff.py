@@ -185,7 +185,6 @@ def compare_live(
 
 
 def object_diff(target: Target, live: Live | None, comparison: Comparison) -> ObjectDiff:
-    """Return the differences of an object as drivers report them."""
     generation = (live.get("metadata") or {}).get("generation") if live else None
     return ObjectDiff(
         target.ref,

@@ -37,7 +37,9 @@ def dry_run_version(access: MemberAccess, version: Version, *, deadline: float) 
     results: dict[ObjectRef, ObjectResult] = {}
     unchecked: set[ObjectRef] = set()
     for several in in_order(targets):
-        missing = unchecked | {ref for ref, one in results.items() if is_created(one)}
+        missing = unchecked | {
+            ref for ref, one in results.items() if one.diff and one.diff.member_generation is None
+        }
         late = {one.ref for one in several if not missing.isdisjoint(needed_by(one, targets))}
         ready = [one for one in several if one.ref not in late]
         done = run_waves([ready], partial(examine, call), time_left=access.until(stop))
@@ -91,10 +93,6 @@ def needed_by(target: Target, targets: Sequence[Target]) -> set[ObjectRef]:
         namespace = ref.namespace if role.get("kind") == "Role" else ""
         needed.add(ObjectRef(RBAC, str(role.get("kind")), namespace, str(role.get("name"))))
     return needed
-
-
-def is_created(result: ObjectResult) -> bool:
-    return result.diff is not None and result.diff.member_generation is None
 
 
 def leftovers(

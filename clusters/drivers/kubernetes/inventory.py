@@ -114,7 +114,6 @@ def new_entry(ref: ObjectRef, api_version: str) -> Entry:
 
 
 def live_entry(ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = "") -> Entry:
-    """Return the record of a live object."""
     metadata = live.get("metadata") or {}
     return Entry(
         ref,

@@ -161,7 +161,11 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
         entry = live_entry(target.ref, live, manifest_hash=target.hash)
         return ObjectResult(entry, is_established=_is_established(target, live))
     if options.when_to_apply == "IfNotDrifted" and annotations.get(MANIFEST_HASH) == target.hash:
-        refuse_drift(call, target, live)
+        found = _compare(call, target, live, code="FailedToRunDriftDetection")
+        if found.fields:
+            code = "FoundDriftsInDegradedMode" if found.is_degraded else "FoundDrifts"
+            message = f"{target.ref} has drifted, and whenToApply is IfNotDrifted"
+            raise DifferencesError(code, message, object_diff(target, live, found), is_drift=True)
     return _planned_patch(call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
 
 
@@ -211,14 +215,6 @@ def _compare(call: ApplyCall, target: Target, live: Live, *, code: str) -> Compa
         raise
     except RefusedError as error:
         raise RefusedError(code, error.message) from error
-
-
-def refuse_drift(call: ApplyCall, target: Target, live: Live) -> None:
-    found = _compare(call, target, live, code="FailedToRunDriftDetection")
-    if found.fields:
-        code = "FoundDriftsInDegradedMode" if found.is_degraded else "FoundDrifts"
-        message = f"{target.ref} has drifted, and whenToApply is IfNotDrifted"
-        raise DifferencesError(code, message, object_diff(target, live, found), is_drift=True)
 
 
 def apply_object(

@@ -84,7 +84,6 @@ class Removal:
         return list(self.waiting)
 
     def words(self, ending: str = "deleted") -> str:
-        """Write what is waited for."""
         first, *rest = self.waiting.items()
         more = f" and {len(rest)} more" if rest else ""
         why = f" ({first[1]})" if first[1] else ""
@@ -101,7 +100,6 @@ def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement:
 def release_entries(
     access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float
 ) -> Removal:
-    """Stop managing the objects of these records."""
     return _end_all(
         access, entries, partial(release_entry, access, placement=placement, stop=stop), stop=stop
     )

@@ -165,7 +165,6 @@ class IdleSockets:
             close_oldest(oldest)
 
     def discard(self, link: BoundedConnection) -> None:
-        """Forget a connection that is in use again, or closed."""
         with self._lock:
             self._links.pop(link, None)
 

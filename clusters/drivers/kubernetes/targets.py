@@ -84,7 +84,6 @@ class Target:
 
     @cached_property
     def hash(self) -> str:
-        """Return the manifest hash of the specification."""
         return manifest_hash(self.manifest)
 
     @property
@@ -103,7 +102,6 @@ def manifest_hash(manifest: Mapping[str, Any]) -> str:
 
 
 def sent_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest without status and the metadata that only servers write."""
     sent = {key: value for key, value in manifest.items() if key not in ("status", "metadata")}
     metadata = {key: value for key, value in manifest["metadata"].items() if key not in _NOT_SENT}
     return {**sent, "metadata": metadata}
@@ -121,7 +119,6 @@ def inventory_name(hub_id: str, placement: str) -> str:
 
 
 def applyset_id(name: str) -> str:
-    """Return the ID of the ApplySet whose parent is the inventory of this name."""
     digest = sha256(f"{name}.{INVENTORY_NAMESPACE}.ConfigMap.".encode()).digest()
     return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
 

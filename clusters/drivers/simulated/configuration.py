@@ -76,7 +76,6 @@ class SimulatedFault(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Check that each field belongs to the kind."""
         kind = raw.get("kind")
         for name, kinds in _FIELDS_OF.items():
             if name in raw and kind in list(FaultKind) and kind not in kinds:
@@ -96,7 +95,6 @@ class SimulatedFault(ManifestModel):
         )
 
     def keeps_unready(self, now: datetime) -> bool:
-        """Return whether the affected objects are unavailable at a moment."""
         if self.kind is FaultKind.NOT_READY:
             return True
         if self.kind is not FaultKind.FLAP:

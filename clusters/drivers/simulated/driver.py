@@ -75,7 +75,6 @@ def removed(state: PlacementState, what: str, *, now: datetime) -> PlacementStat
 
 
 def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
-    """Return the last time at which the state was lost."""
     lost = [one.since for one in configuration.faults_at(now) if one.kind is FaultKind.LOST_STATE]
     return max((moment for moment in lost if moment), default=None)
 

@@ -180,7 +180,6 @@ class PlacementState:
         return replace(self, fence=fence)
 
     def without_lost(self, lost_at: datetime | None) -> "PlacementState":
-        """Return the state without objects applied before a moment."""
         is_lost = lost_at is not None and self.held is not None and self.held.since < lost_at
         return replace(self, held=None) if is_lost else self
 

@@ -35,7 +35,6 @@ class StreamKind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, version: str, namespace: str = "") -> str:
-        """Return the path of the list, in all namespaces unless one is named."""
         root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
         return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
 

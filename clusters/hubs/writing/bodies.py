@@ -157,13 +157,6 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
     return found
 
 
-def check_base(live: Manifest, base: Manifest, changes: Changes) -> None:
-    """Raise StaleBaseError where the hub has other values than the base at what the draft changes."""
-    stale = [path for path in changes.paths if value_at(live, path) != value_at(base, path)]
-    if stale:
-        raise StaleBaseError(format_path(path) for path in stale)
-
-
 def owned_paths(live: Manifest, manager: str, *, operation: str = "Apply") -> frozenset[Path]:
     """Return the writable paths that a manager owns by its applies."""
     found: set[Path] = set()
@@ -203,7 +196,9 @@ def edit_body(live: Manifest, base: Manifest, draft: Manifest, *, manager: str) 
     It has what the manager owns already, since an apply without it removes it, and what the draft changes.
     """
     changes = find_changes(base, draft)
-    check_base(live, base, changes)
+    stale = [path for path in changes.paths if value_at(live, path) != value_at(base, path)]
+    if stale:
+        raise StaleBaseError(format_path(path) for path in stale)
     content = identity_of(live)
     removed = set(changes.removed)
     for path in sorted(owned_paths(live, manager)):

@@ -134,7 +134,6 @@ class WriteRequest:
 
     @property
     def stored_body(self) -> dict[str, Any]:
-        """The body without the values of Secrets."""
         shown: dict[str, Any] = without_secrets({**self.body, "kind": self.kind.kind})
         return shown if "kind" in self.body else {key: one for key, one in shown.items() if key != "kind"}
 

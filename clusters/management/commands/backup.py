@@ -24,7 +24,6 @@ class Command(BaseCommand):
         parser.add_argument("--force", action="store_true", help="replace the file if it exists")
 
     def handle(self, *, file: str, force: bool, **_options: Any) -> None:
-        """Write it, and say which keys its credentials need."""
         path = Path(file)
         if not path.resolve().parent.is_dir():
             raise CommandError(f"{path.parent}: there is no such folder", returncode=REFUSED)

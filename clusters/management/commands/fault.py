@@ -34,26 +34,23 @@ class Command(HubCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("cluster", metavar="NAME")
-        parser.add_argument(
-            "fault", metavar="KIND", nargs="?", choices=list(map(str, FaultKind)), help=", ".join(FaultKind)
-        )
-        parser.add_argument("--clear", action="store_true", help="remove all faults, or those of KIND")
-        parser.add_argument("--for", dest="lasts", metavar="5m", help="duration (default: until cleared)")
-        parser.add_argument("--kind", dest="objectKind", help="kind of the affected objects (default: all)")
-        parser.add_argument("--name", dest="objectName", help="name of the affected objects (default: all)")
-        parser.add_argument(
-            "--image", help="image of the affected objects, complete or its tag (default: all)"
-        )
-        parser.add_argument("--period", dest="periodSeconds", type=int, help="period of flapping in seconds")
-        parser.add_argument(
+        add = parser.add_argument
+        add("cluster", metavar="NAME")
+        add("fault", metavar="KIND", nargs="?", choices=list(map(str, FaultKind)), help=", ".join(FaultKind))
+        add("--clear", action="store_true", help="remove all faults, or those of KIND")
+        add("--for", dest="lasts", metavar="5m", help="duration (default: until cleared)")
+        add("--kind", dest="objectKind", help="kind of the affected objects (default: all)")
+        add("--name", dest="objectName", help="name of the affected objects (default: all)")
+        add("--image", help="image of the affected objects, complete or its tag (default: all)")
+        add("--period", dest="periodSeconds", type=int, help="period of flapping in seconds")
+        add(
             "--call",
             dest="calls",
             action="append",
             choices=list(map(str, DriverCall)),
             help="call that times out (repeatable; default: all)",
         )
-        parser.add_argument(
+        add(
             "--after-effect",
             dest="afterEffect",
             action="store_true",
@@ -61,7 +58,6 @@ class Command(HubCommand):
         )
 
     def handle(self, *, cluster: str, fault: str | None, clear: bool, **options: Any) -> None:
-        """Change the faults, if requested, and list them."""
         now = datetime.now(UTC)
         try:
             row = MemberCluster.objects.filter(name=cluster).first()

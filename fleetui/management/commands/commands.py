@@ -29,7 +29,6 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, **_options: Any) -> None:
-        """Print the list; the commands of Django are named only."""
         self.stdout.write(f"usage: {PROGRAM} COMMAND [OPTION ...]\n\n{DESCRIPTION}\n\nCommands:")
         for name, command in own_commands().items():
             first = " ".join(command.help.split()).partition(". ")[0].rstrip(".")

@@ -21,5 +21,4 @@ class Command(BaseCommand):
         parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
 
     def handle(self, *, shell: str, **_options: Any) -> None:
-        """Print the script."""
         self.stdout.write(shtab.complete(command_tree(), shell=shell))

@@ -20,7 +20,6 @@ class Command(BaseCommand):
         parser.add_argument("--all", action="store_true", help="the sessions of everyone")
 
     def handle(self, *_arguments: Any, users: list[str], **options: Any) -> None:
-        """Delete the sessions and print how many there were."""
         if bool(users) == options["all"]:
             raise CommandError("name users, or else write --all", returncode=2)
         if options["all"]:

@@ -35,7 +35,6 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, **_options: Any) -> None:
-        """Print it in the format of man."""
         head = [
             f'.TH FLEETUI 1 "" "FleetUI {__version__}" "FleetUI"',
             ".SH NAME",

@@ -36,20 +36,16 @@ class Command(BaseCommand):
     help = "Run web server, worker, observer and beat, started again when they end. Ctrl-C stops all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
-        parser.add_argument("--port", type=port, default=8000, help="default 8000; 0 takes a free one")
-        parser.add_argument("--only", action="append", choices=list(PARTS), help="only this part; repeatable")
-        parser.add_argument(
-            "--workers", type=_count, default=1, help="processes of the web server (default 1)"
-        )
-        parser.add_argument("--threads", type=_count, default=8, help="threads in each of them (default 8)")
-        parser.add_argument("--concurrency", type=_count, default=4, help="tasks at once (default 4)")
-        parser.add_argument(
-            "--prepared", action="store_true", help="wait until `prepare` has run, and change no table"
-        )
+        add = parser.add_argument
+        add("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+        add("--port", type=port, default=8000, help="default 8000; 0 takes a free one")
+        add("--only", action="append", choices=list(PARTS), help="only this part; repeatable")
+        add("--workers", type=_count, default=1, help="processes of the web server (default 1)")
+        add("--threads", type=_count, default=8, help="threads in each of them (default 8)")
+        add("--concurrency", type=_count, default=4, help="tasks at once (default 4)")
+        add("--prepared", action="store_true", help="wait until `prepare` has run, and change no table")
 
     def handle(self, *_arguments: Any, **options: Any) -> None:
-        """Run until a signal stops it."""
         started = time.monotonic()
         os.umask(PRIVATE)  # inherited by every process that is started below
         names = [name for name in PARTS if name in (options["only"] or PARTS)]
@@ -85,7 +81,6 @@ class Command(BaseCommand):
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
 
     def close_files(self) -> None:
-        """Close what an earlier release, or a copy, left readable for other users of the machine."""
         open_files = close_to_others(settings.VAR_DIR)
         if open_files:
             self.stderr.write(

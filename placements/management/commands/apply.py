@@ -49,7 +49,6 @@ class Command(ManifestCommand):
         dry_run: bool = False,
         **_options: Any,
     ) -> None:
-        """Apply the documents and print the result of each."""
         confirmed, now = confirm is not None, datetime.now(UTC)
         try:
             if not dry_run:
@@ -71,7 +70,6 @@ class Command(ManifestCommand):
         dry_run: bool = False,
         **_options: Any,
     ) -> None:
-        """Apply the manifests on a console over REST and print the result of each."""
         query = {"confirm": confirm or "", "strict": "true" if strict else "", "dryRun": "All" * dry_run}
         given = {name: value for name, value in query.items() if value}
         answer = client.request("POST", "apply", query=given, body=manifests)

@@ -37,7 +37,6 @@ class Command(HubCommand):
         add("-o", "--output", choices=["table", "json"], default="table")
 
     def handle(self, *, names: list[str], filename: list[str], output: str, **_options: Any) -> None:
-        """Print a line for each assertion, or JSON."""
         rows = _of_files(filename, names) if filename else _of_hub(names)
         if output == "json":
             items = [{"placement": name, "assertions": results} for name, results in rows]

@@ -29,18 +29,15 @@ class Command(HubCommand):
     exit_codes = {InvalidManifest: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=[str(one) for one in BulkAction])
-        parser.add_argument("names", nargs="*", metavar="NAME")
-        parser.add_argument(
-            "--filter", metavar="TEXT", help="all clusters that match, such as 'region=east status=ready'"
-        )
+        add = parser.add_argument
+        add("action", choices=[str(one) for one in BulkAction])
+        add("names", nargs="*", metavar="NAME")
+        add("--filter", metavar="TEXT", help="all clusters that match, such as 'region=east status=ready'")
         for name, what in (("set", "label to set"), ("add", "taint to add")):
             metavar = "KEY=VALUE" if name == "set" else "KEY[=VALUE][:EFFECT]"
-            parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=what)
-        parser.add_argument(
-            "--remove", action="append", default=[], metavar="KEY", help="label key or taint to remove"
-        )
-        parser.add_argument("--dry-run", action="store_true", help="print the changes and change nothing")
+            add(f"--{name}", action="append", default=[], metavar=metavar, help=what)
+        add("--remove", action="append", default=[], metavar="KEY", help="label key or taint to remove")
+        add("--dry-run", action="store_true", help="print the changes and change nothing")
 
     def handle(self, *, action: str, names: list[str], dry_run: bool, **options: Any) -> None:
         """Change the clusters, or print what would change; exit status 1 if any cluster failed."""

@@ -44,22 +44,21 @@ class Command(HubCommand):
     exit_codes = {InvalidManifest: BAD_INPUT, HubExists: BAD_INPUT, UnknownHubError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", metavar="NAME", nargs="?", default="")
+        add = parser.add_argument
+        add("name", metavar="NAME", nargs="?", default="")
         source = parser.add_mutually_exclusive_group(required=True)
         source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
         source.add_argument("--in-cluster", action="store_true", help="the hub in which this console runs")
         source.add_argument("--rbac", choices=ROLES, help="print the manifests that prepare the hub")
-        parser.add_argument("--context", default="", help="context of the kubeconfig, if it has several")
-        parser.add_argument("--kind", choices=list(HUB_KINDS), default="kubefleet", help="API of the hub")
-        parser.add_argument("--title", default="", help="title for pages")
-        parser.add_argument("--mode", choices=HubMode.values, default=HubMode.READ.value)
-        parser.add_argument("--identity", choices=HubIdentity.values, default=HubIdentity.SHARED.value)
-        parser.add_argument(
-            "--namespace", action="append", default=[], help="only this namespace; repeatable"
-        )
-        parser.add_argument("--check", action="store_true", help="check only; nothing is saved")
-        parser.add_argument("--replace", action="store_true", help="set the connection of a hub that exists")
-        parser.add_argument("--anyway", action="store_true", help="save the hub although the check fails")
+        add("--context", default="", help="context of the kubeconfig, if it has several")
+        add("--kind", choices=list(HUB_KINDS), default="kubefleet", help="API of the hub")
+        add("--title", default="", help="title for pages")
+        add("--mode", choices=HubMode.values, default=HubMode.READ.value)
+        add("--identity", choices=HubIdentity.values, default=HubIdentity.SHARED.value)
+        add("--namespace", action="append", default=[], help="only this namespace; repeatable")
+        add("--check", action="store_true", help="check only; nothing is saved")
+        add("--replace", action="store_true", help="set the connection of a hub that exists")
+        add("--anyway", action="store_true", help="save the hub although the check fails")
 
     def handle(self, *, name: str, **options: Any) -> None:
         """Check the connection and save the hub; exit status 1 if the check fails."""

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from fleetui import __version__
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.engine.doctor.findings import Finding, Severity
+from placements.engine.doctor.findings import Severity
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
 from placements.services.impact.sources import UnreadableSourceError, read_files
@@ -40,7 +40,6 @@ class Command(HubCommand):
         add("-o", "--output", choices=["table", "json", "sarif"], default="table")
 
     def handle(self, *, filename: list[str], output: str, **options: Any) -> None:
-        """Examine, print, and fail if something severe was found."""
         report, places = self._examine_files(filename) if filename else (current_report(), {})
         findings = report.findings
         examined = [report.fleet, *report.placements.values()]
@@ -57,9 +56,10 @@ class Command(HubCommand):
             lines += [f"{muted} muted."] if muted else []
             lines += [f"Not checked: {', '.join(not_checked)}."] if not_checked else []
             self.stdout.write("\n".join(lines))
-        severe = _at_least(findings, options["fail_on"])
+        order, least = list(map(str, Severity)), options["fail_on"]
+        severe = sum(order.index(one.severity) <= order.index(least) for _, one in findings) if least else 0
         if severe:
-            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=FOUND)
+            raise CommandError(f"--fail-on {least}: {severe} found", returncode=FOUND)
 
     def _examine_files(self, names: list[str]) -> tuple[DoctorReport, dict[str, tuple[str, int]]]:
         """Examine what is in files; their MemberClusters are the fleet."""
@@ -71,11 +71,3 @@ class Command(HubCommand):
             for name, one in written.items()
         )
         return report, {name: (one.file, one.line) for name, one in written.items()}
-
-
-def _at_least(findings: list[tuple[str, Finding]], least: str | None) -> int:
-    """Return how many findings are at least as severe."""
-    order = list(Severity)
-    if least is None:
-        return 0
-    return sum(order.index(one.severity) <= order.index(Severity(least)) for _, one in findings)

@@ -24,25 +24,21 @@ class Command(HubCommand):
     exit_codes = dict.fromkeys((UnknownClusterError, ActionNotAllowed, InvalidManifest), BAD_INPUT)
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("cluster", metavar="NAME")
+        add = parser.add_argument
+        add("cluster", metavar="NAME")
         what = parser.add_mutually_exclusive_group()
         what.add_argument("--cancel", action="store_true", help="stop evicting; the cordon stays")
         what.add_argument("--status", action="store_true", help="show the progress or the impact")
-        parser.add_argument(
-            "--at-once", type=int, metavar="N", help=f"max concurrent evictions (default: {AT_ONCE})"
-        )
-        parser.add_argument(
+        add("--at-once", type=int, metavar="N", help=f"max concurrent evictions (default: {AT_ONCE})")
+        add(
             "--deadline",
             type=duration,
             metavar="1h30m",
             help="deadline: the drain stops after this time (default: none)",
         )
-        parser.add_argument(
-            "--first", action="append", metavar="PLACEMENT", help="evicted first (repeatable)"
-        )
+        add("--first", action="append", metavar="PLACEMENT", help="evicted first (repeatable)")
 
     def handle(self, *, cluster: str, cancel: bool, status: bool, **options: Any) -> None:
-        """Start or cancel the drain, then print its progress."""
         now = datetime.now(UTC)
         if latest_drain(cluster) is None and not MemberCluster.objects.filter(name=cluster).exists():
             raise UnknownClusterError(cluster)

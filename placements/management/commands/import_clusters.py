@@ -32,7 +32,6 @@ class Command(HubCommand):
         )
 
     def handle(self, *, file: str, driver: str | None, **_options: Any) -> None:
-        """Import the clusters and print the result of each."""
         try:
             source = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         except OSError as error:

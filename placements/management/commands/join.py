@@ -31,7 +31,8 @@ class Command(HubCommand):
     exit_codes = {InvalidManifest: BAD_INPUT, ConnectionNotAllowed: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", metavar="NAME")
+        add = parser.add_argument
+        add("name", metavar="NAME")
         source = parser.add_mutually_exclusive_group(required=True)
         source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
         source.add_argument(
@@ -39,25 +40,17 @@ class Command(HubCommand):
             action="store_true",
             help="the cluster in which this console runs, with its account",
         )
-        parser.add_argument(
-            "--context", default="", help="context of the kubeconfig (default: its current one)"
-        )
-        parser.add_argument(
-            "--label", action="append", default=[], metavar="KEY=VALUE", help="label of a new cluster"
-        )
-        parser.add_argument(
+        add("--context", default="", help="context of the kubeconfig (default: its current one)")
+        add("--label", action="append", default=[], metavar="KEY=VALUE", help="label of a new cluster")
+        add(
             "--taint",
             action="append",
             default=[],
             metavar="KEY[=VALUE][:EFFECT]",
             help="taint of a new cluster (default effect: NoSchedule)",
         )
-        parser.add_argument(
-            "--replace", action="store_true", help="set the connection of a cluster that is in the fleet"
-        )
-        parser.add_argument(
-            "--confirm", action="store_true", help="save the connection although its check fails"
-        )
+        add("--replace", action="store_true", help="set the connection of a cluster that is in the fleet")
+        add("--confirm", action="store_true", help="save the connection although its check fails")
 
     def handle(self, *, name: str, kubeconfig: str | None, **options: Any) -> None:
         """Check the connection and save it; exit status 3 if the check fails and --confirm is missing."""

@@ -30,7 +30,6 @@ class Command(HubCommand):
         parser.add_argument("-o", "--output", choices=["json"], default="", help="print documents")
 
     def handle(self, *, name: str, placement: str, output: str, **_options: Any) -> None:
-        """Print a line for each placement, or JSON."""
         hub = live_hub(name)
         with in_hub(hub.pk):
             if placement:

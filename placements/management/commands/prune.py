@@ -19,7 +19,6 @@ class Command(HubCommand):
         parser.add_argument("--dry-run", action="store_true", help="count them and delete nothing")
 
     def handle(self, *, dry_run: bool, **_options: Any) -> None:
-        """Print how many of each kind."""
         now = datetime.now(UTC)
         if dry_run:
             counts = {name: rows.count() for name, rows, _ in prunable(now=now)}

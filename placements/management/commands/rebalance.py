@@ -34,7 +34,6 @@ class Command(HubCommand):
         parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
 
     def handle(self, *, placement: str, moves: int | None, output: str, **options: Any) -> None:
-        """Print the plan; start it if asked for."""
         row = get_placement(placement)
         preview = preview_rebalance(row, moves=moves)
         if preview.plan is None:

@@ -23,7 +23,6 @@ class Command(HubCommand):
         parser.add_argument("name", help="name of the hub")
 
     def handle(self, *, name: str, **_options: Any) -> None:
-        """Print how many objects were projected, and how many are not understood completely."""
         hub = live_hub(name)
         with in_hub(hub.pk):
             now = datetime.now(UTC)

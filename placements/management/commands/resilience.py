@@ -27,7 +27,6 @@ class FailOn(NamedTuple):
 
 
 def condition(text: str) -> FailOn:
-    """Parse the value of --fail-on."""
     found = _CONDITION.fullmatch(text.strip())
     if found is None:
         raise ArgumentTypeError(f"{text[:63]!r} is not METRIC>NUMBER of LEVEL; metrics: {', '.join(METRICS)}")
@@ -56,7 +55,6 @@ class Command(HubCommand):
         add("-o", "--output", choices=["table", "json"], default="table")
 
     def handle(self, *, keys: str, variant: list[str] | None, output: str, **options: Any) -> None:
-        """Compute, print, and check the conditions."""
         now = datetime.now(UTC)
         chosen = [one for one in keys.split(",") if one]
         report = compute_now(start_report(keys=chosen, variants=variant or (), by=None, now=now), now=now)

@@ -28,7 +28,6 @@ class Command(RolloutCommand):
     exit_codes = {**RolloutCommand.exit_codes, UnschedulesEverything: UNCONFIRMED}
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the actions of the table, reschedule and status."""
         subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         self.add_actions(subparsers, target="NAME")
         status: ArgumentParser = subparsers.add_parser("status", help="Show the latest rollout as JSON")
@@ -44,7 +43,6 @@ class Command(RolloutCommand):
         )
 
     def handle(self, *, action: str, target: str, **options: Any) -> None:
-        """Run the action and write its result."""
         if action == "status":
             self.stdout.write(_status(target, now=datetime.now(UTC)))
         elif action == "reschedule":

@@ -23,7 +23,6 @@ class Command(RolloutCommand):
     kind = RolloutKind.STAGED
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the actions, each with its arguments."""
         subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         runs = subparsers.add_parser("list", help="List runs, the newest first")
         runs.add_argument("--placement", default="", metavar="NAME", help="only runs of this placement")
@@ -44,7 +43,6 @@ class Command(RolloutCommand):
         self.add_actions(subparsers, target="RUN")
 
     def handle(self, *, action: str, **options: Any) -> None:
-        """Run the action and write its result."""
         if action == "list":
             active = True if options["active"] else None
             rows = runs_matching(placement=options["placement"], active=active).order_by("-id")

@@ -16,7 +16,6 @@ class Command(HubCommand):
     help = "Replay every stored decision from its inputs; exit status 1 if a result differs."
 
     def handle(self, **_options: Any) -> None:
-        """Print the number of equal results and every different one."""
         found = verify(every_record(), now=datetime.now(UTC))
         for row in found.faulty:
             row.refresh_from_db(fields=["fault"])

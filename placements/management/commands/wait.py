@@ -69,7 +69,6 @@ class Command(ServerCommand):
         client: RemoteClient | None = None,
         **_options: Any,
     ) -> None:
-        """Read the placement once a second, and print what is not met whenever that changes."""
         awaited = [parse_condition(text) for text in conditions or _DEFAULT]
         read = reader_of(client, name)
         deadline, printed, was_there = time.monotonic() + timeout, "", False

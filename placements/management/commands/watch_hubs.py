@@ -26,7 +26,6 @@ class Command(HubCommand):
         )
 
     def handle(self, *, once: bool, **_options: Any) -> None:
-        """Watch until SIGTERM or SIGINT, and then write what was read."""
         watcher = Watcher(committed=wake_projection)
         with stopped_by_signal() as stopped:
             watcher.run(stopped, until=watcher.is_synced if once else lambda: False)

@@ -54,7 +54,6 @@ def plan_taints(planner: Planner, entered: Fields) -> WritePlan:
 
 
 def plan_cordon(planner: Planner, entered: Fields) -> WritePlan:
-    """Plan the taint that keeps new placements away."""
     fields = check_fields(entered, required=["name"])
     live = planner.read(MEMBER, text_field(fields, "name"))
     others = [one for one in items_at(live, *_TAINTS) if not is_cordon(one)]
@@ -62,7 +61,6 @@ def plan_cordon(planner: Planner, entered: Fields) -> WritePlan:
 
 
 def plan_uncordon(planner: Planner, entered: Fields) -> WritePlan:
-    """Plan the removal of that taint."""
     fields = check_fields(entered, required=["name"])
     live = planner.read(MEMBER, text_field(fields, "name"))
     others = [one for one in items_at(live, *_TAINTS) if not is_cordon(one)]

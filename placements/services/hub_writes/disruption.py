@@ -60,7 +60,6 @@ _SELECTED_AGAIN = "Without a taint that the placement does not tolerate, the sch
 
 
 def eviction_name(placement: str, cluster: str) -> str:
-    """Return a name that no other eviction has."""
     return f"{eviction_prefix(placement, cluster)}{uuid4().hex[:8]}"
 
 

@@ -149,7 +149,6 @@ def plan_scale(planner: Planner, entered: Fields) -> WritePlan:
 
 
 def plan_delete(planner: Planner, entered: Fields) -> WritePlan:
-    """Plan the deletion of an object."""
     fields = check_fields(entered, required=["kind", "name"], optional=["namespace"])
     kind = choice_field(fields, "kind", DELETED)
     check_name(kind, fields)

@@ -118,7 +118,6 @@ class Planner:
         return found
 
     def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
-        """Return the objects of a kind as the mirror has them."""
         return mirrored_objects(self.hub, kind, **columns)
 
     # --- requests ---

@@ -39,7 +39,6 @@ _FINISHED = ("True", "False")
 
 
 def kind_of(name: str, namespace: str) -> str:
-    """Return the cluster-scoped or the namespaced kind, such as ClusterStagedUpdateRun."""
     return name if namespace else f"Cluster{name}"
 
 
@@ -107,7 +106,6 @@ def plan_run_state(planner: Planner, entered: Fields) -> WritePlan:
 
 
 def plan_abandon_run(planner: Planner, entered: Fields) -> WritePlan:
-    """Plan the deletion of a staged update run."""
     fields = check_fields(entered, required=["name"], optional=["namespace"])
     kind = kind_of("StagedUpdateRun", text_field(fields, "namespace", longest=63))
     plan = plan_delete(planner, {**fields, "kind": kind})

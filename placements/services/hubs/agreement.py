@@ -154,7 +154,6 @@ def is_part_of(listed: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
 
 
 def agreement_of(comparison: StatusComparison, inputs: str) -> str:
-    """Return the agreement of a decision that was replayed: the first rule that applies."""
     if comparison.is_equal:
         return str(Agreement.FORGOTTEN if comparison.is_forgotten else Agreement.AGREES)
     is_partly_known = inputs in (ReplayInputs.PRESENT, ReplayInputs.ASSUMED)

@@ -27,7 +27,6 @@ def mark_due(placements: Collection[int], *, now: datetime) -> None:
 
 
 def mark_named(names: Collection[str], *, now: datetime) -> None:
-    """Mark the placements with these full names."""
     for part in batched(sorted(names)):
         mark_due(list(Placement.objects.filter(full_name__in=part).values_list("pk", flat=True)), now=now)
 

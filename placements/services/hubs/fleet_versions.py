@@ -15,7 +15,6 @@ CLOCK_TOLERANCE = timedelta(seconds=2)
 
 
 def properties_read() -> list[str]:
-    """Return the properties that the policies of the hub in scope read, by name."""
     rows = Placement.objects.exclude(property_names_read=[]).values_list("property_names_read", flat=True)
     return sorted({name for names in rows for name in names})
 

@@ -100,13 +100,9 @@ def reader_of(user: User | AnonymousUser, *, now: datetime, hub: str = "") -> Re
 
 
 def inbox(reader: Reader, *, kinds: Collection[InboxKind] = tuple(InboxKind)) -> list[InboxGroup]:
-    """Return the items of these kinds, the oldest first."""
-    found = []
-    for kind in InboxKind:
-        if kind in kinds:
-            items, count = _SOURCES[kind](reader)
-            found.append(InboxGroup(kind, tuple(items[:MOST]), count))
-    return found
+    with across_hubs():
+        found = [(kind, *_SOURCES[kind](reader)) for kind in InboxKind if kind in kinds]
+    return [InboxGroup(kind, tuple(items[:MOST]), count) for kind, items, count in found]
 
 
 def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, QuerySet[Any]]:
@@ -167,7 +163,7 @@ def evictions(*, now: datetime) -> QuerySet[Eviction]:
     return rows.filter(~Exists(later))
 
 
-# --- items ---
+# --- items; called in across_hubs() ---
 
 
 def _rows(reader: Reader, rows: QuerySet[Any], *columns: str, order: str) -> tuple[list[Any], int]:
@@ -177,76 +173,50 @@ def _rows(reader: Reader, rows: QuerySet[Any], *columns: str, order: str) -> tup
     return found, found[0]["in_all"] if found else 0
 
 
-def _approvals(reader: Reader) -> tuple[list[InboxItem], int]:
-    columns = ("stage", "side", "run__full_name", "run__placement_name")
-    with across_hubs():
-        rows, count = _rows(reader, approvals(), *columns, order="requested_at")
-    items = [
-        _item(
-            reader,
-            InboxKind.APPROVAL,
-            row,
-            row["run__full_name"],
-            page="staged-run",
-            stage=row["stage"],
-            side=row["side"],
-            placement=row["run__placement_name"],
-        )
-        for row in rows
-    ]
-    return items, count
-
-
 def _item(reader: Reader, kind: InboxKind, row: Mapping[str, Any], name: str, **facts: Any) -> InboxItem:
     return InboxItem(kind, reader.name_of(row["hub_id"]), name, row["at_"], facts)
 
 
+def _approvals(reader: Reader) -> tuple[list[InboxItem], int]:
+    columns = ("stage", "side", "run__full_name", "run__placement_name")
+    rows, count = _rows(reader, approvals(), *columns, order="requested_at")
+    items = []
+    for row in rows:
+        facts = {"page": "staged-run", "stage": row["stage"], "side": row["side"]}
+        facts["placement"] = row["run__placement_name"]
+        items.append(_item(reader, InboxKind.APPROVAL, row, row["run__full_name"], **facts))
+    return items, count
+
+
 def _disagreements(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("placement_name", "decision__record__decision_id", "differences_count", "hub_behind")
-    with across_hubs():
-        rows, count = _rows(reader, disputed(), *columns, order="seen_at")
-    items = [
-        _item(
-            reader,
-            InboxKind.DISAGREEMENT,
-            row,
-            row["placement_name"],
-            page="placement" if row["hub_behind"] else "decision",
-            decision=row["decision__record__decision_id"] or "",
-            differences=row["differences_count"],
-            is_behind=row["hub_behind"],
-        )
-        for row in rows
-    ]
+    rows, count = _rows(reader, disputed(), *columns, order="seen_at")
+    items = []
+    for row in rows:
+        facts = {"differences": row["differences_count"], "is_behind": row["hub_behind"]}
+        facts |= {"page": "placement" if row["hub_behind"] else "decision"}
+        facts |= {"decision": row["decision__record__decision_id"] or ""}
+        items.append(_item(reader, InboxKind.DISAGREEMENT, row, row["placement_name"], **facts))
     return items, count
 
 
 def _unfulfilled(reader: Reader) -> tuple[list[InboxItem], int]:
+    since = unfulfilled().annotate(since=Coalesce("scheduled_since", "updated_at"))
     columns = ("full_name", "placed_count", "number_of_clusters", "named_count")
-    with across_hubs():
-        since = unfulfilled().annotate(since=Coalesce("scheduled_since", "updated_at"))
-        rows, count = _rows(reader, since, *columns, order="since")
-    items = [
-        _item(
-            reader,
-            InboxKind.UNFULFILLED,
-            row,
-            row["full_name"],
-            page="placement",
-            placed=row["placed_count"],
-            wanted=row["number_of_clusters"] if row["named_count"] is None else row["named_count"],
-        )
-        for row in rows
-    ]
+    rows, count = _rows(reader, since, *columns, order="since")
+    items = []
+    for row in rows:
+        wanted = row["number_of_clusters"] if row["named_count"] is None else row["named_count"]
+        facts = {"page": "placement", "placed": row["placed_count"], "wanted": wanted}
+        items.append(_item(reader, InboxKind.UNFULFILLED, row, row["full_name"], **facts))
     return items, count
 
 
 def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     """Return staged update runs and rollouts; two queries."""
-    with across_hubs():
-        since = staged_runs().annotate(since=Coalesce("started_at", "created_at"))
-        staged, staged_count = _rows(reader, since, "full_name", "status", order="since")
-        rolling, count = _rows(reader, stalled_rollouts(), "placement_name", "number", order="started_at")
+    since = staged_runs().annotate(since=Coalesce("started_at", "created_at"))
+    staged, staged_count = _rows(reader, since, "full_name", "status", order="since")
+    rolling, count = _rows(reader, stalled_rollouts(), "placement_name", "number", order="started_at")
     items = []
     for row in staged:
         level = "failed" if row["status"] == RunStatus.FAILED else "attention"
@@ -260,53 +230,35 @@ def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
 
 def _evictions(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("name", "placement_name", "cluster_name", "outcome", "why", "hub_conditions")
-    with across_hubs():
-        rows, count = _rows(reader, evictions(now=reader.now), *columns, order="at")
-    items = [
-        _item(
-            reader,
-            InboxKind.EVICTION,
-            row,
-            row["placement_name"],
-            page="placement",
-            cluster=row["cluster_name"],
-            conditions=row["hub_conditions"],
-            why=_eviction_words(row),
-        )
-        for row in rows
-    ]
+    rows, count = _rows(reader, evictions(now=reader.now), *columns, order="at")
+    items = []
+    for row in rows:
+        words = ""
+        if row["why"]:  # a live hub has conditions instead
+            invalid = row["outcome"] == Eviction.Outcome.INVALID
+            why = EvictionReason(row["why"])
+            words = eviction_sentence(Invalid(why) if invalid else NotExecuted(why))
+        facts = {"page": "placement", "cluster": row["cluster_name"], "why": words}
+        facts["conditions"] = row["hub_conditions"]
+        items.append(_item(reader, InboxKind.EVICTION, row, row["placement_name"], **facts))
     return items, count
-
-
-def _eviction_words(row: Mapping[str, Any]) -> str:
-    if not row["why"]:  # one of a live hub, which has conditions
-        return ""
-    is_invalid = row["outcome"] == Eviction.Outcome.INVALID
-    why = EvictionReason(row["why"])
-    return eviction_sentence(Invalid(why) if is_invalid else NotExecuted(why))
 
 
 def _differences(reader: Reader) -> tuple[list[InboxItem], int]:
     """Return how many clusters have drifted or differing objects, by placement."""
-    with across_hubs():
-        has_drift, has_diff = ~Q(drifted_objects=[]), ~Q(diffed_objects=[])
-        rows = Binding.objects.filter(has_drift | has_diff, hub__in=reader.hubs).order_by()
-        counted = rows.values("hub_id", "placement__full_name").annotate(
-            drifted=Count(Case(When(has_drift, then=Value(1)))),
-            diffed=Count(Case(When(has_diff, then=Value(1)))),
-            in_all=Window(Count("placement__full_name")),
-        )
-        found = list(counted.order_by("placement__full_name", "hub_id")[:MOST])
-    items = [
-        InboxItem(
-            InboxKind.DIFFERENCE,
-            reader.name_of(row["hub_id"]),
-            row["placement__full_name"],
-            None,
-            {"page": "placement-drift", "drifted": row["drifted"], "diffed": row["diffed"]},
-        )
-        for row in found
-    ]
+    has_drift, has_diff = ~Q(drifted_objects=[]), ~Q(diffed_objects=[])
+    rows = Binding.objects.filter(has_drift | has_diff, hub__in=reader.hubs).order_by()
+    counted = rows.values("hub_id", "placement__full_name").annotate(
+        drifted=Count(Case(When(has_drift, then=Value(1)))),
+        diffed=Count(Case(When(has_diff, then=Value(1)))),
+        in_all=Window(Count("placement__full_name")),
+    )
+    found = list(counted.order_by("placement__full_name", "hub_id")[:MOST])
+    items = []
+    for row in found:
+        facts = {"page": "placement-drift", "drifted": row["drifted"], "diffed": row["diffed"]}
+        hub = reader.name_of(row["hub_id"])
+        items.append(InboxItem(InboxKind.DIFFERENCE, hub, row["placement__full_name"], None, facts))
     return items, found[0]["in_all"] if found else 0
 
 
@@ -329,9 +281,8 @@ def _credentials(reader: Reader) -> tuple[list[InboxItem], int]:
     soon = Q(expires_at__lte=reader.now + timedelta(days=max(NOTICE_DAYS)))
     soon &= ~Q(renew_at__isnull=False, renewal_error="")
     of_hubs = HubCredential.objects.filter(soon, hub__in=hubs).defer("ciphertext")
-    with across_hubs():
-        rows = ClusterCredential.objects.filter(soon, hub__in=hubs).select_related("cluster")
-        of_clusters = list(rows.defer("ciphertext", "cluster__document").order_by("expires_at", "pk")[:MOST])
+    rows = ClusterCredential.objects.filter(soon, hub__in=hubs).select_related("cluster")
+    of_clusters = list(rows.defer("ciphertext", "cluster__document").order_by("expires_at", "pk")[:MOST])
     items = [_credential(reader, one, one.hub_id, "") for one in of_hubs.order_by("expires_at", "pk")[:MOST]]
     items += [_credential(reader, one, one.hub_id, one.cluster.name) for one in of_clusters]
     return items, len(items)

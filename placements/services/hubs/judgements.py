@@ -103,7 +103,6 @@ def _due(now: datetime) -> QuerySet[DueJudgement]:
 
 
 def _to_recheck(now: datetime) -> QuerySet[HubDecision]:
-    """Return what is to be judged again."""
     return HubDecision.objects.filter(recheck_at__lte=now, is_latest=True, placement__isnull=False)
 
 

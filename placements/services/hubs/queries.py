@@ -27,19 +27,16 @@ LIGHT = ("content", "differences")
 
 
 def hub_decisions() -> QuerySet[HubDecision]:
-    """Return the decisions of the hub in scope, with what their documents need."""
     return HubDecision.objects.select_related("decision__record", "fleet_version").defer(
         "decision__record__content"
     )
 
 
 def hub_decision_of(decision: Decision) -> HubDecision | None:
-    """Return what the hub decided, of a decision that is a replay of it."""
     return hub_decisions().filter(decision=decision).first()
 
 
 def latest_agreements(placements: Collection[Placement]) -> dict[int, HubDecision]:
-    """Return the newest hub decision of each of these placements."""
     if not placements:
         return {}
     rows = hub_decisions().filter(placement__in=[one.pk for one in placements], is_latest=True)
@@ -53,7 +50,6 @@ def disagreements() -> QuerySet[HubDecision]:
 
 
 def agreements(*, agreement: str = "", placement: str = "") -> QuerySet[HubDecision]:
-    """Return the newest hub decision of each placement, by name."""
     rows = hub_decisions().filter(is_latest=True, placement__isnull=False).defer(*LIGHT)
     rows = rows.filter(agreement=agreement) if agreement else rows
     return rows.filter(placement_name=placement) if placement else rows
@@ -106,7 +102,6 @@ class HubSide:
 
 
 def disagreements_by_hub() -> dict[int, int]:
-    """Return how many confirmed differences each hub has, of hubs with any."""
     with across_hubs():
         counted = disagreements().order_by().values_list("hub").annotate(count=Count("pk"))
         return dict(counted.values_list("hub", "count"))

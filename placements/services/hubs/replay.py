@@ -300,7 +300,6 @@ def _changed(old: BindingFacts | None, change: BindingChange, now: Bindings) -> 
 
 
 def is_selection(old: BindingFacts | None, new: BindingFacts) -> bool:
-    """Return whether a cycle changed a binding."""
     if old is None:
         return new.is_active
     return old.policy != new.policy or old.is_active != new.is_active

@@ -45,7 +45,6 @@ def unresolved_objects(*, now: datetime) -> QuerySet[MirroredObject]:
 
 
 def unresolved_counts(hubs: Sequence[int], *, now: datetime) -> dict[int, int]:
-    """Return how many objects of each of these hubs are unresolved, by one query."""
     with across_hubs():
         rows = MirroredObject.objects.filter(is_unresolved=True, hub__in=hubs).exclude(_is_early(now))
         return dict(rows.order_by().values_list("hub").annotate(count=Count("pk")))

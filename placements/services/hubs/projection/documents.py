@@ -59,7 +59,6 @@ class HubDocument:
 
     @property
     def uid(self) -> UUID:
-        """Return the UID as our tables keep it; API servers write UUIDs, but nothing obliges them to."""
         try:
             return UUID(self.row.uid)
         except ValueError:
@@ -84,7 +83,6 @@ class HubDocument:
         return self.moment("metadata", "deletionTimestamp") or self.row.seen_at
 
     def reject(self, path: str) -> None:
-        """Record that the value at a path is not understood."""
         if path not in self.not_understood and len(self.not_understood) < MOST_PATHS:
             self.not_understood.append(path)
 
@@ -99,7 +97,6 @@ class HubDocument:
         return found
 
     def texts(self, *keys: str) -> dict[str, str]:
-        """Return the texts at these keys by name."""
         path, found = ".".join(keys), {}
         for name, value in mapping_at(self.content, *keys).items():
             if isinstance(value, str):
@@ -109,7 +106,6 @@ class HubDocument:
         return found
 
     def conditions(self, *keys: str) -> dict[str, Mapping[str, Any]]:
-        """Return the conditions of the list at these keys by type."""
         return self.conditions_in(mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys))
 
     def conditions_in(self, values: Manifest, key: str, *, path: str) -> dict[str, Mapping[str, Any]]:

@@ -23,7 +23,6 @@ class HubEvents:
     def changed(
         self, kind: str, document: HubDocument, before: Mapping[str, Any], after: Mapping[str, Any]
     ) -> None:
-        """Add an event where a manifest differs."""
         if before == after:
             return
         part = "spec" if before.get("spec") != after.get("spec") else "metadata"
