@@ -168,17 +168,11 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
         }
         if row:
             where = row.where
-            physical = {
-                "artifactLocation": {"uri": where.file},
-                "region": {"startLine": where.line},
-            }
+            physical = {"artifactLocation": {"uri": where.file}, "region": {"startLine": where.line}}
             result["locations"] = [{"physicalLocation": physical}]
         results.append(result)
     driver = {"name": "FleetUI", "version": version, "rules": [{"id": one} for one in rules]}
-    document = {
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
-    }
+    document = {"version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 

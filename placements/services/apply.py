@@ -69,12 +69,7 @@ from placements.services.placements import (
     save_placement,
     warnings_of,
 )
-from placements.services.resources.operations import (
-    RESOURCE,
-    apply_resources,
-    name_of,
-    unchanged_resources,
-)
+from placements.services.resources.operations import RESOURCE, apply_resources, name_of, unchanged_resources
 from placements.services.results import PLACEMENT, SaveResult, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run

@@ -125,12 +125,7 @@ def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]
     metadata = {"name": "any", "labels": {key: "" if one is None else one for key, one in labels.items()}}
     for field in ("add", "remove"):
         spec = {"identity": {"kind": "User", "name": "any"}, "taints": options.get(field) or []}
-        document = {
-            "apiVersion": MEMBER_VERSIONS[0],
-            "kind": MEMBER_KIND,
-            "metadata": metadata,
-            "spec": spec,
-        }
+        document = {"apiVersion": MEMBER_VERSIONS[0], "kind": MEMBER_KIND, "metadata": metadata, "spec": spec}
         try:
             parse_member(document)
         except InvalidManifest as found:

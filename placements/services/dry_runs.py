@@ -68,12 +68,7 @@ _MOST_PLACEMENTS = 50
 
 @on_live_hub(refuse_local)
 def start_dry_run(
-    *,
-    manifests: str = "",
-    placement: str = "",
-    clusters: Sequence[str] = (),
-    by: User | None,
-    now: datetime,
+    *, manifests: str = "", placement: str = "", clusters: Sequence[str] = (), by: User | None, now: datetime
 ) -> DryRun:
     """Let a worker ask the clusters what saving these manifests would do there.
 
@@ -241,10 +236,7 @@ def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
 def _ask(question: Question, clock: Callable[[], datetime]) -> DiffResult:
     manifests = () if isinstance(question.manifests, OverrideFailed) else question.manifests
     version = Version(
-        f"dry-run-{question.number}",
-        question.placement,
-        manifests,
-        options=apply_options(question.strategy),
+        f"dry-run-{question.number}", question.placement, manifests, options=apply_options(question.strategy)
     )
     return driver_for(question.cluster, clock=clock).diff(version, as_apply=True, timeout=CALL_SECONDS)
 

@@ -19,15 +19,7 @@ from fleetui.polling import ANY_TIME, PreparedQuery, number_of
 from placements.engine.envelopes import applied_identities
 from placements.engine.rollout.staged_run import RunStatus
 from placements.manifests.binding import BindingState
-from placements.models import (
-    Binding,
-    Decision,
-    Placement,
-    Resource,
-    ResourceSnapshot,
-    StagedRun,
-    StalePick,
-)
+from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StagedRun, StalePick
 from placements.services.decisions.records import reachable_records
 from placements.services.fleet.impact import impact_of, with_clusters
 from placements.services.health import is_degraded, is_healthy

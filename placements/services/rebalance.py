@@ -96,11 +96,7 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
     rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
     unavailable, surge = rolling.max_unavailable.of(wanted), rolling.max_surge.of(wanted)
     plan = plan_rebalance(
-        inputs.cycle,
-        moves=moves,
-        max_unavailable=unavailable,
-        max_surge=surge,
-        options=REQUEST_OPTIONS,
+        inputs.cycle, moves=moves, max_unavailable=unavailable, max_surge=surge, options=REQUEST_OPTIONS
     )
     if isinstance(plan, NoPlanReason):
         return RebalancePreview(None, NO_PLAN[plan])

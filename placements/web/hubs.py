@@ -44,11 +44,7 @@ from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import for_cluster_administrators, for_readers, may_administer_clusters
 from placements.explain.hubs import permission_rows, shown_hub, shown_stream, shown_write
 from placements.services.hubs.queries import disagreements_by_hub
-from placements.services.hubs.unresolved import (
-    UnresolvedObject,
-    unresolved_counts,
-    unresolved_objects,
-)
+from placements.services.hubs.unresolved import UnresolvedObject, unresolved_counts, unresolved_objects
 from placements.web.request import current_user
 
 MOST_SHOWN = 50

@@ -112,10 +112,7 @@ class ClusterFacet(StrEnum):
     OUTDATED = "outdated"
 
 
-_FACETS = {
-    Outcome.FILTERED: ClusterFacet.FILTERED,
-    Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY,
-}
+_FACETS = {Outcome.FILTERED: ClusterFacet.FILTERED, Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY}
 _MOST_KEYS = 3
 
 
@@ -281,12 +278,7 @@ def _keys_of(decision: Decision | None) -> list[str]:
 
 
 def _cluster_rows(
-    placement: Any,
-    decision: Decision | None,
-    names: Sequence[str],
-    outdated: set[str],
-    *,
-    now: datetime,
+    placement: Any, decision: Decision | None, names: Sequence[str], outdated: set[str], *, now: datetime
 ) -> list[PlacementCluster]:
     bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
     statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}

@@ -44,13 +44,7 @@ from placements.models import (
 )
 from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
-from placements.services.decisions.records import (
-    DecisionView,
-    decision_of,
-    fixes_of,
-    problems_of,
-    spreads_of,
-)
+from placements.services.decisions.records import DecisionView, decision_of, fixes_of, problems_of, spreads_of
 from placements.services.disruption.impact import has_begun_run
 from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule

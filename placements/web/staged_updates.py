@@ -142,12 +142,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
 
 
-_BY_USERS = (
-    WaitReason.RUN,
-    WaitReason.RESUME,
-    WaitReason.APPROVAL_BEFORE,
-    WaitReason.APPROVAL_AFTER,
-)
+_BY_USERS = (WaitReason.RUN, WaitReason.RESUME, WaitReason.APPROVAL_BEFORE, WaitReason.APPROVAL_AFTER)
 """A run that waits for nothing else continues only after an action of a user."""
 
 

@@ -18,15 +18,7 @@ from placements.explain.vocabulary import counted
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
-from placements.services.editor.form import (
-    PREFERRED,
-    STRATEGY,
-    FormRow,
-    PlacementForm,
-    Suggest,
-    at,
-    slug,
-)
+from placements.services.editor.form import PREFERRED, STRATEGY, FormRow, PlacementForm, Suggest, at, slug
 from placements.services.editor.validation import PlacementDraft
 
 MOST_SUGGESTIONS = 50

@@ -13,13 +13,7 @@ from uuid import UUID
 
 from django.db.models import Case, F, Max, Q, QuerySet, When
 
-from placements.engine.rollout.actions import (
-    BlockReason,
-    Remove,
-    RollingUpdateResult,
-    RunPhase,
-    UpdateReason,
-)
+from placements.engine.rollout.actions import BlockReason, Remove, RollingUpdateResult, RunPhase, UpdateReason
 from placements.engine.rollout.forecast import FEWEST_CLUSTERS, Step, StepKind, WorkStage, forecast
 from placements.engine.rollout.staged_run import (
     RunStatus,
@@ -122,13 +116,7 @@ def _eta_after(
     if remaining and due and due[-1] not in [one["progress"] for one in kept]:
         facts = {"progress": due[-1], "at": now.isoformat(), "approval": waiting[_APPROVAL]}
         kept.append({**facts, **remaining})
-    return {
-        "at": now.isoformat(),
-        "remaining": remaining,
-        "reason": reason,
-        "waiting": waiting,
-        "kept": kept,
-    }
+    return {"at": now.isoformat(), "remaining": remaining, "reason": reason, "waiting": waiting, "kept": kept}
 
 
 _CAUSES = {

@@ -106,8 +106,7 @@ def _compare(kind: WatchedKind, *, now: datetime, seen: str = "") -> CollectionS
     with transaction.atomic():
         first = int(now.timestamp() * 1000)  # no state before it can have given out this version
         state, is_new = CollectionState.objects.select_for_update().get_or_create(
-            kind=kind,
-            defaults={"sequence": first, "oldest": first, "compared_at": now, "looked_at": now},
+            kind=kind, defaults={"sequence": first, "oldest": first, "compared_at": now, "looked_at": now}
         )
         versions = _VERSIONS[kind](now)
         events = [] if is_new else list(_events(state, versions))
