@@ -47,7 +47,7 @@ from placements.services.results import (
     PLACEMENT,
     OperationResult,
     SaveResult,
-    UnknownPlacementError,
+    locked_placement,
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
@@ -226,11 +226,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
     UnknownPlacementError, RevisionConflict.
     """
     with transaction.atomic():
-        current = Placement.objects.select_for_update().filter(full_name=name).first()
-        if current is None:
-            raise UnknownPlacementError(name)
-        check_documents(by, f"placement {name}", current.document)
-        check_revision(PLACEMENT, name, expected=expected, revision=current.revision)
+        current = locked_placement(name, by=by, expected=expected)
         if current.deleting_since is None:
             current.deleting_since, current.revision = now, current.revision + 1
             current.deletion_number = current.bindings.exclude(state=BindingState.UNSCHEDULED).count()
