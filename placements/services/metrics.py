@@ -31,7 +31,7 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.health import is_degraded
-from placements.services.waiting_work import IS_DUE, channels_with_failures
+from placements.services.workqueue import IS_DUE, channels_with_failures
 
 LOCAL = "local"
 RECENT = timedelta(minutes=5)

@@ -47,13 +47,12 @@ from placements.services.results import (
     PLACEMENT,
     OperationResult,
     SaveResult,
-    locked_placement,
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
-from placements.services.teams import check_documents
+from placements.services.teams import check_documents, locked_placement
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 RESERVED_NAMES = ("new", "preview")

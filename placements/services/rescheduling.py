@@ -13,10 +13,11 @@ from placements.manifests.policy import PlacementType
 from placements.models import Placement, PolicySnapshot
 from placements.services.placements import check_decision_keeps_clusters
 from placements.services.pruning import prune_policy_snapshots
-from placements.services.results import PLACEMENT, locked_placement
+from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.scheduling import schedule_confirmed
 from placements.services.snapshots import cycles_of
+from placements.services.teams import locked_placement
 from placements.services.workqueue import enqueue_scheduling
 
 

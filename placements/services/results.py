@@ -16,7 +16,6 @@ from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from placements.models import Placement
-from placements.services.teams import check_documents
 
 Row = TypeVar("Row", bound=Model)
 
@@ -36,16 +35,6 @@ def get_placement(name: str) -> Placement:
     row = Placement.objects.filter(full_name=name).first()
     if row is None:
         raise UnknownPlacementError(name)
-    return row
-
-
-def locked_placement(name: str, *, by: User | None, expected: int | None = None) -> Placement:
-    """Lock a placement. Raise UnknownPlacementError, RevisionConflict, NotOfTeamError."""
-    row = Placement.objects.select_for_update().filter(full_name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
-    check_documents(by, f"placement {name}", row.document)
-    check_revision(PLACEMENT, name, expected=expected, revision=row.revision)
     return row
 
 

@@ -43,7 +43,7 @@ from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import for_cluster_administrators, for_readers, may_administer_clusters
 from placements.explain.hubs import permission_rows, shown_hub, shown_stream, shown_write
-from placements.services.hubs.queries import disagreements_by_hub
+from placements.services.hubs.queries import disagreements_by_hub, version_changes, version_numbered
 from placements.services.hubs.unresolved import UnresolvedObject, unresolved_counts, unresolved_objects
 from placements.web.request import current_user
 
@@ -247,3 +247,14 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
         raise Http404(str(error)) from error
     messages.success(request, f"Hub {name} removed.")
     return redirect(reverse("web:hubs"))
+
+
+@for_readers
+@require_safe
+def fleet_version(request: HttpRequest, number: int) -> HttpResponse:
+    """Show a version: when it was seen, and what it changed."""
+    version = version_numbered(number)
+    if version is None:
+        raise Http404(f"There is no version {number} of the fleet. Those that no decision cites are pruned.")
+    context = {"version": version, "changes": version_changes(version)}
+    return render_page(request, "clusters/version.html", context, fragment="clusters/version.html")

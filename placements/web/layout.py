@@ -38,9 +38,9 @@ from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.hubs import ShownHub, shown_hub
 from placements.models import Placement
-from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
+from placements.services.dashboard.queries import NavigationCounts, navigation_counts
 from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
-from placements.services.waiting_work import waiting_since
+from placements.services.workqueue import waiting_since
 from placements.web.request import PAGE_SIZE
 
 PREFERENCES = {"theme": ("system", "light", "dark"), "rows": ("comfortable", "dense"), "keys": ("on", "off")}

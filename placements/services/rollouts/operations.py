@@ -16,11 +16,12 @@ from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
 from placements.services.pruning import prune_resource_snapshots
-from placements.services.results import PLACEMENT, locked_placement
+from placements.services.results import PLACEMENT
 from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
+from placements.services.teams import locked_placement
 from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout
 
 _STARTED = "started again"

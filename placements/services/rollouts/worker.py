@@ -52,7 +52,7 @@ from placements.services.rollouts.call_results import (
     ClusterCall,
     to_result,
 )
-from placements.services.rollouts.observed_objects import store_objects
+from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.workqueue import enqueue_rollout
 
 BATCH = 500
