@@ -59,7 +59,6 @@ def impact_json(impact: Any, gates: Sequence[Any]) -> str:
 
 
 def headline_of(impact: Any) -> str:
-    """Return the first line of a comment."""
     total, changed, bindings = len(impact.rows), len(impact.changed), impact.bindings_before
     tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
     share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""

@@ -25,7 +25,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_anew
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import cause_words
-from placements.explain.vocabulary import counted, joined
+from placements.explain.vocabulary import counted, first_names
 from placements.manifests.binding import BindingState
 from placements.manifests.ocm import STRATEGY_ANNOTATION, annotated, annotation_path
 from placements.manifests.placement import (
@@ -71,10 +71,7 @@ class UnscheduledPlacement:
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        count = len(self.clusters)
-        shown = joined(self.clusters[:_NAMES_SHOWN])
-        if count > _NAMES_SHOWN:
-            shown = f"{', '.join(self.clusters[:_NAMES_SHOWN])} and {count - _NAMES_SHOWN} more"
+        count, shown = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
         all_clusters = "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
         return f"{self.placement} would leave {all_clusters}: {shown}"
 

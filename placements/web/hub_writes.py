@@ -52,7 +52,7 @@ from placements.services.hub_writes.planning import (
 )
 from placements.services.hub_writes.queries import refusal_of_write
 from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
-from placements.web.request import current_user, is_confirmed
+from placements.web.request import as_file, current_user, is_confirmed
 from placements.web.review import own_draft
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
@@ -279,9 +279,8 @@ def copied(page: WritePage) -> HttpResponse:
     copies = copies_of(page.plan, manager=page.hub.field_manager) if page.plan else None
     if copies is None or not (copies.patch or copies.manifest):
         return show(page, status=422 if page.faults else 409)
-    response = HttpResponse(copies.patch or copies.manifest, content_type="application/yaml")
-    response["Content-Disposition"] = 'attachment; filename="patch.yaml"'
-    return response
+    text = copies.patch or copies.manifest
+    return as_file(HttpResponse(text, content_type="application/yaml"), "patch.yaml")
 
 
 def back_of(action: str, fields: Mapping[str, Any]) -> str:

@@ -207,14 +207,8 @@ def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
         spec = HubSpec(name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
         confirmed = request.POST.get("confirm") == FAILED_CHECK
         try:
-            save_hub(
-                spec,
-                wanted,
-                by=current_user(request),
-                now=datetime.now(UTC),
-                confirmed=confirmed,
-                replaces=True,
-            )
+            by, now = current_user(request), datetime.now(UTC)
+            save_hub(spec, wanted, by=by, now=now, confirmed=confirmed, replaces=True)
         except InvalidManifest as error:
             faults = error.faults
         except HubCheckFailed as error:

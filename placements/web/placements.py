@@ -76,6 +76,7 @@ from placements.web.dashboard import TightRow, skew_badges, tight_row
 from placements.web.events import event_rows, url_of
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
+    as_file,
     current_user,
     is_confirmed,
     number_of,
@@ -361,8 +362,7 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     """Download the manifest, with or without the status."""
     found = get_object_or_404(Placement, full_name=name)
     manifest = found.document if request.GET.get("status") == "0" else manifest_of(found)
-    headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
-    return HttpResponse(dump_yaml(manifest), content_type="application/yaml", headers=headers)
+    return as_file(HttpResponse(dump_yaml(manifest), content_type="application/yaml"), f"{name}.yaml")
 
 
 @acts_through(delete_placement)

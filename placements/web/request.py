@@ -158,3 +158,9 @@ def _with_query(request: HttpRequest, **changes: object) -> str:
         if value is not None:
             query[name] = str(value)
     return f"?{query.urlencode()}"
+
+
+def as_file(response: HttpResponse, name: str) -> HttpResponse:
+    """Have browsers save a response as a file of this name."""
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response

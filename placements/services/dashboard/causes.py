@@ -117,7 +117,6 @@ class _Away:
     outdated: set[str] = field(default_factory=set)
 
     def grouped(self) -> Cause:
-        """Return the cause with what follows from it."""
         stalled, outdated, others = list(self.stalled), sorted(self.outdated), sorted(self.placements)
         parts = [
             f"{words} ({first_names(names)})"

@@ -76,7 +76,6 @@ def taken_over(drain: Drain) -> dict[str, list[Binding]]:
 
 
 def step_sentence(step: DrainStep) -> str:
-    """Return the message of a step of a drain."""
     is_over = step.drain.state != Drain.State.RUNNING
     match step.state:
         case DrainStep.State.WAITING if is_over:

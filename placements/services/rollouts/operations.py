@@ -144,7 +144,6 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
 
 @on_live_hub(refuse_rollout)
 def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> list[str]:
-    """Apply the same version again on one cluster (see `reapply`)."""
     return reapply(name, [cluster], by=by, now=now)
 
 
