@@ -32,7 +32,7 @@ from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
 from placements.services.editor.validation import PlacementDraft
-from placements.services.fleet.impact import impact_of, with_clusters
+from placements.services.fleet.impact import impact_of
 from placements.services.hub_writes.catalogue import ACTIONS, Action
 from placements.services.hub_writes.copies import copies_of
 from placements.services.hub_writes.operations import (
@@ -336,4 +336,4 @@ def impact_on_placements(plan: WritePlan | None) -> Any:
     metadata = {**row.document["metadata"], "labels": plan.manifest["metadata"].get("labels") or {}}
     spec = {**row.document["spec"], "taints": plan.manifest["spec"].get("taints") or []}
     changed.document = {**row.document, "metadata": metadata, "spec": spec}
-    return impact_of(with_clusters(current_fleet().fleet, [cluster_of(changed)]))
+    return impact_of(current_fleet().fleet.with_clusters([cluster_of(changed)]))

@@ -14,7 +14,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.explain.vocabulary import joined
 from placements.models import DrainStep, Placement
 from placements.services.disruption.queries import latest_drain
-from placements.services.fleet.impact import MOST_LOOKED_AT, ImpactRow, impact_row, with_clusters
+from placements.services.fleet.impact import MOST_LOOKED_AT, ImpactRow, impact_row
 from placements.services.snapshots import cycles_of
 
 
@@ -97,4 +97,4 @@ def uncordoned(fleet: Fleet, name: str) -> Fleet:
         one._replace(taints=tuple(taint for taint in one.taints if (taint.key, taint.value) != cordon))
         for one in found
     ]
-    return fleet if changed == found else with_clusters(fleet, changed)
+    return fleet if changed == found else fleet.with_clusters(changed)

@@ -3,14 +3,14 @@
 A page or an admin action changes a fleet value and calls:
 
     fleet = fleet_now().fleet
-    impact_of(with_clusters(fleet, [changed]))         labels, taints, a cordon, new clusters
+    impact_of(fleet.with_clusters([changed]))         labels, taints, a cordon, new clusters
     impact_of(fleet, gone=["nimblefox"])               clusters that leave
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from clusters.fleet import Cluster, Fleet
+from clusters.fleet import Fleet
 from clusters.queries import current_fleet
 from placements.engine.resilience import active
 from placements.engine.scheduling.cycle import Cycle
@@ -51,10 +51,6 @@ class Impact:
     rows: tuple[ImpactRow, ...]
     looked: int
     unlooked: int = 0
-
-
-def with_clusters(fleet: Fleet, changed: Iterable[Cluster]) -> Fleet:
-    return fleet.with_clusters(changed)
 
 
 def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
