@@ -35,7 +35,7 @@ from fleetui.permissions import for_operators
 from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of
-from placements.web.cluster_rows import row_context, typed_rows
+from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import current_user, file_or_text, number_of
 
 _MOST_SUGGESTED = 20

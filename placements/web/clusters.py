@@ -48,8 +48,8 @@ from placements.services.fleet.queries import (
 from placements.services.health import healths_named, statuses_on
 from placements.templatetags.fleet import offered
 from placements.web import badges
+from placements.web.activity import event_rows
 from placements.web.bulk_changes import WORDS, cluster_filter
-from placements.web.events import event_rows
 from placements.web.fault_injection import fault_rows
 from placements.web.request import as_file, asked_table, number_of, page_from, unknown_words
 

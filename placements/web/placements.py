@@ -72,8 +72,8 @@ from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
 from placements.services.teams import of_placement
 from placements.web import badges
+from placements.web.activity import event_rows, url_of
 from placements.web.dashboard import TightRow, skew_badges, tight_row
-from placements.web.events import event_rows, url_of
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     as_file,

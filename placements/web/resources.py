@@ -27,7 +27,7 @@ from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select
 from placements.services.teams import of_resource
-from placements.web.events import event_rows, object_label, resource_url, url_of
+from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
 
 _EVENTS_SHOWN = 15
