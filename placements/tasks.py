@@ -32,8 +32,8 @@ from placements.services.notifications.sending import send_due
 from placements.services.rebalance import advance_plans
 from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
-from placements.services.waiting_work import count_waiting
 from placements.services.what_if.operations import evaluate_due, is_due
+from placements.services.workqueue import count_waiting
 
 log = logging.getLogger(__name__)
 

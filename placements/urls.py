@@ -22,7 +22,6 @@ from placements.web import (
     editor,
     fault_injection,
     fleet_map,
-    fleet_versions,
     help,
     history,
     hub_writes,
@@ -129,7 +128,7 @@ urlpatterns = [
         connections.disconnect_cluster,
         name="cluster-connection-remove",
     ),
-    path("fleet-versions/<int:number>/", fleet_versions.fleet_version, name="fleet-version"),
+    path("fleet-versions/<int:number>/", hubs.fleet_version, name="fleet-version"),
     path("topology/panel/", fleet_map.map_panel, name="map-panel"),
     path("topology/", clusters.topology, name="topology"),
     # /hubs/

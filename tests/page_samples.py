@@ -26,7 +26,7 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
-from placements.web.events import resource_url
+from placements.web.activity import resource_url
 from tests.clusters.kubernetes.certificates import authority
 from tests.rows import decided
 from tests.services.rollouts.overrides import annotate, for_clusters, rule

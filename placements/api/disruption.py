@@ -45,9 +45,11 @@ from placements.services.disruption.budgets import UnknownBudgetError, delete_bu
 from placements.services.disruption.drains import Pace, cancel_drain, drain
 from placements.services.disruption.evictions import evict
 from placements.services.disruption.impact import EvictionImpact, drain_impact
-from placements.services.disruption.overview import BudgetState, budget_states, evictions_matching
 from placements.services.disruption.queries import (
+    BudgetState,
+    budget_states,
     event_line,
+    evictions_matching,
     latest_drain,
     left_of,
     numbers_facts,

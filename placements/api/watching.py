@@ -15,8 +15,7 @@ from rest_framework.serializers import Serializer
 from placements.api.filters import Query, choice, query_of
 from placements.api.serializers import enum
 from placements.models import ChangeType, WatchedKind
-from placements.services.watches.holding import RETRY_AFTER, held_changes
-from placements.services.watches.journal import current_sequence
+from placements.services.watches.journal import RETRY_AFTER, current_sequence, held_changes
 
 LONGEST_HOLD = 30
 

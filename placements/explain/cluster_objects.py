@@ -121,7 +121,6 @@ class Difference:
 
     @classmethod
     def of(cls, cluster: str, found_by: DifferenceType, row: Mapping[str, Any]) -> "Difference":
-        """Return a difference from a row of a binding."""
         return cls(
             cluster,
             found_by,

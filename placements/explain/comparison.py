@@ -114,12 +114,10 @@ def _beyond_names(
     comparison: SemanticsComparison, base: Semantics, other: Semantics, difference: SemanticsDifference
 ) -> Divergence:
     decision, rival = comparison.decisions[base], comparison.decisions[other]
-    own, their = (
-        "first" if profile_of(each.cycle).strategy.smaller_name_wins else "last" for each in (decision, rival)
-    )
-    of_equals = (
-        f"selects the {their} name of equals where {base} selects the {own}, from rank {difference.place} on"
-    )
+    smaller_wins = [profile_of(each.cycle).strategy.smaller_name_wins for each in (decision, rival)]
+    own, their = ("first" if is_first else "last" for is_first in smaller_wins)
+    where = f"where {base} selects the {own}, from rank {difference.place} on"
+    of_equals = f"selects the {their} name of equals {where}"
     further = _turn_words(decision, rival, difference.place) or _turn_words(rival, decision, difference.place)
     last = last_followed(decision, difference.place)
     up_to = "" if last > len(placed(decision)) else f" up to rank {last:,}"
@@ -137,12 +135,8 @@ def _turn_words(decision: Decision, other: Decision, start: int) -> str:
     clauses = [f"{own.semantics} {own.words(their)}", f"{their.semantics} {their.words(own)}"]
     if turn.choice is None:
         clauses.reverse()
-    after = (
-        f"At rank {turn.place}, after the selections of {own.semantics} before it"
-        if turn.place > 1
-        else "There"
-    )
-    return f"{after}: {'. '.join(clauses)}"
+    rank = f"At rank {turn.place}, after the selections of {own.semantics} before it"
+    return f"{rank if turn.place > 1 else 'There'}: {'. '.join(clauses)}"
 
 
 def _parts(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:

@@ -86,7 +86,6 @@ class CheckReport:
 
 
 def check_report(steps: Sequence[CheckStep]) -> CheckReport:
-    """Return what the page shows of a check."""
     ahead = [(_STEPS[one.step], one) for one in steps if one.step in _STEPS]
     by_resource: dict[str, list[CheckStep]] = {}
     rows = []

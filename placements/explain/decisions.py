@@ -266,14 +266,10 @@ def explain_rank(
 def out_words(decision: Decision, step: Round, cluster: str) -> str:
     """Return what keeps a cluster out of a step: a hard limit, or a filter. Raise KeyError."""
     one = Replay(decision).candidate_in(step, cluster)
-    forbidden = [
-        forbidden_words(verdict)
-        for verdict in one.constraints
-        if verdict.is_forbidden and not verdict.has_key
-    ]
-    return (
-        f"{cluster} is ruled out: {joined(forbidden)}" if forbidden else passed_over_words(decision, cluster)
-    )
+    broken = [each for each in one.constraints if each.is_forbidden and not each.has_key]
+    if not broken:
+        return passed_over_words(decision, cluster)
+    return f"{cluster} is ruled out: {joined(list(map(forbidden_words, broken)))}"
 
 
 def passed_over_words(decision: Decision, cluster: str) -> str:
@@ -331,11 +327,8 @@ def _topology_words(pair: RankComparison) -> str:
             if one.score != other.score:
                 return f"{_gap(one, domains)}, {_gap(other, domains)}{_spread_first(pair, 'preference')}"
         return COLUMN_WORDS["topology"]
-    effects = [
-        f"{_skew_effect(one)}, where {_skew_effect(other)}"
-        for one, other in pair.pairs
-        if one.score != other.score
-    ]
+    unlike = [(one, other) for one, other in pair.pairs if one.score != other.score]
+    effects = [f"{_skew_effect(one)}, where {_skew_effect(other)}" for one, other in unlike]
     return "; ".join(effects) + _spread_first(pair, "affinity")
 
 

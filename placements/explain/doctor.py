@@ -1,7 +1,7 @@
 """Findings of the doctor as plain data, as lines of a terminal and as SARIF."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fleetui.apimachinery.errors import format_path
@@ -53,21 +53,29 @@ def findings_sarif(
     findings: Iterable[tuple[str, Finding]], places: Mapping[str, tuple[str, int]], *, version: str
 ) -> str:
     """Return SARIF 2.1.0; `places` are the file and line of placements that were read from files."""
-    results = []
+    listed = []
     for placement, one in findings:
-        subject = f"{placement}: " if placement else ""
+        message = f"{placement}: {one.message}" if placement else one.message
+        listed.append((one.rule, SARIF_LEVELS[one.severity], message, places.get(placement)))
+    rules = [{"id": one.id, "shortDescription": {"text": one.title}} for one in RULES.values()]
+    return sarif_text(listed, rules, version=version)
+
+
+def sarif_text(listed: Iterable[tuple[Any, ...]], rules: Sequence[Mapping[str, Any]], *, version: str) -> str:
+    """Return a SARIF document of results: rule, level, message, and the file and line where known."""
+    indexes = {rule["id"]: index for index, rule in enumerate(rules)}
+    results = []
+    for rule, level, message, place in listed:
         result: dict[str, Any] = {
-            "ruleId": one.rule,
-            "ruleIndex": list(RULES).index(one.rule),
-            "level": SARIF_LEVELS[one.severity],
-            "message": {"text": f"{subject}{one.message}"},
+            "ruleId": rule,
+            "ruleIndex": indexes[rule],
+            "level": level,
+            "message": {"text": message},
         }
-        if placement in places:
-            file, line = places[placement]
-            physical = {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
+        if place:
+            physical = {"artifactLocation": {"uri": place[0]}, "region": {"startLine": place[1]}}
             result["locations"] = [{"physicalLocation": physical}]
         results.append(result)
-    rules = [{"id": one.id, "shortDescription": {"text": one.title}} for one in RULES.values()]
     driver = {"name": "FleetUI", "version": version, "rules": rules}
     document = {"version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

@@ -51,7 +51,6 @@ class DryRunAnswer:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "DryRunAnswer":
-        """Return an answer from a stored row."""
         return cls(
             row["placement"],
             row["cluster"],

@@ -293,11 +293,7 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
         (is_waiting and bool(facts.suspension), HealthLevel.SUSPENDED, facts.suspension),
         (is_waiting and facts.is_stalled, HealthLevel.ATTENTION, "Blocked"),
         (is_waiting or not is_ready, HealthLevel.PROGRESS, "Pending"),
-        (
-            facts.member is MemberCondition.NOT_READY,
-            HealthLevel.ATTENTION,
-            "Available (cluster unhealthy)",
-        ),
+        (facts.member is MemberCondition.NOT_READY, HealthLevel.ATTENTION, "Available (cluster unhealthy)"),
     )
     for is_so, level, word in rules:
         if is_so:

@@ -1,11 +1,16 @@
-"""The status that a released hub would show for a decision (`spec/scheduler.md` 4.4)."""
+"""The status that a released hub would show for a decision (`spec/scheduler.md` 4.4), and that of OCM.
+
+There are no cluster sets here: Open Cluster Management would report an empty fleet as an empty set.
+"""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from placements.engine.scheduling.decision import WITHOUT_EVALUATION, CycleKind, Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.reason import Reason, ReasonCode
+from placements.explain.hub_conditions import Condition, Truth
 from placements.manifests.binding import BindingState
 
 MOST_UNSELECTED = 20
@@ -154,3 +159,36 @@ def _cause(reason: Reason) -> str:
         written = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
         return f"taint &{{{written}}} cannot be tolerated"
     return str(facts["reason"])
+
+
+_SATISFIED, _MISCONFIGURED = "PlacementSatisfied", "PlacementMisconfigured"
+
+
+def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
+    """Return `PlacementSatisfied`; unknown while nothing is decided."""
+    if decision is None:
+        return Condition(
+            _SATISFIED, Truth.UNKNOWN, "SchedulePending", "scheduling has not completed yet", since
+        )
+    chosen = sum(binding.is_active for binding in decision.bindings_after)
+    wanted = decision.cycle.policy.number_of_clusters
+    missing = (wanted or 0) - chosen
+    reason, message = "NotAllDecisionsScheduled", f"{missing} cluster decisions unscheduled"
+    if not len(decision.cycle.fleet):
+        reason, message = "AllManagedClusterSetsEmpty", "there is no cluster in the fleet"
+    elif decision.is_failed:
+        message = "the constraints cannot be met; nothing was changed"
+    elif not chosen and wanted != 0:
+        reason, message = "NoManagedClusterMatched", "no cluster passes the predicates and the taints"
+    elif missing <= 0:
+        words = "all cluster decisions scheduled"
+        return Condition(_SATISFIED, Truth.TRUE, "AllDecisionsScheduled", words, since)
+    return Condition(_SATISFIED, Truth.FALSE, reason, message, since)
+
+
+def misconfigured(faults: list[dict[str, str]], *, since: datetime) -> Condition:
+    """Return `PlacementMisconfigured`: a document at fault is refused, so only what it selects can be."""
+    if faults:
+        words = "; ".join(fault["message"] for fault in faults)
+        return Condition(_MISCONFIGURED, Truth.TRUE, "Misconfigured", words, since)
+    return Condition(_MISCONFIGURED, Truth.FALSE, "Succeedconfigured", "the document could be read", since)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from placements.explain.doctor import SARIF_LEVELS, finding_document
+from placements.explain.doctor import SARIF_LEVELS, finding_document, sarif_text
 
 MARKER = "<!-- fleetui-impact -->"
 _FINDINGS_SHOWN = 20
@@ -59,7 +59,6 @@ def impact_json(impact: Any, gates: Sequence[Any]) -> str:
 
 
 def headline_of(impact: Any) -> str:
-    """Return the first line of a comment."""
     total, changed, bindings = len(impact.rows), len(impact.changed), impact.bindings_before
     tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
     share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""
@@ -146,40 +145,17 @@ def _plain(text: str) -> str:
 
 def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
     """Return new findings and gates that did not pass as SARIF 2.1.0, at the lines of their placements."""
-    found: list[tuple[Any, Any]] = [(one, None) for one in impact.fleet_findings]
-    found += [(one, row) for row in impact.changed for one in row.findings]
-    listed = [
-        (one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}" if row else one.message, row)
-        for one, row in found
-    ]
-    listed += [
-        (one.gate, "error" if one.state == "broken" else "warning", one.message, one.row)
-        for one in gates
-        if one.state == "undetermined" or (one.state == "broken" and one.gate != "doctor")
-    ]
-    rules = list(dict.fromkeys(rule for rule, *_ in listed))
-    results = []
-    for rule, level, message, row in listed:
-        result: dict[str, Any] = {
-            "ruleId": rule,
-            "ruleIndex": rules.index(rule),
-            "level": level,
-            "message": {"text": message},
-        }
-        if row:
-            where = row.where
-            physical = {
-                "artifactLocation": {"uri": where.file},
-                "region": {"startLine": where.line},
-            }
-            result["locations"] = [{"physicalLocation": physical}]
-        results.append(result)
-    driver = {"name": "FleetUI", "version": version, "rules": [{"id": one} for one in rules]}
-    document = {
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
-    }
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    found = [(one.rule, SARIF_LEVELS[one.severity], one.message, None) for one in impact.fleet_findings]
+    for row in impact.changed:
+        found += [
+            (one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}", row) for one in row.findings
+        ]
+    for one in gates:
+        if one.state == "undetermined" or (one.state == "broken" and one.gate != "doctor"):
+            found.append((one.gate, "error" if one.state == "broken" else "warning", one.message, one.row))
+    rules = [{"id": one} for one in dict.fromkeys(rule for rule, *_ in found)]
+    results = [(*words, row and (row.where.file, row.where.line)) for *words, row in found]
+    return sarif_text(results, rules, version=version)
 
 
 def impact_junit(gates: Sequence[Any]) -> str:

@@ -18,7 +18,6 @@ NO_PLAN = {
 
 
 def balance_sentence(plan: MovePlan) -> str:
-    """Return what is out of balance now."""
     today = plan.current
     parts = [
         f"{today.placed:,} of {plan.wanted:,} clusters selected" if today.placed < plan.wanted else "",
@@ -33,7 +32,6 @@ def balance_sentence(plan: MovePlan) -> str:
 
 
 def repair_sentence(plan: MovePlan) -> str:
-    """Return what the chosen moves reach."""
     chosen, today = plan.chosen, plan.current
     if not plan.steps:
         if plan.curve[-1].limit > chosen.limit:

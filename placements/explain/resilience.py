@@ -1,12 +1,11 @@
 """Sentences, tables and documents about resilience reports."""
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 
 from placements.engine.resilience import AND, CLUSTER, pair_key
+from placements.explain.decision_tables import csv_text
 from placements.explain.vocabulary import counted
 
 VARIANT_NAMES = {
@@ -82,8 +81,4 @@ def what_if_query(level: str, value: str, variant: str) -> dict[str, str]:
 
 def losses_csv(rows: Iterable[Sequence[Any]]) -> str:
     """Return the losses of a report as CSV, in the order of its columns."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV)
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(_CSV, map(tuple, rows))

@@ -97,7 +97,6 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
 
 
 def percent(text: str) -> int:
-    """Return the number of a valid percentage."""
     return int(text[:-1])
 
 

@@ -4,13 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
-from fleetui.apimachinery.fields import (
-    FleetDocument,
-    Name,
-    WithAlpha,
-    immutable_faults,
-    parse_document,
-)
+from fleetui.apimachinery.fields import FleetDocument, Name, WithAlpha, immutable_faults, parse_document
 from fleetui.apimachinery.model import ManifestModel, Raw, conflict
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import Amount

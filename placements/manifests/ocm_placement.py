@@ -19,11 +19,7 @@ from placements.manifests.ocm import (
     SpreadPolicyTerm,
     SpreadTerm,
 )
-from placements.manifests.ocm_options import (
-    OcmOptions,
-    parse_ocm_options,
-    refuse_weighted_limits,
-)
+from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits
 from placements.manifests.policy import (
     PlacementPolicy,
     TopologySpreadConstraint,

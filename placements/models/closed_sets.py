@@ -6,7 +6,6 @@ from django.db.models import CheckConstraint, Model, Q
 
 
 def one_of(field: str, values: Iterable[str]) -> Q:
-    """Return a check that a column holds one of these values."""
     return Q(**{f"{field}__in": [str(value) for value in values]})
 
 

@@ -174,7 +174,6 @@ class HubDecision(HubRow):
         return self.decisions if found is None else found
 
     def pack(self, **content: Any) -> None:
-        """Replace the content."""
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         self.content = zlib.compress(text.encode(), 1)
         self.__dict__.pop("unpacked", None)

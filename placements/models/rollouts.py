@@ -252,7 +252,6 @@ class ApprovalRequest(HubRow):
         return f"{run.full_name}-{self.side}-{self.stage}"
 
     def to_manifest(self) -> dict[str, Any]:
-        """Return the manifest, with who approved and when."""
         namespace, name = split_full_name(str(self))
         approved = {
             "type": "Approved",

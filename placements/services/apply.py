@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -69,12 +69,7 @@ from placements.services.placements import (
     save_placement,
     warnings_of,
 )
-from placements.services.resources.operations import (
-    RESOURCE,
-    apply_resources,
-    name_of,
-    unchanged_resources,
-)
+from placements.services.resources.operations import RESOURCE, apply_resources, name_of, unchanged_resources
 from placements.services.results import PLACEMENT, SaveResult, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
@@ -126,7 +121,7 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
     The time is that as of which all reports of clusters in these documents are judged.
     """
     results: dict[int, Result] = {}
-    resources = [one for one in documents if _kind(one) not in _PARSERS]
+    resources = [one for one in documents if _kind(one) not in _KINDS]
     for one, unchanged in zip(resources, unchanged_resources([one.data for one in resources]), strict=True):
         if unchanged:
             name = name_of(HubObject.of(unchanged.object.content))
@@ -136,23 +131,23 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
     for one, (result, row) in zip(members, found, strict=True):
         if result is JoinOutcome.UNCHANGED:
             results[id(one)] = Result(CLUSTER, row.name, result)
-    by_kind: dict[str, list[Document]] = {}
+    by_kind: dict[_Kind, list[Document]] = {}
     for one in documents:
-        if (kind := _kind(one)) in _SAVE:
-            by_kind.setdefault(str(kind), []).append(one)
+        if kind := _KINDS.get(_kind(one)):
+            by_kind.setdefault(kind, []).append(one)
     for kind, several in by_kind.items():
-        results |= _unchanged_rows(kind, several)
+        results |= _unchanged_rows(kind, kind.model, several) if kind.model else {}
     times = [row.as_of for one, (_, row) in zip(members, found, strict=True) if "status" in one.data]
     return results, max(filter(None, times), default=None)
 
 
-def _unchanged_rows(kind: str, documents: Sequence[Document]) -> dict[int, Result]:
+def _unchanged_rows(kind: "_Kind", model: type[Model], documents: Sequence[Document]) -> dict[int, Result]:
     """Return the results of the documents of one kind that are on the hub as they are written; one query."""
-    manifests = {id(one): _PARSERS[kind](one.data) for one in documents}
+    manifests = {id(one): kind.parse(one.data) for one in documents}
     names = {one.metadata.name for one in manifests.values()}
-    rows: QuerySet[Any] = _MODELS[kind]._default_manager.filter(name__in=names)
-    if kind in NOUNS:
-        rows = rows.filter(kind=kind)
+    rows: QuerySet[Any] = model._default_manager.filter(name__in=names)
+    if model is Override:
+        rows = rows.filter(kind__in={one.kind for one in manifests.values()})
     there = {(getattr(row, "namespace", ""), row.name): row for row in rows}
     results: dict[int, Result] = {}
     for one in documents:
@@ -161,7 +156,7 @@ def _unchanged_rows(kind: str, documents: Sequence[Document]) -> dict[int, Resul
         if row is None or row.document != stored_document(one.data) or getattr(row, "deleting_since", None):
             continue
         warnings = warnings_of(parse_placement(one.data)) if isinstance(row, Placement) else ()
-        results[id(one)] = Result(_SAVE[kind][0], manifest.full_name, UNCHANGED, warnings)
+        results[id(one)] = Result(kind.noun, manifest.full_name, UNCHANGED, warnings)
     return results
 
 
@@ -175,7 +170,7 @@ def _apply(
     several: bool,
 ) -> dict[int, Result]:
     """Apply documents that are sorted, inside the caller's transaction; return results by document."""
-    resources = [one for one in in_order if _kind(one) not in _PARSERS]
+    resources = [one for one in in_order if _kind(one) not in _KINDS]
     members = [one for one in in_order if _kind(one) == MEMBER_KIND]
     if members:
         check_change(by, what="member clusters")
@@ -266,7 +261,8 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, st
     faults: list[tuple[Document, FieldError]] = []
     for one in in_order:
         try:
-            _PARSERS.get(_kind(one), parse_hub_object)(one.data)
+            kind = _KINDS.get(_kind(one))
+            (kind.parse if kind else parse_hub_object)(one.data)
         except InvalidManifest as found:
             faults += _placed(one, found, several=len(documents) > 1)
         else:
@@ -326,18 +322,17 @@ def _called(document: Document) -> str:
 
 
 def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Result:
-    kind = data["kind"]
-    if kind == EVICTION_KIND:
+    kind = _KINDS[data["kind"]]
+    if data["kind"] == EVICTION_KIND:
         eviction, is_new = apply_eviction(data, by=by, now=now)
         result = eviction.outcome if is_new else UNCHANGED
         return Result(EVICTION, str(eviction.name), result, said=event_line(eviction))
-    if kind in (APPROVAL_KIND, NAMESPACED_APPROVAL_KIND):
-        name = parse_approval_request(data).full_name
+    name = kind.parse(data).full_name
+    if kind.save is None:  # a request for approval
         return Result(APPROVAL, name, apply_approval(data, by=by, now=now))
-    noun, save = _SAVE[kind]
-    options = {"confirmed": confirmed} if noun == PLACEMENT else {}
-    saved = save(data, by=by, now=now, **options)
-    return Result(noun, _PARSERS[kind](data).full_name, saved.result, saved.warnings)
+    options = {"confirmed": confirmed} if kind is _PLACEMENT else {}
+    saved = kind.save(data, by=by, now=now, **options)
+    return Result(kind.noun, name, saved.result, saved.warnings)
 
 
 EVICTION, UNCHANGED = "eviction", "unchanged"
@@ -347,48 +342,33 @@ _NAMESPACED_KINDS = (
     NAMESPACED_RUN_KIND,
     NAMESPACED_APPROVAL_KIND,
 )
-_PARSERS: Mapping[str | None, Callable[[Any], Any]] = {
-    MEMBER_KIND: parse_member,
-    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
-    OVERRIDE_KIND: parse_override,
-    PLACEMENT_KIND: parse_placement,
-    NAMESPACED_PLACEMENT_KIND: parse_placement,
-    OCM_KIND: parse_placement,
-    ASSERTION_KIND: parse_placement_assertion,
-    BUDGET_KIND: parse_disruption_budget,
-    EVICTION_KIND: parse_eviction,
-    STAGED_STRATEGY_KIND: parse_staged_strategy,
-    NAMESPACED_STRATEGY_KIND: parse_staged_strategy,
-    STAGED_RUN_KIND: parse_staged_run,
-    NAMESPACED_RUN_KIND: parse_staged_run,
-    APPROVAL_KIND: parse_approval_request,
-    NAMESPACED_APPROVAL_KIND: parse_approval_request,
+
+
+class _Kind(NamedTuple):
+    """How documents of a kind are parsed and saved; some have an operation of their own instead."""
+
+    parse: Callable[[Any], Any]
+    noun: str = ""
+    model: type[Model] | None = None
+    save: Callable[..., SaveResult[Any]] | None = None
+
+
+_PLACEMENT = _Kind(parse_placement, PLACEMENT, Placement, save_placement)
+_STRATEGY = _Kind(parse_staged_strategy, STAGED_STRATEGY, StagedStrategy, save_strategy)
+_RUN = _Kind(parse_staged_run, STAGED_RUN, StagedRun, save_run)
+_KINDS: Mapping[str | None, _Kind] = {
+    MEMBER_KIND: _Kind(parse_member),
+    CLUSTER_OVERRIDE_KIND: _Kind(
+        parse_cluster_override, NOUNS[CLUSTER_OVERRIDE_KIND], Override, save_override
+    ),
+    OVERRIDE_KIND: _Kind(parse_override, NOUNS[OVERRIDE_KIND], Override, save_override),
+    **dict.fromkeys((PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND, OCM_KIND), _PLACEMENT),
+    ASSERTION_KIND: _Kind(parse_placement_assertion, ASSERTION, AssertionDocument, save_assertions),
+    BUDGET_KIND: _Kind(parse_disruption_budget, BUDGET, DisruptionBudget, save_budget),
+    EVICTION_KIND: _Kind(parse_eviction),
+    **dict.fromkeys((STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND), _STRATEGY),
+    **dict.fromkeys((STAGED_RUN_KIND, NAMESPACED_RUN_KIND), _RUN),
+    **dict.fromkeys((APPROVAL_KIND, NAMESPACED_APPROVAL_KIND), _Kind(parse_approval_request)),
 }
 """In the order of saving: what others refer to comes first."""
-_RANKS = {kind: rank for rank, kind in enumerate(_PARSERS, 1)}
-_MODELS: Mapping[str, type[Model]] = {
-    CLUSTER_OVERRIDE_KIND: Override,
-    OVERRIDE_KIND: Override,
-    PLACEMENT_KIND: Placement,
-    NAMESPACED_PLACEMENT_KIND: Placement,
-    OCM_KIND: Placement,
-    ASSERTION_KIND: AssertionDocument,
-    BUDGET_KIND: DisruptionBudget,
-    STAGED_STRATEGY_KIND: StagedStrategy,
-    NAMESPACED_STRATEGY_KIND: StagedStrategy,
-    STAGED_RUN_KIND: StagedRun,
-    NAMESPACED_RUN_KIND: StagedRun,
-}
-_SAVE: Mapping[str, tuple[str, Callable[..., SaveResult[Any]]]] = {
-    CLUSTER_OVERRIDE_KIND: (NOUNS[CLUSTER_OVERRIDE_KIND], save_override),
-    OVERRIDE_KIND: (NOUNS[OVERRIDE_KIND], save_override),
-    PLACEMENT_KIND: (PLACEMENT, save_placement),
-    NAMESPACED_PLACEMENT_KIND: (PLACEMENT, save_placement),
-    OCM_KIND: (PLACEMENT, save_placement),
-    ASSERTION_KIND: (ASSERTION, save_assertions),
-    BUDGET_KIND: (BUDGET, save_budget),
-    STAGED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
-    NAMESPACED_STRATEGY_KIND: (STAGED_STRATEGY, save_strategy),
-    STAGED_RUN_KIND: (STAGED_RUN, save_run),
-    NAMESPACED_RUN_KIND: (STAGED_RUN, save_run),
-}
+_RANKS = {kind: rank for rank, kind in enumerate(_KINDS, 1)}

@@ -125,25 +125,18 @@ def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]
     metadata = {"name": "any", "labels": {key: "" if one is None else one for key, one in labels.items()}}
     for field in ("add", "remove"):
         spec = {"identity": {"kind": "User", "name": "any"}, "taints": options.get(field) or []}
-        document = {
-            "apiVersion": MEMBER_VERSIONS[0],
-            "kind": MEMBER_KIND,
-            "metadata": metadata,
-            "spec": spec,
-        }
+        document = {"apiVersion": MEMBER_VERSIONS[0], "kind": MEMBER_KIND, "metadata": metadata, "spec": spec}
         try:
             parse_member(document)
         except InvalidManifest as found:
             paths = {"metadata.labels": "labels", "spec.taints": field}
-            raise InvalidManifest(
-                [
-                    replace(fault, path=paths[start] + fault.path.removeprefix(start))
-                    for fault in found.faults
-                    for start in paths
-                    if fault.path.startswith(start)
-                ]
-                or found.faults
-            ) from found
+            placed = [
+                replace(fault, path=here + fault.path.removeprefix(there))
+                for fault in found.faults
+                for there, here in paths.items()
+                if fault.path.startswith(there)
+            ]
+            raise InvalidManifest(placed or found.faults) from found
     return options
 
 
@@ -170,11 +163,10 @@ def selected_clusters(names: Sequence[str], wanted: ClusterFilter | None = None)
 def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequence[str]) -> BulkPreview:
     """Return what an action would change, and the placements that would be scheduled differently."""
     fleet, chosen = current_fleet().fleet, set(names)
-    draining = set(
-        Drain.objects.filter(state=Drain.State.RUNNING).values_list("cluster_name", flat=True)
-        if action in (BulkAction.DRAIN, BulkAction.UNCORDON)
-        else ()
-    )
+    draining = set[str]()
+    if action in (BulkAction.DRAIN, BulkAction.UNCORDON):
+        running = Drain.objects.filter(state=Drain.State.RUNNING)
+        draining = set(running.values_list("cluster_name", flat=True))
     rows, after = [], []
     for cluster in fleet:
         if cluster.name not in chosen:

@@ -18,7 +18,6 @@ from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.base import (
     DiffResult,
     DriverError,
-    DriverPending,
     DriverRejected,
     DriverUnavailable,
     Refusal,
@@ -68,12 +67,7 @@ _MOST_PLACEMENTS = 50
 
 @on_live_hub(refuse_local)
 def start_dry_run(
-    *,
-    manifests: str = "",
-    placement: str = "",
-    clusters: Sequence[str] = (),
-    by: User | None,
-    now: datetime,
+    *, manifests: str = "", placement: str = "", clusters: Sequence[str] = (), by: User | None, now: datetime
 ) -> DryRun:
     """Let a worker ask the clusters what saving these manifests would do there.
 
@@ -241,10 +235,7 @@ def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
 def _ask(question: Question, clock: Callable[[], datetime]) -> DiffResult:
     manifests = () if isinstance(question.manifests, OverrideFailed) else question.manifests
     version = Version(
-        f"dry-run-{question.number}",
-        question.placement,
-        manifests,
-        options=apply_options(question.strategy),
+        f"dry-run-{question.number}", question.placement, manifests, options=apply_options(question.strategy)
     )
     return driver_for(question.cluster, clock=clock).diff(version, as_apply=True, timeout=CALL_SECONDS)
 
@@ -254,48 +245,29 @@ def answer_row(
 ) -> dict[str, Any]:
     """Return what is stored of an answer, for `DryRunAnswer`."""
     name = question.cluster.name
+    outcome, message, found = DryRunOutcome.NOT_REACHED, str(answer), dict[str, list[Any]]()
     match answer:
         case DiffResult():
-            refused, changed = list(map(refusal_row, answer.failures)), answer.diffs or answer.removed
-            outcome = DryRunOutcome.REFUSED if refused else DryRunOutcome.UNCHANGED
-            outcome = DryRunOutcome.CHANGED if changed and not refused else outcome
-            changes = json.loads(difference_rows((), answer.diffs, now=now) or "[]")
-            removed, unchecked = (
-                [str(one) for one in objects[:MOST_OBJECTS]] for objects in (answer.removed, answer.unchecked)
-            )
-            return _row(question, outcome, "", refused[:MOST_OBJECTS], changes, removed, unchecked)
+            found = {
+                "refusals": list(map(refusal_row, answer.failures[:MOST_OBJECTS])),
+                "changes": json.loads(difference_rows((), answer.diffs, now=now) or "[]"),
+                "removed": list(map(str, answer.removed[:MOST_OBJECTS])),
+                "unchecked": list(map(str, answer.unchecked[:MOST_OBJECTS])),
+            }
+            outcome = DryRunOutcome.CHANGED if answer.diffs or answer.removed else DryRunOutcome.UNCHANGED
+            outcome, message = DryRunOutcome.REFUSED if answer.failures else outcome, ""
         case OverrideFailed():
-            return _row(question, DryRunOutcome.REFUSED, override_sentence(answer, name))
+            outcome, message = DryRunOutcome.REFUSED, override_sentence(answer, name)
         case DriverRejected():
-            refused = list(map(refusal_row, answer.refusals))[:MOST_OBJECTS]
-            return _row(question, DryRunOutcome.REFUSED, "" if refused else str(answer), refused)
-        case DriverPending():
-            return _row(question, DryRunOutcome.NOT_REACHED, str(answer))
+            found = {"refusals": list(map(refusal_row, answer.refusals[:MOST_OBJECTS]))}
+            outcome, message = DryRunOutcome.REFUSED, "" if answer.refusals else message
         case DriverUnavailable():
-            return _row(question, DryRunOutcome.NOT_REACHED, with_reason(answer.code, str(answer)))
-    text = str(answer.value if isinstance(answer, NotCalled) else answer)
-    return _row(question, DryRunOutcome.NOT_REACHED, text)
-
-
-def _row(
-    question: Question,
-    outcome: DryRunOutcome,
-    message: str,
-    refusals: Sequence[Sequence[str]] = (),
-    changes: Sequence[Mapping[str, Any]] = (),
-    removed: Sequence[str] = (),
-    unchecked: Sequence[str] = (),
-) -> dict[str, Any]:
-    return {
-        "placement": question.placement,
-        "cluster": question.cluster.name,
-        "outcome": outcome,
-        "message": message,
-        "refusals": list(refusals),
-        "changes": list(changes),
-        "removed": list(removed),
-        "unchecked": list(unchecked),
-    }
+            message = with_reason(answer.code, message)
+        case NotCalled():
+            message = str(answer.value)
+    lists: dict[str, list[Any]] = {key: [] for key in ("refusals", "changes", "removed", "unchecked")}
+    row = {"placement": question.placement, "cluster": name, "outcome": outcome, "message": message}
+    return {**row, **lists, **found}
 
 
 def refusal_row(refusal: Refusal) -> list[str]:

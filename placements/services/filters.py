@@ -19,17 +19,9 @@ from fleetui.polling import ANY_TIME, PreparedQuery, number_of
 from placements.engine.envelopes import applied_identities
 from placements.engine.rollout.staged_run import RunStatus
 from placements.manifests.binding import BindingState
-from placements.models import (
-    Binding,
-    Decision,
-    Placement,
-    Resource,
-    ResourceSnapshot,
-    StagedRun,
-    StalePick,
-)
+from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StagedRun, StalePick
 from placements.services.decisions.records import reachable_records
-from placements.services.fleet.impact import impact_of, with_clusters
+from placements.services.fleet.impact import impact_of
 from placements.services.health import is_degraded, is_healthy
 from placements.services.rollouts.approvals import approvals_waiting
 from placements.services.rollouts.attention import runs_under_way, waiting_runs
@@ -197,7 +189,7 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     name = document["metadata"]["name"]
     member = parse_member(dict(document)).cluster(now=datetime.now(UTC))
-    impact = impact_of(with_clusters(current_fleet().fleet, [member]))
+    impact = impact_of(current_fleet().fleet.with_clusters([member]))
     names = [one.placement for one in impact.rows if name in one.joins]
     return _kinds_in(ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True))
 

@@ -4,7 +4,7 @@ The rows of all hubs are counted, each with the name of its hub. The number of d
 newest: pruning removes only older ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.health import is_degraded
-from placements.services.waiting_work import IS_DUE, channels_with_failures
+from placements.services.workqueue import IS_DUE, channels_with_failures
 
 LOCAL = "local"
 RECENT = timedelta(minutes=5)
@@ -64,9 +64,7 @@ class FleetCollector(Collector):
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
-        info = GaugeMetricFamily("fleetui_info", "The version of the console.", labels=["version"])
-        info.add_metric([__version__], 1)
-        yield info
+        yield _gauge("info", "The version of the console.", "version", [(__version__, 1)])
         yield from self._work()
         families = {
             name: GaugeMetricFamily(f"fleetui_{name}", text, labels=("hub", *labels))
@@ -88,39 +86,25 @@ class FleetCollector(Collector):
 
     def _work(self) -> Iterator[Metric]:
         """Yield the work of the local hub: live hubs decide and roll out elsewhere."""
-        due = GaugeMetricFamily(
-            "fleetui_work_due", "Rows whose work is due, by kind of work.", labels=["kind"]
-        )
         with in_hub(LOCAL_HUB):
-            due.add_metric(["placements"], Placement.objects.filter(IS_DUE).count())
             calls = Binding.objects.filter(next_call_at__lte=self._now, call_lease_expires_at=None)
-            due.add_metric(["cluster calls"], calls.count())
-        yield due
-        age = GaugeMetricFamily(
-            "fleetui_worker_heartbeat_age_seconds", "Since the last heartbeat of a worker.", labels=["queue"]
-        )
-        waiting = GaugeMetricFamily(
-            "fleetui_worker_waiting", "Updates that were due and not started at that time.", labels=["queue"]
-        )
-        for one in WorkerHeartbeat.objects.order_by("queue"):
-            age.add_metric([one.queue], max(0.0, (self._now - one.at).total_seconds()))
-            waiting.add_metric([one.queue], one.waiting)
-        yield age
-        yield waiting
-        sent = GaugeMetricFamily(
-            "fleetui_notifications", "Kept messages of notifications, by state.", labels=["state"]
-        )
-        for state, count in _counted(NotificationDelivery.objects.values_list("state")):
-            sent.add_metric([state], count)
-        yield sent
-        failing = GaugeMetricFamily(
-            "fleetui_notification_failing_seconds",
-            "Since a channel does not get its messages, 0 while it does.",
-            labels=["channel"],
-        )
-        for name, since in channels_with_failures().values_list("name", "failing_since"):
-            failing.add_metric([name], max(0.0, (self._now - since).total_seconds()) if since else 0)
-        yield failing
+            due = [("placements", Placement.objects.filter(IS_DUE).count()), ("cluster calls", calls.count())]
+        yield _gauge("work_due", "Rows whose work is due, by kind of work.", "kind", due)
+        workers = list(WorkerHeartbeat.objects.order_by("queue").values_list("queue", "at", "waiting"))
+        ages = [(queue, self._seconds_since(at)) for queue, at, _ in workers]
+        text = "Since the last heartbeat of a worker."
+        yield _gauge("worker_heartbeat_age_seconds", text, "queue", ages)
+        text = "Updates that were due and not started at that time."
+        yield _gauge("worker_waiting", text, "queue", [(queue, waiting) for queue, _, waiting in workers])
+        sent = _counted(NotificationDelivery.objects.values_list("state"))
+        yield _gauge("notifications", "Kept messages of notifications, by state.", "state", sent)
+        channels = channels_with_failures().values_list("name", "failing_since")
+        failing = [(name, self._seconds_since(since)) for name, since in channels]
+        text = "Since a channel does not get its messages, 0 while it does."
+        yield _gauge("notification_failing_seconds", text, "channel", failing)
+
+    def _seconds_since(self, moment: datetime | None) -> float:
+        return max(0.0, (self._now - moment).total_seconds()) if moment else 0.0
 
     def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
         verdicts = MemberCluster.objects.values_list("verdict", "driver")
@@ -151,8 +135,7 @@ class FleetCollector(Collector):
         for status, count in _counted(StagedRun.objects.filter(ended_at=None).values_list("status")):
             families["rollouts"].add_metric([hub, "staged", status or RunStatus.INITIALISED], count)
         oldest = running.aggregate(at=Min("started_at"))["at"]
-        seconds = (self._now - oldest).total_seconds() if oldest else 0.0
-        families["oldest_rollout_seconds"].add_metric([hub], max(0.0, seconds))
+        families["oldest_rollout_seconds"].add_metric([hub], self._seconds_since(oldest))
 
         report = ResilienceReport.objects.filter(completed_at__isnull=False).order_by("-pk").first()
         for level, variants in (report.totals if report else {}).items():
@@ -167,15 +150,18 @@ class FleetCollector(Collector):
         """Return how long the last scheduling cycles took that decided something, at most 10,000."""
         recent = Decision.objects.filter(created_at__gt=self._now - RECENT).order_by("-pk")
         times = sorted(recent.values_list("milliseconds", flat=True)[:MOST_CYCLES])
-        family = GaugeMetricFamily(
-            "fleetui_scheduling_cycle_seconds",
-            "Duration of the scheduling cycles of the last five minutes; quantile 1 is the longest.",
-            labels=["quantile"],
-        )
-        for quantile in QUANTILES if times else ():
-            at = min(len(times) - 1, int(quantile * len(times)))
-            family.add_metric([f"{quantile:g}"], times[at] / 1000)
-        return family
+        places = [(one, min(len(times) - 1, int(one * len(times)))) for one in QUANTILES if times]
+        found = [(f"{quantile:g}", times[at] / 1000) for quantile, at in places]
+        text = "Duration of the scheduling cycles of the last five minutes; quantile 1 is the longest."
+        return _gauge("scheduling_cycle_seconds", text, "quantile", found)
+
+
+def _gauge(name: str, text: str, label: str, values: Iterable[tuple[Any, ...]]) -> Metric:
+    """Return a metric with one label: pairs of a value of the label, and a number."""
+    family = GaugeMetricFamily(f"fleetui_{name}", text, labels=[label])
+    for value, number in values:
+        family.add_metric([value], number)
+    return family
 
 
 def _counted(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -25,7 +25,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_anew
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import cause_words
-from placements.explain.vocabulary import counted, joined
+from placements.explain.vocabulary import counted, first_names
 from placements.manifests.binding import BindingState
 from placements.manifests.ocm import STRATEGY_ANNOTATION, annotated, annotation_path
 from placements.manifests.placement import (
@@ -47,13 +47,12 @@ from placements.services.results import (
     PLACEMENT,
     OperationResult,
     SaveResult,
-    UnknownPlacementError,
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
-from placements.services.teams import check_documents
+from placements.services.teams import check_documents, locked_placement
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 RESERVED_NAMES = ("new", "preview")
@@ -72,10 +71,7 @@ class UnscheduledPlacement:
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        count = len(self.clusters)
-        shown = joined(self.clusters[:_NAMES_SHOWN])
-        if count > _NAMES_SHOWN:
-            shown = f"{', '.join(self.clusters[:_NAMES_SHOWN])} and {count - _NAMES_SHOWN} more"
+        count, shown = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
         all_clusters = "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
         return f"{self.placement} would leave {all_clusters}: {shown}"
 
@@ -226,11 +222,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
     UnknownPlacementError, RevisionConflict.
     """
     with transaction.atomic():
-        current = Placement.objects.select_for_update().filter(full_name=name).first()
-        if current is None:
-            raise UnknownPlacementError(name)
-        check_documents(by, f"placement {name}", current.document)
-        check_revision(PLACEMENT, name, expected=expected, revision=current.revision)
+        current = locked_placement(name, by=by, expected=expected)
         if current.deleting_since is None:
             current.deleting_since, current.revision = now, current.revision + 1
             current.deletion_number = current.bindings.exclude(state=BindingState.UNSCHEDULED).count()

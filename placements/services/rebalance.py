@@ -96,11 +96,7 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
     rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
     unavailable, surge = rolling.max_unavailable.of(wanted), rolling.max_surge.of(wanted)
     plan = plan_rebalance(
-        inputs.cycle,
-        moves=moves,
-        max_unavailable=unavailable,
-        max_surge=surge,
-        options=REQUEST_OPTIONS,
+        inputs.cycle, moves=moves, max_unavailable=unavailable, max_surge=surge, options=REQUEST_OPTIONS
     )
     if isinstance(plan, NoPlanReason):
         return RebalancePreview(None, NO_PLAN[plan])
@@ -239,12 +235,8 @@ def _advance(key: int, *, now: datetime) -> None:
         return
     placed = {one.cluster for one in inputs.cycle.standing.current}
     if _digest(placed) != row.placed_digest and not _is_ahead(row, placed):
-        _end(
-            row,
-            RebalancePlan.State.STALE,
-            "A decision or an eviction changed the selected clusters.",
-            now=now,
-        )
+        reason = "A decision or an eviction changed the selected clusters."
+        _end(row, RebalancePlan.State.STALE, reason, now=now)
         return
     if is_held(placement):
         _wait(row, "The rollout of the placement is paused or stopped.")
@@ -280,11 +272,8 @@ def _is_finished(row: RebalancePlan, *, now: datetime) -> bool:
     """Return whether the rollout has finished the batch; end the plan where it failed."""
     batch = _batch(row)
     names = [*batch.leaves, *batch.joins]
-    phases = dict(
-        Binding.objects.filter(placement_id=row.placement_id, cluster_name__in=names).values_list(
-            "cluster_name", "phase"
-        )
-    )
+    rows = Binding.objects.filter(placement_id=row.placement_id, cluster_name__in=names)
+    phases = dict(rows.values_list("cluster_name", "phase"))
     failed = [name for name in names if phases.get(name) in (Phase.FAILED, Phase.REMOVE_FAILED)]
     if failed:
         _end(row, RebalancePlan.State.STOPPED, f"The rollout failed on {first_names(failed)}.", now=now)

@@ -8,17 +8,16 @@ from django.db import transaction
 from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.queries import load_fleet
 from fleetui.audit import AuditEvent, actor_name, record
-from fleetui.concurrency import check_revision
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.policy import PlacementType
 from placements.models import Placement, PolicySnapshot
 from placements.services.placements import check_decision_keeps_clusters
 from placements.services.pruning import prune_policy_snapshots
-from placements.services.results import PLACEMENT, UnknownPlacementError
+from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.scheduling import schedule_confirmed
 from placements.services.snapshots import cycles_of
-from placements.services.teams import check_documents
+from placements.services.teams import locked_placement
 from placements.services.workqueue import enqueue_scheduling
 
 
@@ -34,11 +33,7 @@ def reschedule(
     Raise UnknownPlacementError, RevisionConflict, ActionNotAllowed where there is nothing to reschedule, and
     UnschedulesEverything when no cluster would be picked and that is not confirmed.
     """
-    placement = Placement.objects.select_for_update().filter(full_name=name).first()
-    if placement is None:
-        raise UnknownPlacementError(name)
-    check_documents(by, f"placement {name}", placement.document)
-    check_revision(PLACEMENT, name, expected=expected, revision=placement.revision)
+    placement = locked_placement(name, by=by, expected=expected)
     if refusal := reschedule_refusal(placement):
         raise ActionNotAllowed(refusal)
     if not confirmed and placement.bindings.exists():

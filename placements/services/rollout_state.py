@@ -290,7 +290,6 @@ def _hash(content: object) -> str:
 
 
 def eviction_context(context: RolloutContext) -> EvictionContext:
-    """Return what an eviction has to know of the placement."""
     state = context.state
 
     def availability(cluster: ClusterState) -> ClusterAvailability:
@@ -329,7 +328,6 @@ def plan_staged_run(
 
 
 def placement_facts(context: RolloutContext, versions: Mapping[str, str]) -> PlacementFacts:
-    """Return what a staged run has to know of its placement when it starts."""
     placement, manifest, policy = context.placement, context.manifest, context.manifest.spec.policy
     bindings = [*context.bindings, *context.left_behind]
     unscheduled = [one.cluster_name for one in bindings if one.state == BindingState.UNSCHEDULED]

@@ -1,6 +1,6 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,20 +9,22 @@ from typing import Any
 from uuid import uuid4
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
+from fleetui.task_queue import enqueue
 from placements import models
-from placements.engine.rollout.state import EMPTY
+from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, fleet_digest
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement
+from placements.models import Binding
 from placements.services.assertions import recheck
 from placements.services.decisions.records import fleet_record_of, stored_decision
 from placements.services.placements import (
@@ -33,9 +35,8 @@ from placements.services.placements import (
 from placements.services.resources.snapshots import PlacementChanged, refresh_resources
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.controller import finish_deletion
-from placements.services.rollouts.rejoin import recheck_rejoined, set_members
 from placements.services.snapshots import CycleInputs, load_cycle_inputs
-from placements.services.workqueue import enqueue_rollout
+from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout
 
 LEASE = timedelta(seconds=10)
 """How long a killed worker delays others; a slow one does no harm, as only one decision is written."""
@@ -356,3 +357,32 @@ def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime)
         set_members(models.Binding.objects.filter(placement=inputs.placement, member_id=None))
     models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
     recheck_rejoined([binding for binding in again if binding.pk in ended], now=now)
+
+
+def set_members(bindings: QuerySet[Binding]) -> None:
+    """Record of which member clusters these bindings are; a cluster that rejoins is another one."""
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name")).values("pk")
+    bindings.update(member_id=Subquery(members[:1]))
+
+
+def recheck_rejoined(bindings: Collection[Binding], *, now: datetime) -> None:
+    """Observe selected clusters again that rejoined since they were last selected.
+
+    They may have been cleared meanwhile; until the next observation they count as not ready.
+    """
+    names = [one.cluster_name for one in bindings]
+    members = dict(MemberCluster.objects.filter(name__in=names).values_list("name", "pk"))
+    rejoined = [one for one in bindings if members.get(one.cluster_name) not in (None, one.member_id)]
+    if not rejoined:
+        return
+    rows = Binding.objects.filter(pk__in=[one.pk for one in rejoined])
+    set_members(rows)
+    if any(one.phase == Phase.AVAILABLE for one in rejoined):
+        columns = {
+            "phase": Phase.APPLIED,
+            "phase_changed_at": now,
+            "untrackable_since": None,
+            "next_call_at": now,
+        }
+        rows.filter(phase=Phase.AVAILABLE).update(**columns)
+        enqueue(CARRY_OUT_DUE)

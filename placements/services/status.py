@@ -7,10 +7,10 @@ from typing import Any
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from placements.engine.rollout.state import objects_of
 from placements.engine.scheduling.decision import ENGINE_VERSION
-from placements.explain import hub_conditions, ocm_status
+from placements.explain import hub_conditions
 from placements.explain.health import health_document
 from placements.explain.hub_conditions import Condition, Truth
-from placements.explain.hub_status import condition_of, hub_status
+from placements.explain.hub_status import condition_of, hub_status, misconfigured, satisfied
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import (
     ClusterResourcePlacement,
@@ -97,10 +97,10 @@ def _missing(latest: Decision | None, manifest: ClusterResourcePlacement, select
 
 def _of_ocm(placement: Placement) -> list[Condition]:
     latest = None if placement.is_due else latest_decision(placement)
-    satisfied = ocm_status.satisfied(
+    is_satisfied = satisfied(
         decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
     )
-    return [satisfied, ocm_status.misconfigured(placement.selection_faults, since=placement.updated_at)]
+    return [is_satisfied, misconfigured(placement.selection_faults, since=placement.updated_at)]
 
 
 def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from django.contrib.auth.models import User
 
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import ObjectKey
+from fleetui.concurrency import check_revision
 from fleetui.permissions import FLEET, Labels, Role, check_change, may_change
 from placements.models import Draft, Override, Placement, Resource, StagedRun, StagedStrategy
+from placements.services.results import PLACEMENT, UnknownPlacementError
 
 
 def labels_in(document: object) -> Labels:
@@ -35,6 +37,16 @@ def check_placement(by: User | None, name: str, *, role: Role = Role.OPERATOR) -
 def check_documents(by: User | None, what: str, *documents: Any) -> None:
     """Raise NotOfTeamError unless a user may change an object with these manifests, before and after."""
     check_change(by, *(labels_in(one) for one in documents if one is not None), what=what)
+
+
+def locked_placement(name: str, *, by: User | None, expected: int | None = None) -> Placement:
+    """Lock a placement. Raise UnknownPlacementError, RevisionConflict, NotOfTeamError."""
+    row = Placement.objects.select_for_update().filter(full_name=name).first()
+    if row is None:
+        raise UnknownPlacementError(name)
+    check_documents(by, f"placement {name}", row.document)
+    check_revision(PLACEMENT, name, expected=expected, revision=row.revision)
+    return row
 
 
 def check_resources(by: User | None, keys: Iterable[ObjectKey]) -> None:

@@ -1,12 +1,13 @@
 """What happened: who did what to which object, newest first, and one event in full."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.secrets import without_secrets
@@ -14,9 +15,9 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.models import Event
 from fleetui.permissions import for_readers
-from placements.explain.diff import line_diff
+from placements.explain.diff import FieldDifference, differences, line_diff
+from placements.models import Resource
 from placements.services.filters import events_matching
-from placements.web.events import HappeningRow, event_rows
 from placements.web.request import page_from, unknown_words
 
 KINDS = (
@@ -33,9 +34,86 @@ KINDS = (
     "approval-request",
 )
 _EVERY_LINE = 1_000_000
-
-
 _WARNINGS = ("fail", "lost", "refused", "stalled", "not ready", "unreachable", "rejected", "drift")
+_CHANGES_SHOWN = 6
+_OBJECTS = {
+    "cluster": "web:cluster",
+    "placement": "web:placement",
+    "staged-run": "web:staged-run",
+    "staged-strategy": "web:staged-strategy",
+}
+_DETAIL_KEYS = ("reason", "because", "cluster", "to", "request", "stage")
+"""Keys of `after` with a detail to show; the first present one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HappeningRow:
+    """One line; `changes` are the first few of what differs between before and after."""
+
+    event: Event
+    url: str
+    subject: str
+    changes: list[FieldDifference]
+    more_changes: int
+    decision: str
+    facts: str
+
+
+def event_rows(events: Iterable[Event]) -> list[HappeningRow]:
+    rows = []
+    for event in events:
+        changes = differences(event.before, event.after) if event.before and event.after else []
+        facts = event.after or {}
+        rows.append(
+            HappeningRow(
+                event,
+                url_of(event.kind, event.name),
+                object_label(event.kind, event.name),
+                changes[:_CHANGES_SHOWN],
+                max(0, len(changes) - _CHANGES_SHOWN),
+                str(facts.get("decision", "")),
+                _detail(event, facts),
+            )
+        )
+    return rows
+
+
+def _detail(event: Event, facts: dict[str, object]) -> str:
+    if "decision" in facts:
+        counts = {
+            "selected": facts.get("picked"),
+            "kept": facts.get("kept"),
+            "deselected": facts.get("unscheduled"),
+            "evicted": facts.get("evicted"),
+        }
+        parts = [f"{count:,} {word}" for word, count in counts.items() if count]
+        return ", ".join([*parts, "fulfilled" if facts.get("fulfilled") else "not fulfilled"])
+    if event.kind not in ("rollout", "placement", "staged-run") and "verdict" not in facts:
+        return ""
+    found = next((facts[key] for key in _DETAIL_KEYS if key in facts), "")
+    return f"r{found}" if event.verb == "rolled back" else str(found)
+
+
+def url_of(kind: str, name: str) -> str:
+    """Return the address of an object; the object may have been deleted."""
+    if kind == "resource":
+        group, sort, namespace, own = name.split("/", 3)
+        return reverse("web:resource", args=[group or "_", sort, namespace or "_", own])
+    if kind == "rollout":
+        placement, _, number = name.rpartition("/")
+        return reverse("web:rollout", args=[placement, number])
+    return reverse(_OBJECTS[kind], args=[name]) if kind in _OBJECTS else ""
+
+
+def resource_url(one: Resource) -> str:
+    return url_of("resource", "/".join((one.group, one.kind, one.namespace, one.name)))
+
+
+def object_label(kind: str, name: str) -> str:
+    if kind != "resource":
+        return name
+    _, sort, namespace, own = name.split("/", 3)
+    return f"{sort} {namespace}/{own}" if namespace else f"{sort} {own}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from placements.services.bulk_changes import (
 from placements.services.disruption.impact import drain_impact
 from placements.services.fleet.forms import TypedCluster, read_cluster
 from placements.web.badges import Badge
-from placements.web.cluster_rows import row_context, typed_rows
+from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import current_user
 
 WORDS = {

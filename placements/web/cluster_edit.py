@@ -34,8 +34,8 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_operators
 from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
-from placements.services.fleet.impact import Impact, impact_of, with_clusters
-from placements.web.cluster_rows import row_context, typed_rows
+from placements.services.fleet.impact import Impact, impact_of
+from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import current_user, file_or_text, number_of
 
 _MOST_SUGGESTED = 20
@@ -63,7 +63,7 @@ def _cordon_impact(cluster: MemberCluster, *, is_cordoned: bool) -> Impact:
 
 
 def _impact_with(changed: Cluster) -> Impact:
-    return impact_of(with_clusters(current_fleet().fleet, [changed]))
+    return impact_of(current_fleet().fleet.with_clusters([changed]))
 
 
 STEPS = {
@@ -273,7 +273,7 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
                 [(IMPORT_WORDS[did], row) for did, row in rows[:_SHOWN]],
                 max(0, len(rows) - _SHOWN),
                 {str(did): counts[str(did)] for did in JoinOutcome},
-                impact_of(with_clusters(current_fleet().fleet, changed)),
+                impact_of(current_fleet().fleet.with_clusters(changed)),
             )
             return render(request, "clusters/import.html", {"text": text, "name": name, "plan": plan})
         put = upsert_clusters(wanted, by=current_user(request), now=datetime.now(UTC))

@@ -33,7 +33,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
-from placements.explain.charts.fleet import Grouped, topology_chart, value_words
+from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
@@ -48,10 +48,10 @@ from placements.services.fleet.queries import (
 from placements.services.health import healths_named, statuses_on
 from placements.templatetags.fleet import offered
 from placements.web import badges
+from placements.web.activity import event_rows
 from placements.web.bulk_changes import WORDS, cluster_filter
-from placements.web.events import event_rows
 from placements.web.fault_injection import fault_rows
-from placements.web.request import asked_table, number_of, page_from, unknown_words
+from placements.web.request import as_file, asked_table, number_of, page_from, unknown_words
 
 FORMATS = ("csv", "json")
 _COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
@@ -76,17 +76,14 @@ def download(_request: HttpRequest, rows: QuerySet[MemberCluster], form: str) ->
         )
     ]
     if form == "json":
-        response: HttpResponse = JsonResponse({"items": found})
-    else:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS)
-        writer.writeheader()
-        for row in found:
-            labels = " ".join(f"{key}={one}" for key, one in sorted(row["labels"].items()))
-            writer.writerow(row | {"labels": labels, "taints": " ".join(map(taint_text, row["taints"]))})
-        response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="clusters.{form}"'
-    return response
+        return as_file(JsonResponse({"items": found}), "clusters.json")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _COLUMNS)
+    writer.writeheader()
+    for row in found:
+        labels = " ".join(f"{key}={one}" for key, one in sorted(row["labels"].items()))
+        writer.writerow(row | {"labels": labels, "taints": " ".join(map(taint_text, row["taints"]))})
+    return as_file(HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8"), "clusters.csv")
 
 
 EVENTS_SHOWN = 50
@@ -239,11 +236,6 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
     return rows
 
 
-def labels_in(cluster: MemberCluster) -> list[str]:
-    found = cluster.document["metadata"].get("labels") or {}
-    return [f"{key}={value}" for key, value in sorted(found.items())]
-
-
 def taints_in(cluster: MemberCluster) -> list[str]:
     """Return the taints of a cluster as `key=value:effect`, in their order."""
     return list(map(taint_text, cluster.document["spec"].get("taints") or ()))
@@ -335,44 +327,24 @@ def topology(request: HttpRequest) -> HttpResponse:
     second = request.GET.get("key2", "").strip()
     chosen = tuple(dict.fromkeys(one for one in (first, second) if one))
     groups = groups_by(*chosen) if chosen else []
-    chart = (
-        topology_chart(
-            chosen,
-            [
-                Grouped(one.values, {str(state): count for state, count in one.counts.items()})
-                for one in groups
-            ],
-        )
-        if chosen
-        else None
-    )
-    table = asked_table(request, [chart] if chart else [])
-    if table:
+    counted = [Grouped(one.values, {str(state): n for state, n in one.counts.items()}) for one in groups]
+    chart = topology_chart(chosen, counted) if chosen else None
+    charts = [chart] if chart else []
+    if table := asked_table(request, charts):
         return table
+    rows = []
+    for one in groups[:_ROWS]:
+        states = [(badge, one.counts[state]) for state, badge in badges.STATE_BADGES.items()]
+        labels = [("label", label_filter(key, value)) for key, value in zip(chosen, one.values, strict=True)]
+        words, present = list(map(value_words, one.values)), [state for state in states if state[1]]
+        rows.append(TopologyRow(words, one.total, present, urlencode(labels)))
     context = {
         "keys": keys[:_KEYS_SHOWN],
         "chosen": chosen,
         "key": chosen[0] if chosen else "",
         "key2": chosen[1] if len(chosen) > 1 else "",
-        "charts": [chart] if chart else [],
-        "rows": [
-            TopologyRow(
-                list(map(value_words, one.values)),
-                one.total,
-                [
-                    (badges.STATE_BADGES[state], one.counts[state])
-                    for state in badges.STATE_BADGES
-                    if state in one.counts
-                ],
-                urlencode(
-                    [
-                        ("label", f"!{key}" if value is None else f"{key}:{value}")
-                        for key, value in zip(chosen, one.values, strict=True)
-                    ]
-                ),
-            )
-            for one in groups[:_ROWS]
-        ],
+        "charts": charts,
+        "rows": rows,
         "more": max(0, len(groups) - _ROWS),
         "alike_keys": near_duplicates(key for key, _ in keys),
         "alike": [

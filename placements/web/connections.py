@@ -50,9 +50,15 @@ from fleetui.permissions import (
 )
 from placements.explain.connections import VERBS, check_report, unreachable_words
 from placements.services.filters import kinds_for, kinds_on
-from placements.web.cluster_rows import row_context, typed_rows
-from placements.web.connection_forms import NAME_PATH, connection_form, connection_input, typed_cluster
-from placements.web.request import current_user, number_of
+from placements.web.connection_forms import (
+    NAME_PATH,
+    connection_form,
+    connection_input,
+    row_context,
+    typed_cluster,
+    typed_rows,
+)
+from placements.web.request import as_file, current_user, number_of
 
 REPORTED_BY_AGENT = "agent"
 KINDS = (
@@ -242,9 +248,7 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
     except InvalidManifest as error:
         faults = error.faults
     if text and "download" in request.GET:
-        response = HttpResponse(text, content_type="application/yaml; charset=utf-8")
-        response["Content-Disposition"] = f'attachment; filename="{PREPARED_FILE}"'
-        return response
+        return as_file(HttpResponse(text, content_type="application/yaml; charset=utf-8"), PREPARED_FILE)
     context = {
         "choices": [PreparationChoice(name, label, is_on[name]) for name, label in _CHOICES.items()],
         "groups": " ".join(groups),
@@ -318,23 +322,16 @@ def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
 def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Confirm the removal of a connection, or remove it."""
     cluster = get_object_or_404(MemberCluster, name=name)
+    context: dict[str, Any] = {"cluster": cluster, "is_connected": cluster.driver == KUBERNETES}
     if request.method != "POST":
-        return render(
-            request,
-            "clusters/disconnect.html",
-            {"cluster": cluster, "is_connected": cluster.driver == KUBERNETES},
-        )
+        return render(request, "clusters/disconnect.html", context)
     expected = number_of(request.POST.get("revision", ""), digits=18)
     try:
         remove_connection(name, by=current_user(request), now=datetime.now(UTC), expected=expected)
     except NoConnectionError as error:
         raise Http404(str(error)) from error
     except RevisionConflict as error:
-        return render(
-            request,
-            "clusters/disconnect.html",
-            {"cluster": cluster, "is_connected": True, "refused": str(error)},
-            status=409,
-        )
+        context |= {"is_connected": True, "refused": str(error)}
+        return render(request, "clusters/disconnect.html", context, status=409)
     messages.success(request, f"Connection of {name} removed.")
     return redirect("web:cluster-connection", name)

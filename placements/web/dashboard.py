@@ -21,7 +21,7 @@ from placements.explain.vocabulary import measure_word
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import Snooze, attention, snoozes_from
 from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
-from placements.services.demo.fleets import DEMO_SIZES
+from placements.services.demo.load import DEMO_SIZES
 from placements.services.fleet.queries import Skew
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context

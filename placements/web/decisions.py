@@ -45,7 +45,15 @@ from placements.services.hubs.queries import HubSide, hub_decision_of
 from placements.services.status import ranking_decision
 from placements.services.what_if.queries import hypothetical_named
 from placements.web.outcomes import OutcomeTable, outcome_table
-from placements.web.request import UnknownWord, address_with, asked_table, number_of, unknown_words, word_from
+from placements.web.request import (
+    UnknownWord,
+    address_with,
+    as_file,
+    asked_table,
+    number_of,
+    unknown_words,
+    word_from,
+)
 from placements.web.why_not import Explanation, explanation_of
 
 FORMATS = ("csv", "json")
@@ -392,18 +400,12 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         return _hub_download(page.hub, request.GET["hub"], page.row.record.decision_id[:10])
     if request.GET.get("download") in FORMATS:
         form = request.GET["download"]
-        table, is_filtered = (
-            page.cluster_list.table,
-            page.cluster_list.is_filtered or page.cluster_list.table.chosen,
-        )
+        table, name = page.cluster_list.table, f"{page.row.record.decision_id[:10]}.{form}"
         if form == "json":
-            response: HttpResponse = JsonResponse({"items": list(map(outcome_document, table.found))})
-        else:
-            text = written(rows_of(page.value, table.found)) if is_filtered else outcome_csv(page.value)
-            response = HttpResponse(text, content_type="text/csv; charset=utf-8")
-        name = f"{page.row.record.decision_id[:10]}.{form}"
-        response["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+            return as_file(JsonResponse({"items": list(map(outcome_document, table.found))}), name)
+        is_filtered = page.cluster_list.is_filtered or table.chosen
+        text = written(rows_of(page.value, table.found)) if is_filtered else outcome_csv(page.value)
+        return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
     if "table" in request.GET:
         chart = page.chart(request.GET["table"])
         return asked_table(request, [chart] if chart else []) or HttpResponse(status=404)
@@ -413,12 +415,9 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
 
 def _hub_download(side: HubSide, form: str, name: str) -> HttpResponse:
     if form == "json":
-        response: HttpResponse = JsonResponse(agreement_document(side.row))
-    else:
-        text = difference_csv(side.row.differences)
-        response = HttpResponse(text, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}-hub.{form}"'
-    return response
+        return as_file(JsonResponse(agreement_document(side.row)), f"{name}-hub.json")
+    text = difference_csv(side.row.differences)
+    return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), f"{name}-hub.csv")
 
 
 @for_readers

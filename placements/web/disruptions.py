@@ -8,7 +8,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
 from placements.models import DisruptionBudget, Eviction
-from placements.services.disruption.overview import (
+from placements.services.disruption.queries import (
     budget_states,
     budgets_matching,
     eviction_rows,

@@ -9,8 +9,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from clusters.hubs.dispatch import acts_through
 from fleetui.permissions import for_operators, for_readers
-from placements.services.demo.fleets import DEMO_SIZES
-from placements.services.demo.load import NameTakenError, demo_state, load_demo, remove_demo
+from placements.services.demo.load import DEMO_SIZES, NameTakenError, demo_state, load_demo, remove_demo
 from placements.web.request import current_user
 
 PAGES = ("keyboard", "semantics", "glossary")

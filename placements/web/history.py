@@ -19,11 +19,7 @@ from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import counted, joined, policy_sentence
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
-from placements.services.history.compare import (
-    IncomparableRevisionsError,
-    UnknownRevisionError,
-    compare,
-)
+from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import (
     EntryKind,
     HistoryEntry,

@@ -1,7 +1,7 @@
 """The forms of actions on a live hub: what is entered, as the fields of the catalogue."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import QueryDict
@@ -59,9 +59,7 @@ def inputs_for(action: str, given: QueryDict) -> list[FormInput]:
         value = given.get(one.name, "")
         if one.name not in given and action in ("labels", "taints"):
             value = present_text(action, given.get("name", ""))
-        found.append(
-            FormInput(one.name, one.label, one.hint, one.type, one.rows, one.choices, one.is_required, value)
-        )
+        found.append(replace(one, value=value))
     return found
 
 

@@ -32,7 +32,7 @@ from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
 from placements.services.editor.validation import PlacementDraft
-from placements.services.fleet.impact import impact_of, with_clusters
+from placements.services.fleet.impact import impact_of
 from placements.services.hub_writes.catalogue import ACTIONS, Action
 from placements.services.hub_writes.copies import copies_of
 from placements.services.hub_writes.operations import (
@@ -52,7 +52,7 @@ from placements.services.hub_writes.planning import (
 )
 from placements.services.hub_writes.queries import refusal_of_write
 from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
-from placements.web.request import current_user, is_confirmed
+from placements.web.request import as_file, current_user, is_confirmed
 from placements.web.review import own_draft
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
@@ -279,9 +279,8 @@ def copied(page: WritePage) -> HttpResponse:
     copies = copies_of(page.plan, manager=page.hub.field_manager) if page.plan else None
     if copies is None or not (copies.patch or copies.manifest):
         return show(page, status=422 if page.faults else 409)
-    response = HttpResponse(copies.patch or copies.manifest, content_type="application/yaml")
-    response["Content-Disposition"] = 'attachment; filename="patch.yaml"'
-    return response
+    text = copies.patch or copies.manifest
+    return as_file(HttpResponse(text, content_type="application/yaml"), "patch.yaml")
 
 
 def back_of(action: str, fields: Mapping[str, Any]) -> str:
@@ -337,4 +336,4 @@ def impact_on_placements(plan: WritePlan | None) -> Any:
     metadata = {**row.document["metadata"], "labels": plan.manifest["metadata"].get("labels") or {}}
     spec = {**row.document["spec"], "taints": plan.manifest["spec"].get("taints") or []}
     changed.document = {**row.document, "metadata": metadata, "spec": spec}
-    return impact_of(with_clusters(current_fleet().fleet, [cluster_of(changed)]))
+    return impact_of(current_fleet().fleet.with_clusters([cluster_of(changed)]))

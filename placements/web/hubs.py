@@ -43,12 +43,8 @@ from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import for_cluster_administrators, for_readers, may_administer_clusters
 from placements.explain.hubs import permission_rows, shown_hub, shown_stream, shown_write
-from placements.services.hubs.queries import disagreements_by_hub
-from placements.services.hubs.unresolved import (
-    UnresolvedObject,
-    unresolved_counts,
-    unresolved_objects,
-)
+from placements.services.hubs.queries import disagreements_by_hub, version_changes, version_numbered
+from placements.services.hubs.unresolved import UnresolvedObject, unresolved_counts, unresolved_objects
 from placements.web.request import current_user
 
 MOST_SHOWN = 50
@@ -211,14 +207,8 @@ def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
         spec = HubSpec(name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
         confirmed = request.POST.get("confirm") == FAILED_CHECK
         try:
-            save_hub(
-                spec,
-                wanted,
-                by=current_user(request),
-                now=datetime.now(UTC),
-                confirmed=confirmed,
-                replaces=True,
-            )
+            by, now = current_user(request), datetime.now(UTC)
+            save_hub(spec, wanted, by=by, now=now, confirmed=confirmed, replaces=True)
         except InvalidManifest as error:
             faults = error.faults
         except HubCheckFailed as error:
@@ -251,3 +241,14 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
         raise Http404(str(error)) from error
     messages.success(request, f"Hub {name} removed.")
     return redirect(reverse("web:hubs"))
+
+
+@for_readers
+@require_safe
+def fleet_version(request: HttpRequest, number: int) -> HttpResponse:
+    """Show a version: when it was seen, and what it changed."""
+    version = version_numbered(number)
+    if version is None:
+        raise Http404(f"There is no version {number} of the fleet. Those that no decision cites are pruned.")
+    context = {"version": version, "changes": version_changes(version)}
+    return render_page(request, "clusters/version.html", context, fragment="clusters/version.html")

@@ -38,16 +38,12 @@ from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.hubs import ShownHub, shown_hub
 from placements.models import Placement
-from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
+from placements.services.dashboard.queries import NavigationCounts, navigation_counts
 from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
-from placements.services.waiting_work import waiting_since
+from placements.services.workqueue import waiting_since
 from placements.web.request import PAGE_SIZE
 
-PREFERENCES = {
-    "theme": ("system", "light", "dark"),
-    "rows": ("comfortable", "dense"),
-    "keys": ("on", "off"),
-}
+PREFERENCES = {"theme": ("system", "light", "dark"), "rows": ("comfortable", "dense"), "keys": ("on", "off")}
 """The values of each preference; the first one is the default."""
 _A_YEAR = 365 * 24 * 3600
 
@@ -259,12 +255,7 @@ class PageLayout:
         found = counts_of(self._request)
         counts = {"Rollouts": found.rollouts, "Inbox": found.inbox}
         return [
-            Section(
-                title,
-                url,
-                path == url or inside.startswith(prefixes),
-                counts.get(title, 0),
-            )
+            Section(title, url, path == url or inside.startswith(prefixes), counts.get(title, 0))
             for title, url, prefixes in ((title, reverse(f"web:{name}"), at) for title, name, at in _SECTIONS)
         ]
 

@@ -68,12 +68,8 @@ def outcome_table(
 
     chosen = word_from(request, "outcome", Outcome)
     counts = Counter(one.outcome for one in outcomes)
-    found = tuple(
-        sorted(
-            (one for one in outcomes if chosen in (None, one.outcome) and one.outcome is not hidden),
-            key=order,
-        )
-    )
+    listed = (one for one in outcomes if chosen in (None, one.outcome) and one.outcome is not hidden)
+    found = tuple(sorted(listed, key=order))
     start = number_of(request.GET.get("from", "")) or 0
     start = start - start % PAGE_SIZE if start < len(found) else 0
     page = found[start : start + PAGE_SIZE]
@@ -112,10 +108,7 @@ class ClusterFacet(StrEnum):
     OUTDATED = "outdated"
 
 
-_FACETS = {
-    Outcome.FILTERED: ClusterFacet.FILTERED,
-    Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY,
-}
+_FACETS = {Outcome.FILTERED: ClusterFacet.FILTERED, Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY}
 _MOST_KEYS = 3
 
 
@@ -202,19 +195,15 @@ def domain_nodes(key: str, selected: Sequence[SelectedClusters]) -> tuple[list[D
         states = sorted(counts.items(), key=lambda state: list(HealthLevel).index(HealthLevel(state[0].kind)))
         total = counts.total()
         healthy = sum(count for badge, count in states if badge.kind == HealthLevel.HEALTHY)
-        nodes.append(
-            (
-                (healthy / total, value is None, value or ""),
-                DomainNode(
-                    value_words(value) if key else "all clusters",
-                    urlencode({"label": label_filter(key, value)}) if key else "",
-                    total,
-                    states,
-                    segments((badge.kind, badge.words, count) for badge, count in states),
-                    sorted((one.name, Badge(one.status.level, one.name)) for one in several if one.name),
-                ),
-            )
+        node = DomainNode(
+            value_words(value) if key else "all clusters",
+            urlencode({"label": label_filter(key, value)}) if key else "",
+            total,
+            states,
+            segments((badge.kind, badge.words, count) for badge, count in states),
+            sorted((one.name, Badge(one.status.level, one.name)) for one in several if one.name),
         )
+        nodes.append(((healthy / total, value is None, value or ""), node))
     nodes.sort(key=lambda one: one[0])
     return [node for _, node in nodes[:_MOST_DOMAINS]], max(0, len(nodes) - _MOST_DOMAINS)
 
@@ -281,12 +270,7 @@ def _keys_of(decision: Decision | None) -> list[str]:
 
 
 def _cluster_rows(
-    placement: Any,
-    decision: Decision | None,
-    names: Sequence[str],
-    outdated: set[str],
-    *,
-    now: datetime,
+    placement: Any, decision: Decision | None, names: Sequence[str], outdated: set[str], *, now: datetime
 ) -> list[PlacementCluster]:
     bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
     statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}

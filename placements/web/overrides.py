@@ -10,7 +10,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
 from placements.models import Override
-from placements.services.overrides.effects import effects_of, overrides_matching
+from placements.services.overrides.queries import effects_of, overrides_matching
 from placements.web.request import page_from
 
 

@@ -44,13 +44,7 @@ from placements.models import (
 )
 from placements.services.assertions import check_of
 from placements.services.dashboard.queries import tight_of
-from placements.services.decisions.records import (
-    DecisionView,
-    decision_of,
-    fixes_of,
-    problems_of,
-    spreads_of,
-)
+from placements.services.decisions.records import DecisionView, decision_of, fixes_of, problems_of, spreads_of
 from placements.services.disruption.impact import has_begun_run
 from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
@@ -78,10 +72,11 @@ from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
 from placements.services.teams import of_placement
 from placements.web import badges
+from placements.web.activity import event_rows, url_of
 from placements.web.dashboard import TightRow, skew_badges, tight_row
-from placements.web.events import event_rows, url_of
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
+    as_file,
     current_user,
     is_confirmed,
     number_of,
@@ -367,8 +362,7 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     """Download the manifest, with or without the status."""
     found = get_object_or_404(Placement, full_name=name)
     manifest = found.document if request.GET.get("status") == "0" else manifest_of(found)
-    headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
-    return HttpResponse(dump_yaml(manifest), content_type="application/yaml", headers=headers)
+    return as_file(HttpResponse(dump_yaml(manifest), content_type="application/yaml"), f"{name}.yaml")
 
 
 @acts_through(delete_placement)

@@ -18,13 +18,7 @@ from fleetui.polling import not_modified
 from placements.explain.charts.rebalance import curve_chart
 from placements.explain.rebalance import balance_sentence, repair_sentence
 from placements.models import Placement, RebalancePlan
-from placements.services.rebalance import (
-    MOST_MOVES,
-    PLAN_ACTIONS,
-    change_plan,
-    preview_rebalance,
-    start_plan,
-)
+from placements.services.rebalance import MOST_MOVES, PLAN_ACTIONS, change_plan, preview_rebalance, start_plan
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.teams import of_placement
 from placements.web.badges import Badge

@@ -111,9 +111,6 @@ def order_from(request: HttpRequest, orders: tuple[str, ...]) -> str:
     return given if given in orders else orders[0]
 
 
-_PAGE = 50
-
-
 def asked_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse | None:
     """Answer `?table=NAME&row=N`: 50 rows of that chart's table, from row N on; None when none is asked for.
 
@@ -128,22 +125,17 @@ def asked_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse |
     given = request.GET.get("row", "0")
     if not given.isdecimal() or int(given) > len(found.rows):
         raise Http404(f"There is no row {given[:10]}.")
-    start = int(given)
-    end = min(start + _PAGE, len(found.rows))
-    return render_page(
-        request,
-        "parts/chart_table.html",
-        {
-            "chart": found,
-            "rows": found.lines(start, end),
-            "first": start + 1,
-            "last": end,
-            "before": _with_query(request, row=max(0, start - _PAGE)) if start else "",
-            "after": _with_query(request, row=end) if end < len(found.rows) else "",
-            "back": address_with(request),
-        },
-        fragment="parts/chart_rows.html",
-    )
+    start, end = int(given), min(int(given) + PAGE_SIZE, len(found.rows))
+    context = {
+        "chart": found,
+        "rows": found.lines(start, end),
+        "first": start + 1,
+        "last": end,
+        "before": _with_query(request, row=max(0, start - PAGE_SIZE)) if start else "",
+        "after": _with_query(request, row=end) if end < len(found.rows) else "",
+        "back": address_with(request),
+    }
+    return render_page(request, "parts/chart_table.html", context, fragment="parts/chart_rows.html")
 
 
 def address_with(request: HttpRequest, **changes: object) -> str:
@@ -158,3 +150,9 @@ def _with_query(request: HttpRequest, **changes: object) -> str:
         if value is not None:
             query[name] = str(value)
     return f"?{query.urlencode()}"
+
+
+def as_file(response: HttpResponse, name: str) -> HttpResponse:
+    """Have browsers save a response as a file of this name."""
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response

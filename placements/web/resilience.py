@@ -21,7 +21,7 @@ from placements.engine.resilience import CLUSTER, LossVariant
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.resilience import MOST_LOSSES, LossLine, survival_chart
 from placements.explain.resilience import VARIANT_NAMES, loss_name, what_if_query, worst_by_level
-from placements.models import Placement, ResilienceReport
+from placements.models import Placement, ResilienceLoss, ResilienceReport
 from placements.services.resilience.operations import latest_report, start_report
 from placements.services.resilience.queries import (
     age_of,
@@ -59,12 +59,9 @@ def resilience(request: HttpRequest) -> HttpResponse:
             return _page(request, _version(), keys=" ".join(keys), faults=found.faults, status=422)
         return redirect("web:resilience")
     version = _version()
-    if "table" in request.GET:
-        report, variant, level = _chosen(request)
-        table = asked_table(request, _charts(report, variant, level))
-        if table:
-            return table
-    if same := not_modified(request, version, partial(_version)):
+    if "table" in request.GET and (table := asked_table(request, _charts(*_chosen(request)))):
+        return table
+    if same := not_modified(request, version, _version):
         return same
     return _page(request, version)
 
@@ -114,21 +111,17 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
         **more,
     }
     if report is not None:
-        what_if = reverse("web:what-if")
+
+        def what_if(one: ResilienceLoss) -> str:
+            return f"{reverse('web:what-if')}?{urlencode(what_if_query(one.level, one.value, variant))}"
+
         rows = list(worst_losses(report, variant, level)[: _LOSSES_SHOWN + 1])
         weakest = weakest_placements(report)
         context |= {
             "age": age_of(report),
             "worst": worst_by_level(report.totals, variant),
             "level": level,
-            "losses": [
-                (
-                    one,
-                    loss_name(one.level, one.value),
-                    f"{what_if}?{urlencode(what_if_query(one.level, one.value, variant))}",
-                )
-                for one in rows[:_LOSSES_SHOWN]
-            ],
+            "losses": [(one, loss_name(one.level, one.value), what_if(one)) for one in rows[:_LOSSES_SHOWN]],
             "has_more": len(rows) > _LOSSES_SHOWN,
             "weakest": [
                 (one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_PLACEMENTS_SHOWN]

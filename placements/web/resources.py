@@ -27,7 +27,7 @@ from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select
 from placements.services.teams import of_resource
-from placements.web.events import event_rows, object_label, resource_url, url_of
+from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
 
 _EVENTS_SHOWN = 15
@@ -71,6 +71,7 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
     """Show one resource and the placements that select it."""
     row = _found(group, kind, namespace, name)
     one = HubObject.of(row.content)
+    events = events_matching(kind=RESOURCE, name=name_of(one))
     context = {
         "resource": row,
         "subject": object_label(RESOURCE, name_of(one)),
@@ -78,20 +79,14 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
         "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
         "placements": _taken_by(one),
         "manifest": dump_yaml(without_secrets(row.content)),
-        "events": event_rows(
-            events_matching(kind=RESOURCE, name=name_of(one)).order_by("-at", "-id")[:_EVENTS_SHOWN]
-        ),
+        "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
     }
     return render_page(request, "resources/resource.html", context)
 
 
 def _taken_by(one: HubObject) -> list[str]:
-    rows = (
-        Placement.objects.filter(deleting_since=None)
-        .only("namespace", "full_name", "document")
-        .order_by("full_name")
-    )
-    return [row.full_name for row in rows if may_select(row, [one])]
+    rows = Placement.objects.filter(deleting_since=None).only("namespace", "full_name", "document")
+    return [row.full_name for row in rows.order_by("full_name") if may_select(row, [one])]
 
 
 @acts_through(delete_resource)

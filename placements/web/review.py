@@ -53,9 +53,8 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, row, status=422, unaccepted=True)
     now, confirmed = datetime.now(UTC), is_confirmed(request)
     try:
-        saved = confirm_draft(
-            number, reviewed=reviewed, by=current_user(request), now=now, confirmed=confirmed
-        )
+        by = current_user(request)
+        saved = confirm_draft(number, reviewed=reviewed, by=by, now=now, confirmed=confirmed)
     except UnschedulesEverything as error:
         return _show_review(request, row, status=409, empties=error)
     except PreviewOutdatedError as error:

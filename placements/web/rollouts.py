@@ -60,7 +60,7 @@ from placements.services.rollouts.staged_operations import LONGEST_COMMENT
 from placements.services.run_history import run_charts
 from placements.services.teams import of_placement, of_run
 from placements.web import badges
-from placements.web.events import event_rows
+from placements.web.activity import event_rows
 from placements.web.layout import operates_here
 from placements.web.request import (
     PAGE_SIZE,

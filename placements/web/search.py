@@ -13,7 +13,7 @@ from fleetui.permissions import for_readers
 from placements.services.health import healths_named
 from placements.services.searching import MOST, HubResult, SearchResult, find, find_on_hubs, pair_named
 from placements.web import badges
-from placements.web.events import resource_url
+from placements.web.activity import resource_url
 from placements.web.request import at_hub
 
 

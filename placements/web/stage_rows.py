@@ -12,14 +12,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from placements.services.fleet.forms import read_documents
 
 _APPROVAL, _WAIT = "Approval", "TimedWait"
-_KNOWN = {
-    "name",
-    "labelSelector",
-    "maxConcurrency",
-    "sortingLabelKey",
-    "beforeStageTasks",
-    "afterStageTasks",
-}
+_KNOWN = {"name", "labelSelector", "maxConcurrency", "sortingLabelKey", "beforeStageTasks", "afterStageTasks"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, delete_strategy, save_strategy
 from placements.services.teams import labels_of_run, of_placement, of_strategy
 from placements.web import badges
-from placements.web.events import event_rows
+from placements.web.activity import event_rows
 from placements.web.request import current_user, number_of, page_from
 from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
 
@@ -142,12 +142,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
 
 
-_BY_USERS = (
-    WaitReason.RUN,
-    WaitReason.RESUME,
-    WaitReason.APPROVAL_BEFORE,
-    WaitReason.APPROVAL_AFTER,
-)
+_BY_USERS = (WaitReason.RUN, WaitReason.RESUME, WaitReason.APPROVAL_BEFORE, WaitReason.APPROVAL_AFTER)
 """A run that waits for nothing else continues only after an action of a user."""
 
 

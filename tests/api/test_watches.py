@@ -14,7 +14,7 @@ from placements.services.placements import delete_placement
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
-from placements.services.watches import holding, journal
+from placements.services.watches import journal
 from tests.rows import NOW, decided, joined, pick_n_spec, saved
 from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
 
@@ -136,7 +136,7 @@ def test_a_watch_without_a_free_thread_is_answered_at_once(
     api: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holders = BoundedSemaphore(1)
-    monkeypatch.setattr(holding, "_holders", holders)
+    monkeypatch.setattr(journal, "_holders", holders)
     version = listed(api, "clusters")["resourceVersion"]
     holders.acquire()
     query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": 30}
@@ -144,7 +144,7 @@ def test_a_watch_without_a_free_thread_is_answered_at_once(
     answer = api.get("/api/v1/clusters", query)
 
     assert (answer.status_code, answer.json()["events"]) == (200, [])
-    assert answer.headers["Retry-After"] == str(holding.RETRY_AFTER)
+    assert answer.headers["Retry-After"] == str(journal.RETRY_AFTER)
     assert answer.json()["resourceVersion"] == version
 
 

@@ -15,7 +15,7 @@ from clusters.importing import MemberRead, read_members
 from clusters.manifest import parse_member
 from fleetui.apimachinery.errors import InvalidManifest, split_path
 from fleetui.apimachinery.yaml import dump_yaml
-from placements.services.demo.fleets import demo_of
+from placements.services.demo.load import demo_of
 from tests.documents import CODES, OURS, Document, member
 from tests.services.test_demo_fleets import NOW
 

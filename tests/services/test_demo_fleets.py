@@ -21,7 +21,7 @@ from placements.engine.scheduling.warnings import fleet_caveats
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
-from placements.services.demo.fleets import DEMO_SIZES, demo_of
+from placements.services.demo.load import DEMO_SIZES, demo_of
 from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, DemoFault
 from placements.services.simulate.translate import PlacementInput, placement_input
 

@@ -13,7 +13,7 @@ from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
 from placements.models import Placement
 from placements.services.fleet import impact
-from placements.services.fleet.impact import Impact, ImpactRow, impact_of, with_clusters
+from placements.services.fleet.impact import Impact, ImpactRow, impact_of
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import delete_placement
 from tests.builders import labelled, spread
@@ -59,7 +59,7 @@ def test_a_cordon_moves_nobody_who_is_placed(web: Placement) -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["nimblefox"]]
 
-    found = impact_of(with_clusters(fleet, [here._replace(taints=(Taint("cordon-key"),))]))
+    found = impact_of(fleet.with_clusters([here._replace(taints=(Taint("cordon-key"),))]))
 
     assert (found.rows, found.looked, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
 
@@ -76,8 +76,8 @@ def test_looks_only_at_those_that_read_what_changed() -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["jumpingcat"]]
 
-    other = impact_of(with_clusters(fleet, [here._replace(labels={**here.labels, "team": "b"})]))
-    tier = impact_of(with_clusters(fleet, [here._replace(labels={**here.labels, "tier": "edge"})]))
+    other = impact_of(fleet.with_clusters([here._replace(labels={**here.labels, "team": "b"})]))
+    tier = impact_of(fleet.with_clusters([here._replace(labels={**here.labels, "tier": "edge"})]))
 
     assert (other.rows, other.looked) == ((), 0)
     assert [(row.placement, row.joins, row.is_fulfilled) for row in tier.rows] == [
@@ -90,7 +90,7 @@ def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     documents = [member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")]
     foreseen = dry_run([ClusterSpec(one) for one in documents], now=NOW)
 
-    found = impact_of(with_clusters(current_fleet().fleet, [cluster_of(row) for _, row in foreseen]))
+    found = impact_of(current_fleet().fleet.with_clusters([cluster_of(row) for _, row in foreseen]))
 
     assert [(row.placement, row.joins) for row in found.rows] == [("many", ("oldbadger", "palemoth"))]
     assert web.is_fulfilled

@@ -11,7 +11,7 @@ from django.test import Client
 from fleetui.models import WorkerHeartbeat
 from fleetui.task_queue import record_heartbeat, worker_state
 from placements.models import Placement
-from placements.services.waiting_work import waiting_since
+from placements.services.workqueue import waiting_since
 from placements.tasks import heartbeat
 from tests.rows import NOW, joined, pick_n_spec, run_due, saved
 

@@ -94,7 +94,6 @@ class Budgets:
         return budgets.get(kind, self.additions).allowed
 
     def after(self, kind: BudgetKind, starts: int) -> "Budgets":
-        """Return the budgets after so many starts."""
         if kind in (BudgetKind.UPDATE, BudgetKind.REMOVAL):
             at_risk = self.updates.at_risk + starts
             updates, removals = (replace(each, at_risk=at_risk) for each in (self.updates, self.removals))

@@ -198,7 +198,6 @@ class StagedRunPlan:
         return replace(self, outcome=outcome, ended_at=now, reasons=reasons)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the JSON form, to be stored."""
         plain: dict[str, Any] = _RUN.dump_python(self, mode="json")
         return plain
 

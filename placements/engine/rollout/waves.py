@@ -102,7 +102,6 @@ def _completed(cluster: ClusterState, actions: Mapping[str, Action]) -> ClusterS
 
 
 def _completed_budgets(budgets: Budgets, started: list[PendingUpdate]) -> Budgets:
-    """Return the budgets once a batch has succeeded."""
     removed = [update for update in started if isinstance(update.action, Remove)]
     added = sum(update.budget is BudgetKind.ADDITION for update in started)
     ready = budgets.updates.ready + added - sum(each.cluster.phase is Phase.AVAILABLE for each in removed)

@@ -135,11 +135,7 @@ def _area_figure(
                 )
             )
     across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1}
-    label: dict[str, object] = {
-        "xref": "paper",
-        "x": 1,
-        "xanchor": "left",
-    }
+    label: dict[str, object] = {"xref": "paper", "x": 1, "xanchor": "left"}
     label |= {"font": {"color": Color.TEXT, "size": 11}, "xshift": 4}
     # The highest label is above its line and the lowest below, so that near ones do not overlap.
     anchors = ["bottom", "middle", "top"] if len(limits) > 2 else ["bottom", "top"][: len(limits)]

@@ -6,8 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.services.demo.fleets import DEMO_SIZES
-from placements.services.demo.load import Loaded, NameTakenError, load_demo, remove_demo
+from placements.services.demo.load import DEMO_SIZES, Loaded, NameTakenError, load_demo, remove_demo
 
 
 class Command(HubCommand):

@@ -40,7 +40,7 @@ from placements.services.fleet.queries import stale_placements
 from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
 from placements.services.rollouts.attention import AttentionItem, needs_attention
-from placements.services.waiting_work import FAILING_AFTER, channels_with_failures
+from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 
 MOST_CAUSES = 10
 _LEVELS = ("failed", "attention", "unknown", "progress", "outdated", "suspended")
@@ -117,7 +117,6 @@ class _Away:
     outdated: set[str] = field(default_factory=set)
 
     def grouped(self) -> Cause:
-        """Return the cause with what follows from it."""
         stalled, outdated, others = list(self.stalled), sorted(self.outdated), sorted(self.placements)
         parts = [
             f"{words} ({first_names(names)})"

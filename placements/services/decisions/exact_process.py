@@ -6,13 +6,7 @@ import resource
 import subprocess
 import sys
 
-from placements.engine.exact.record import (
-    ExactRecord,
-    OpenReason,
-    SearchOptions,
-    exact_search,
-    open_record,
-)
+from placements.engine.exact.record import ExactRecord, OpenReason, SearchOptions, exact_search, open_record
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.record import pack, pack_fleet, unpack, unpack_fleet
 

@@ -1,7 +1,9 @@
-"""Loading and removing a demo fleet; all of its rows are marked as demo data."""
+"""The demo fleets, and loading and removing one; all of its rows are marked as demo data."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -10,6 +12,7 @@ from django.db import transaction
 from django.db.models import F
 
 from clusters.drivers.registry import SIMULATED
+from clusters.fleet import collector_paused
 from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
@@ -18,8 +21,10 @@ from clusters.operations.leave import forget
 from fleetui.apimachinery.kinds import MEMBER_KIND
 from fleetui.apimachinery.secrets import HubObject
 from placements.models import Binding, Placement, Resource
-from placements.services.demo.fleets import demo_of
-from placements.services.demo.model import SIMULATED_ANNOTATION, Demo
+from placements.services.demo.large import large_fleet, large_placements
+from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, name_of
+from placements.services.demo.placements import application, cluster_role, custom_kind
+from placements.services.demo.small import four, nine
 from placements.services.disruption.drains import end_drains_of
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import delete_placement, save_placement
@@ -171,3 +176,39 @@ def _schedule(now: datetime, *, until: datetime) -> None:
     for placement_id in list(due.order_by("pk").values_list("pk", flat=True)):
         schedule_placement(placement_id, now=now)
     _extend_leases(until=until)
+
+
+DEMO_SIZES = (4, 9, 100, 5000)
+
+
+@collector_paused()
+def demo_of(size: int, *, now: datetime) -> Demo:
+    """Return the demo of that many clusters, whose last heartbeat is just before `now` (with time zone).
+
+    Deterministic. Raise ValueError for other sizes than `DEMO_SIZES`.
+    """
+    if size not in _DEMOS:
+        raise ValueError(f"there is no demo of {size} clusters, only of {', '.join(map(str, DEMO_SIZES))}")
+    return _DEMOS[size](now)
+
+
+def _large(size: int, number: str, now: datetime) -> Demo:
+    clusters = large_fleet(size, now)
+    placements = large_placements(clusters)
+    applications = (application(name_of(one), team="platform") for one in placements)
+    labels = {"part-of": "monitoring"}
+    resources = (
+        custom_kind("Probe", group="monitoring.example.com", labels=labels),
+        custom_kind("AlertRule", group="monitoring.example.com", labels=labels),
+        cluster_role("metrics-reader", "nodes", "pods"),
+        *(one for documents in applications for one in documents),
+    )
+    return Demo(f"{number} clusters of four providers", clusters, resources, placements)
+
+
+_DEMOS: Mapping[int, Callable[[datetime], Demo]] = {
+    4: four,
+    9: nine,
+    100: partial(_large, 100, "A hundred"),
+    5000: partial(_large, 5000, "Five thousand"),
+}

@@ -136,7 +136,6 @@ def _object(api_version: str, kind: str, metadata: Document, **fields: object) -
 
 
 def cluster_role(name: str, *kinds: str) -> Document:
-    """Return a role that may read some kinds in all namespaces."""
     rules = [{"apiGroups": [""], "resources": list(kinds), "verbs": ["get", "list", "watch"]}]
     return _object("rbac.authorization.k8s.io/v1", "ClusterRole", {"name": name}, rules=rules)
 

@@ -29,7 +29,7 @@ from placements.services.disruption.queries import left_of, numbers_facts
 from placements.services.rollouts.operations import ActionNotAllowed
 
 TRY_AGAIN = timedelta(seconds=10)
-MOST_TRIED = 50
+MOSTTRIED = 50
 """Most evictions that one pass evaluates: each reads the complete placement."""
 _SILENT = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 
@@ -38,8 +38,8 @@ def take_steps(drain: Drain, *, now: datetime) -> None:
     """Update the steps, then evict as many placements as the options allow, in their order."""
     steps = note_steps(drain, now=now)
     room = drain.at_once - _evictions_in_progress(drain, steps)
-    due = [step for step in steps if step.state in _TRIED and not (step.try_at and step.try_at > now)]
-    for step in due[:MOST_TRIED]:
+    due = [step for step in steps if step.state in TRIED and not (step.try_at and step.try_at > now)]
+    for step in due[:MOSTTRIED]:
         if room <= 0:
             return
         if not _is_moving_elsewhere(drain, step.placement_name):
@@ -72,12 +72,12 @@ def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
             _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
         elif stays := why_placement_stays(binding.placement):
             _put(step, DrainStep.State.STAYS, stays, now=now)
-        elif step.state not in _TRIED:
+        elif step.state not in TRIED:
             _put(step, DrainStep.State.WAITING, "", now=now)
     return steps
 
 
-_TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
+TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
 
 
 def _put(
@@ -141,7 +141,7 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
 
 def _may_evict(drain: Drain, step: DrainStep) -> bool:
     row = Drain.objects.select_for_update().filter(pk=drain.pk, state=Drain.State.RUNNING).first()
-    if row is None or not row.steps.filter(pk=step.pk, state__in=_TRIED).exists():
+    if row is None or not row.steps.filter(pk=step.pk, state__in=TRIED).exists():
         return False
     return _evictions_in_progress(row, row.steps.all()) < row.at_once
 
@@ -152,7 +152,7 @@ RESYNC = timedelta(seconds=2)
 """How often a drain is continued, also after its worker was killed."""
 BATCH = 20
 _NAMED = 20
-_OVER = frozenset({DrainStep.State.GONE, DrainStep.State.STAYS, DrainStep.State.NEXT_RUN})
+OVER = frozenset({DrainStep.State.GONE, DrainStep.State.STAYS, DrainStep.State.NEXT_RUN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_
     lock_fleet()
     if not MemberCluster.objects.filter(name=cluster).exists():
         raise UnknownClusterError(cluster)
-    running = _running(cluster)
+    running = running_drain(cluster)
     faults = []
     if pace.at_once is not None and not 1 <= pace.at_once <= MOST_AT_ONCE:
         faults.append(FieldError("atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"))
@@ -197,9 +197,8 @@ def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_
     first = list(pace.first or ())
     here = set[str]()
     if first:
-        here = set(
-            Binding.objects.filter(cluster_name=cluster).values_list("placement__full_name", flat=True)
-        )
+        bindings = Binding.objects.filter(cluster_name=cluster)
+        here |= set(bindings.values_list("placement__full_name", flat=True))
         here |= set(running.steps.values_list("placement_name", flat=True)) if running else set()
     for at, name in enumerate(first):
         if name in first[:at]:
@@ -249,7 +248,7 @@ def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
     Raise ActionNotAllowed without a running drain.
     """
     lock_fleet()
-    running = _running(cluster)
+    running = running_drain(cluster)
     if running is None:
         raise ActionNotAllowed(f"{cluster} is not being drained; there is nothing to cancel")
     _end(running, Drain.State.CANCELLED, f"cancelled by {actor_name(by)}", by=by, now=now)
@@ -282,14 +281,14 @@ def _continue(row: Drain, *, now: datetime) -> None:
         return
     is_expired = row.deadline is not None and row.deadline <= now
     (note_steps if is_expired else take_steps)(row, now=now)
-    if not row.steps.exclude(state__in=_OVER).exists():
+    if not row.steps.exclude(state__in=OVER).exists():
         _end(row, Drain.State.DONE, "nothing is left that can go", by=None, now=now)
     elif is_expired:
         left = counted(len(left_of(row)), "placement")
         _end(row, Drain.State.EXPIRED, f"the deadline passed with {left} left", by=None, now=now)
 
 
-def _running(cluster: str) -> Drain | None:
+def running_drain(cluster: str) -> Drain | None:
     return Drain.objects.filter(cluster_name=cluster, state=Drain.State.RUNNING).first()
 
 

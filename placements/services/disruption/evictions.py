@@ -18,24 +18,14 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import retry_on_conflict
 from fleetui.task_queue import enqueue
-from placements.engine.disruption import (
-    EvictionReason,
-    Executed,
-    Invalid,
-    Verdict,
-    judge_eviction,
-)
+from placements.engine.disruption import EvictionReason, Executed, Invalid, Verdict, judge_eviction
 from placements.engine.rollout.state import EMPTY
 from placements.manifests.binding import BindingState
 from placements.manifests.disruption import eviction_change_faults, parse_eviction
 from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
 from placements.services.disruption.queries import budget_for, numbers_facts
 from placements.services.results import PLACEMENT
-from placements.services.rollout_state import (
-    RolloutContext,
-    eviction_context,
-    load_rollout_context,
-)
+from placements.services.rollout_state import RolloutContext, eviction_context, load_rollout_context
 from placements.services.rollouts.controller import begin_run, running_rollout
 from placements.services.rollouts.starts import build_updates
 from placements.services.teams import check_placement

@@ -25,7 +25,7 @@ from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.hub_scope import in_hub
 from placements.engine.disruption import EvictionReason
 from placements.models import Drain, DrainStep
-from placements.services.disruption.drains import MOST_AT_ONCE, note_steps
+from placements.services.disruption.drains import MOST_AT_ONCE, OVER, TRIED, note_steps, running_drain
 from placements.services.disruption.queries import numbers_facts
 from placements.services.hub_writes.catalogue import ACTIONS
 from placements.services.hub_writes.clusters import is_cordon
@@ -41,12 +41,6 @@ LEASE, PASS = timedelta(seconds=120), timedelta(seconds=5)
 MOST_SENT = 10
 """In one pass: each may take half a minute."""
 _OPEN = (HubWriteState.PLANNED, HubWriteState.SENT, HubWriteState.UNKNOWN)
-_TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
-_OVER = (DrainStep.State.GONE, DrainStep.State.STAYS, DrainStep.State.NEXT_RUN)
-
-
-def running_drain(cluster: str) -> Drain | None:
-    return Drain.objects.filter(cluster_name=cluster, state=Drain.State.RUNNING).first()
 
 
 @on_live_hub(None)
@@ -132,7 +126,7 @@ def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
             return None  # paused, or read only since: the drain waits
         except PermissionDenied as error:
             return _end(row, Drain.State.CANCELLED, str(error)[:200], now=now)
-    left = row.steps.exclude(state__in=_OVER).count()
+    left = row.steps.exclude(state__in=OVER).count()
     if not left:
         return _end(row, Drain.State.DONE, "nothing is left that can go", now=now)
     if is_expired:
@@ -149,8 +143,10 @@ def _take_steps(hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *,
     for step in steps:
         if step.state == DrainStep.State.LEAVING:
             in_progress += 1
-        elif step.state in _TRIED:
-            write = _last_write(hub, row, step)
+        elif step.state in TRIED:
+            writes = writes_of(hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at)
+            prefix = eviction_prefix(step.placement_name, row.cluster_name)
+            write = writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
             is_due, is_running = _progress(hub, step, write, row, now=now)
             in_progress += is_running
             due += [step] if is_due else []
@@ -158,13 +154,6 @@ def _take_steps(hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *,
         if not Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING).exists():
             return
         send_eviction(hub, row, step, user, now=now)
-
-
-def _last_write(hub: Hub, row: Drain, step: DrainStep) -> HubWrite | None:
-    """Return the last eviction that this drain had sent for a placement."""
-    writes = writes_of(hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at)
-    prefix = eviction_prefix(step.placement_name, row.cluster_name)
-    return writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
 
 
 def _progress(

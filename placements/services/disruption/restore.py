@@ -4,19 +4,17 @@ Rescheduling has the effect of a policy change: every binding is obsolete, all c
 present cluster only wins ties. `services/rescheduling.py` writes it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, Fleet
 from clusters.queries import current_fleet
-from placements.engine.scheduling.cycle import Cycle
+from placements.engine.resilience import active
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.vocabulary import joined
-from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.models import DrainStep, Placement
 from placements.services.disruption.queries import latest_drain
-from placements.services.fleet.impact import MOST_LOOKED_AT, with_clusters
+from placements.services.fleet.impact import MOST_LOOKED_AT, ImpactRow, impact_row
 from placements.services.snapshots import cycles_of
 
 
@@ -34,18 +32,6 @@ class Return(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """The changes by rescheduling one placement."""
-
-    placement: str
-    joins: tuple[str, ...]
-    leaves: tuple[str, ...]
-    placed_before: int
-    placed_after: int
-    is_fulfilled: bool
-
-
-@dataclass(frozen=True, slots=True)
 class BringBackRow:
     """Whether one placement would return; `said` is the message.
 
@@ -54,7 +40,7 @@ class BringBackRow:
 
     placement: str
     how: Return
-    fresh: Fresh
+    fresh: ImpactRow
     said: str
 
 
@@ -68,9 +54,10 @@ class RestorePlan:
     unlooked: int = 0
 
 
-def fresh_schedule(placement: Placement, *, fleet: Fleet | None = None) -> Fresh:
-    [(_, cycle)] = cycles_of([placement], fleet or current_fleet().fleet)
-    return _fresh(placement.full_name, cycle)
+def fresh_schedule(placement: Placement) -> ImpactRow:
+    """Return what rescheduling a placement would change."""
+    [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
+    return impact_row(placement, cycle.rescheduled())
 
 
 def bring_back(cluster: str) -> RestorePlan:
@@ -85,8 +72,8 @@ def bring_back(cluster: str) -> RestorePlan:
     looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
     fleet, found = uncordoned(now, cluster), []
     for placement, cycle in cycles_of(looked, fleet):
-        fresh = _fresh(placement.full_name, cycle)
-        if cluster in _active(cycle.live_bindings):
+        fresh = impact_row(placement, cycle.rescheduled())
+        if cluster in active(cycle.live_bindings):
             how, said = Return.HERE, "Present."
         elif cluster in schedule(cycle).picked_names:
             how, said = Return.BY_ITSELF, "Returns automatically once the cluster is uncordoned."
@@ -110,22 +97,4 @@ def uncordoned(fleet: Fleet, name: str) -> Fleet:
         one._replace(taints=tuple(taint for taint in one.taints if (taint.key, taint.value) != cordon))
         for one in found
     ]
-    return fleet if changed == found else with_clusters(fleet, changed)
-
-
-def _fresh(name: str, cycle: Cycle) -> Fresh:
-    decision = schedule(cycle.rescheduled())
-    before = _active(cycle.live_bindings)
-    after = before if decision.is_failed else _active(decision.bindings_after)
-    return Fresh(
-        name,
-        joins=tuple(sorted(after - before)),
-        leaves=tuple(sorted(before - after)),
-        placed_before=len(before),
-        placed_after=len(after),
-        is_fulfilled=decision.is_fulfilled,
-    )
-
-
-def _active(bindings: Iterable[BindingValue]) -> frozenset[str]:
-    return frozenset(one.cluster for one in bindings if one.is_active)
+    return fleet if changed == found else fleet.with_clusters(changed)

@@ -18,15 +18,7 @@ from placements.explain.vocabulary import counted
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
-from placements.services.editor.form import (
-    PREFERRED,
-    STRATEGY,
-    FormRow,
-    PlacementForm,
-    Suggest,
-    at,
-    slug,
-)
+from placements.services.editor.form import PREFERRED, STRATEGY, FormRow, PlacementForm, Suggest, at, slug
 from placements.services.editor.validation import PlacementDraft
 
 MOST_SUGGESTIONS = 50
@@ -228,24 +220,20 @@ def suggestions(
 
 @lru_cache(maxsize=2)
 def label_keys(fleet: Fleet) -> Suggestions:
-    """Return the label keys of a fleet, the most frequent first."""
     return _most_frequent(Counter(key for cluster in fleet for key in cluster.labels))
 
 
 @lru_cache(maxsize=2)
 def property_names(fleet: Fleet) -> Suggestions:
-    """Return the properties that clusters report, the most frequent first."""
     return _most_frequent(Counter(name for cluster in fleet for name in cluster.properties))
 
 
 @lru_cache(maxsize=2)
 def taint_keys(fleet: Fleet) -> Suggestions:
-    """Return the keys of the taints of a fleet, the most frequent first."""
     return _most_frequent(Counter(key for cluster in fleet for key in {one.key for one in cluster.taints}))
 
 
 def label_values(fleet: Fleet, key: str) -> Suggestions:
-    """Return the values of a label key, the most frequent first."""
     column = fleet.label(key)
     counts = np.bincount(column.codes[column.is_present], minlength=len(column.values))
     return _most_frequent(Counter(dict(zip(column.values, counts.tolist(), strict=True))))

@@ -3,15 +3,17 @@
 A page or an admin action changes a fleet value and calls:
 
     fleet = fleet_now().fleet
-    impact_of(with_clusters(fleet, [changed]))         labels, taints, a cordon, new clusters
+    impact_of(fleet.with_clusters([changed]))         labels, taints, a cordon, new clusters
     impact_of(fleet, gone=["nimblefox"])               clusters that leave
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from clusters.fleet import Cluster, Fleet
+from clusters.fleet import Fleet
 from clusters.queries import current_fleet
+from placements.engine.resilience import active
+from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.models import Placement
 from placements.services.fleet_events import affected_by_change, losing_a_cluster
@@ -49,10 +51,6 @@ class Impact:
     rows: tuple[ImpactRow, ...]
     looked: int
     unlooked: int = 0
-
-
-def with_clusters(fleet: Fleet, changed: Iterable[Cluster]) -> Fleet:
-    return fleet.with_clusters(changed)
 
 
 def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
@@ -96,16 +94,20 @@ def impact_on(placements: Collection[int], fleet: Fleet, *, named: Collection[st
 
 def impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:
     for placement, cycle in cycles_of(placements, fleet):
-        decision = schedule(cycle)
-        before = {one.cluster for one in cycle.live_bindings if one.is_active}
-        after = {one.cluster for one in decision.bindings_after if one.is_active}
-        after = before if decision.is_failed else after
-        yield ImpactRow(
-            placement.full_name,
-            joins=tuple(sorted(after - before)),
-            leaves=tuple(sorted(before - after)),
-            placed_before=len(before),
-            placed_after=len(after),
-            was_fulfilled=placement.is_fulfilled,
-            is_fulfilled=decision.is_fulfilled,
-        )
+        yield impact_row(placement, cycle)
+
+
+def impact_row(placement: Placement, cycle: Cycle) -> ImpactRow:
+    """Return what a cycle would change."""
+    decision = schedule(cycle)
+    before = active(cycle.live_bindings)
+    after = before if decision.is_failed else active(decision.bindings_after)
+    return ImpactRow(
+        placement.full_name,
+        joins=tuple(sorted(after - before)),
+        leaves=tuple(sorted(before - after)),
+        placed_before=len(before),
+        placed_after=len(after),
+        was_fulfilled=placement.is_fulfilled,
+        is_fulfilled=decision.is_fulfilled,
+    )

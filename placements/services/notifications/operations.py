@@ -152,27 +152,27 @@ def named_channel(name: str) -> NotificationChannel:
 
 
 @on_live_hub(None)
+@transaction.atomic
 def delete_rule(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a rule with its messages. Raise UnknownNotificationError."""
-    with transaction.atomic():
-        named_rule(name).delete()
-        record(AuditEvent("deleted", RULE, name), by=by, now=now)
+    named_rule(name).delete()
+    record(AuditEvent("deleted", RULE, name), by=by, now=now)
 
 
 @on_live_hub(None)
+@transaction.atomic
 def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a channel with its address, its rules and its messages. Raise UnknownNotificationError."""
-    with transaction.atomic():
-        named_channel(name).delete()
-        record(AuditEvent("deleted", CHANNEL, name), by=by, now=now)
+    named_channel(name).delete()
+    record(AuditEvent("deleted", CHANNEL, name), by=by, now=now)
 
 
 @on_live_hub(None)
+@transaction.atomic
 def enable_channel(name: str, *, is_enabled: bool, by: User | None, now: datetime) -> None:
     """Enable or disable a channel. Raise UnknownNotificationError."""
-    with transaction.atomic():
-        NotificationChannel.objects.filter(pk=named_channel(name).pk).update(is_enabled=is_enabled)
-        record(AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name), by=by, now=now)
+    NotificationChannel.objects.filter(pk=named_channel(name).pk).update(is_enabled=is_enabled)
+    record(AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name), by=by, now=now)
 
 
 @on_live_hub(None)

@@ -133,7 +133,6 @@ def is_due(*, now: datetime) -> bool:
 
 
 def latest_report() -> ResilienceReport | None:
-    """Return the latest completed report."""
     return ResilienceReport.objects.filter(completed_at__isnull=False).order_by("-pk").first()
 
 

@@ -3,19 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import (
-    Case,
-    Count,
-    Exists,
-    Min,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-    Window,
-)
+from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.db.models.functions import RowNumber
 
 from clusters.models import MemberCluster

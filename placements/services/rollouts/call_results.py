@@ -448,7 +448,6 @@ def difference_rows(
 
 
 def override_failure(failed: OverrideFailed) -> Failure:
-    """Return the failure of an override that does not apply."""
     fault = OverrideFault(failed.snapshot, failed.path, failed.resource, failed.message)
     return Failure(FailureKind.OVERRIDE, override=fault)
 

@@ -1,20 +1,27 @@
-"""The objects of placements on clusters, and their differences, from the rows of the hub."""
+"""The objects of placements on clusters as they were last read, and their differences."""
 
 import base64
 import binascii
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from django.db.models import Q
 
 from fleetui.pagination import BadCursorError
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase, objects_of
-from placements.explain.cluster_objects import ClusterObject, Difference, DifferenceType, cluster_objects
+from placements.explain.cluster_objects import (
+    ClusterObject,
+    Difference,
+    DifferenceType,
+    LiveState,
+    cluster_objects,
+)
 from placements.manifests.strategy import ApplyType
-from placements.models import Binding, Placement
+from placements.models import Binding, ObservedObjects, Placement
 from placements.services.rollouts.call_results import MOST_OBJECTS
-from placements.services.rollouts.observed_objects import live_states
 
 _COLUMNS = {DifferenceType.DRIFT: "drifted_objects", DifferenceType.DIFF: "diffed_objects"}
 _READ_AT_ONCE = 50
@@ -116,3 +123,39 @@ def objects_on(binding: Binding) -> list[ClusterObject]:
             most_failed=MOST_OBJECTS,
         )
     )
+
+
+def store_objects(bindings: Collection[int], text: str, *, now: datetime) -> None:
+    """Store the rows of `call_results.live_rows` for bindings; each state keeps the time since when it is so.
+
+    A state is another one when UID or readiness are; numbers in its reason change all the time.
+    """
+    before = {
+        pk: {state_key(row): row[-1] for row in rows}
+        for pk, rows in ObservedObjects.objects.filter(pk__in=bindings).values_list("pk", "rows")
+    }
+    rows: list[list[Any]] = json.loads(text)
+    ObservedObjects.objects.bulk_create(
+        [
+            ObservedObjects(
+                binding_id=pk,
+                rows=[[*row, before.get(pk, {}).get(state_key(row), now.isoformat())] for row in rows],
+            )
+            for pk in sorted(bindings)
+        ],
+        update_conflicts=True,
+        unique_fields=["binding"],
+        update_fields=["rows"],
+    )
+
+
+def state_key(row: list[Any]) -> tuple[Any, ...]:
+    return tuple(row[:6])
+
+
+def live_states(binding: Binding) -> list[LiveState]:
+    """Return the states of the objects of a binding; none where its driver does not read them."""
+    if binding.observed_at is None:
+        return []
+    found = ObservedObjects.objects.filter(pk=binding.pk).values_list("rows", flat=True).first()
+    return [LiveState(*row) for row in found or ()]

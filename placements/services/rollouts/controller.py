@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -135,18 +136,8 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
         if not result.actions and not has_forecast:
             changed = changed.exclude(sync_result=document)
         if changed.update(sync_result=document, progress_version=F("progress_version") + 1):
-            progress = rollout_progress(context.state, result)
-            RolloutSample.objects.create(
-                rollout=run,
-                at=now,
-                old=progress.old,
-                new=progress.new,
-                unavailable=progress.unavailable,
-                removing=progress.removing,
-                number=progress.number,
-                min_available=progress.min_available,
-                max_total=progress.max_total,
-            )
+            counts = asdict(rollout_progress(context.state, result))
+            RolloutSample.objects.create(rollout=run, at=now, **counts)
         if is_over:
             end_run(run, Rollout.State.FINISHED, finished_reason(state), now=now)
     elif state.suspension is Suspension.NONE and not state.deletion:

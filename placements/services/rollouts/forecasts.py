@@ -13,13 +13,7 @@ from uuid import UUID
 
 from django.db.models import Case, F, Max, Q, QuerySet, When
 
-from placements.engine.rollout.actions import (
-    BlockReason,
-    Remove,
-    RollingUpdateResult,
-    RunPhase,
-    UpdateReason,
-)
+from placements.engine.rollout.actions import BlockReason, Remove, RollingUpdateResult, RunPhase, UpdateReason
 from placements.engine.rollout.forecast import FEWEST_CLUSTERS, Step, StepKind, WorkStage, forecast
 from placements.engine.rollout.staged_run import (
     RunStatus,
@@ -122,13 +116,7 @@ def _eta_after(
     if remaining and due and due[-1] not in [one["progress"] for one in kept]:
         facts = {"progress": due[-1], "at": now.isoformat(), "approval": waiting[_APPROVAL]}
         kept.append({**facts, **remaining})
-    return {
-        "at": now.isoformat(),
-        "remaining": remaining,
-        "reason": reason,
-        "waiting": waiting,
-        "kept": kept,
-    }
+    return {"at": now.isoformat(), "remaining": remaining, "reason": reason, "waiting": waiting, "kept": kept}
 
 
 _CAUSES = {
@@ -176,13 +164,7 @@ def staged_eta(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> 
             stages = [
                 _work_stage(one, timed.get(one.name), is_last=one is plan.deletions, now=now) for one in left
             ]
-            found = forecast(stages, history.durations, runs=history.runs, seed=run.pk)
-            clusters = sum(map(len, history.durations.values()))
-            remaining = {
-                **{name: round(getattr(found, name), 1) for name in ("p10", "p50", "p90")},
-                "slower": found.slower,
-                "basis": {"runs": history.runs, "clusters": clusters, "source": history.source},
-            }
+            remaining = _forecast_from(history, stages, run)
     approvals = sum(bool(stage.steps) * ((not stage.may_start) + (not stage.may_end)) for stage in left)
     cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
     finished = StagedRun.objects.filter(placement=run.placement_id, status=RunStatus.SUCCEEDED)
@@ -279,11 +261,16 @@ def _remaining(
     additions = sum(_KINDS[one.what] is StepKind.ADDITION for one in open_updates.values())
     room = budgets.deletion.allowed if budgets.deletion else budgets.updates.allowed
     stage = WorkStage(steps, budgets.additions.allowed + additions, room + len(open_updates) - additions)
-    found = forecast([stage], history.durations, runs=history.runs, seed=run.pk)
-    steps_before = sum(map(len, history.durations.values()))
-    basis = {"runs": history.runs, "clusters": steps_before, "source": history.source}
-    numbers = {"p10": round(found.p10, 1), "p50": round(found.p50, 1), "p90": round(found.p90, 1)}
-    return {**numbers, "slower": found.slower, "basis": basis}, "", progress
+    return _forecast_from(history, [stage], run), "", progress
+
+
+def _forecast_from(history: History, stages: list[WorkStage], run: Rollout | StagedRun) -> dict[str, Any]:
+    """Return the forecast of these stages as it is stored, with what it is based on."""
+    found = forecast(stages, history.durations, runs=history.runs, seed=run.pk)
+    clusters = sum(map(len, history.durations.values()))
+    basis = {"runs": history.runs, "clusters": clusters, "source": history.source}
+    numbers = {name: round(getattr(found, name), 1) for name in ("p10", "p50", "p90")}
+    return {**numbers, "slower": found.slower, "basis": basis}
 
 
 @lru_cache(maxsize=128)

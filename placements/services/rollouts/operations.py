@@ -10,19 +10,18 @@ from django.db import transaction
 from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
-from fleetui.concurrency import check_revision
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.rolling_update import plan_work
 from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
 from placements.services.pruning import prune_resource_snapshots
-from placements.services.results import PLACEMENT, UnknownPlacementError
+from placements.services.results import PLACEMENT
 from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
-from placements.services.teams import check_documents
+from placements.services.teams import locked_placement
 from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout
 
 _STARTED = "started again"
@@ -38,7 +37,7 @@ class ActionNotAllowed(Exception):
 @transaction.atomic
 def pause(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Start nothing more on a placement; running updates finish. Again it does nothing."""
-    placement = _locked(name, expected, by=by)
+    placement = locked_placement(name, by=by, expected=expected)
     if placement.paused_since is None:
         placement.paused_since, placement.paused_by = now, actor_name(by)
         _save(placement, "paused", ["paused_since", "paused_by"], by=by, now=now)
@@ -49,7 +48,7 @@ def pause(name: str, *, by: User | None, now: datetime, expected: int | None = N
 @transaction.atomic
 def resume(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Continue after a pause. Again it does nothing."""
-    placement = _locked(name, expected, by=by)
+    placement = locked_placement(name, by=by, expected=expected)
     if placement.paused_since is not None:
         placement.paused_since, placement.paused_by = None, ""
         _save(placement, "resumed", ["paused_since", "paused_by"], by=by, now=now)
@@ -107,7 +106,7 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
 
     Raise InvalidManifest for clusters on which nothing is applied, ActionNotAllowed during a deletion.
     """
-    placement = _locked(name, None, by=by)
+    placement = locked_placement(name, by=by)
     if placement.deleting_since is not None:
         raise ActionNotAllowed(f"{name} is being deleted; its resources are not applied again")
     rows = Binding.objects.select_for_update().filter(placement=placement, phase__in=REAPPLIED)
@@ -145,7 +144,6 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
 
 @on_live_hub(refuse_rollout)
 def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> list[str]:
-    """Apply the same version again on one cluster (see `reapply`)."""
     return reapply(name, [cluster], by=by, now=now)
 
 
@@ -201,7 +199,7 @@ def roll_back(
 @transaction.atomic
 def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Let a placement follow the hub again after a rollback. Raise ActionNotAllowed if it is not pinned."""
-    placement = _locked(name, expected, by=by)
+    placement = locked_placement(name, by=by, expected=expected)
     if placement.pinned_snapshot is None:
         raise ActionNotAllowed(f"{name} is not pinned: it follows the hub")
     placement.pinned_snapshot = None
@@ -220,7 +218,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
 
     What is there may stay there; an event says so. Raise UnknownPlacementError, ActionNotAllowed.
     """
-    row = _locked(placement, None, by=by)
+    row = locked_placement(placement, by=by)
     if row.deleting_since is None:
         raise ActionNotAllowed(f"{placement} is not being deleted; evict it from {cluster} instead")
     work = plan_work(load_rollout_context(row, now=now).state)
@@ -239,18 +237,9 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
     enqueue_rollout([row.pk])
 
 
-def _locked(name: str, expected: int | None, *, by: User | None) -> Placement:
-    placement = Placement.objects.select_for_update().filter(full_name=name).first()
-    if placement is None:
-        raise UnknownPlacementError(name)
-    check_documents(by, f"placement {name}", placement.document)
-    check_revision(PLACEMENT, name, expected=expected, revision=placement.revision)
-    return placement
-
-
 def _rolling(name: str, expected: int | None, *, by: User | None) -> Placement:
     """Return a placement with rolling updates; a staged one has runs with actions of their own."""
-    placement = _locked(name, expected, by=by)
+    placement = locked_placement(name, by=by, expected=expected)
     if placement.is_staged and placement.deleting_since is None:
         raise ActionNotAllowed(
             f"{name} is updated by staged runs: stop, resume or retry its run, or start one with an older"

@@ -31,7 +31,6 @@ PERIOD_PER_CLUSTER = timedelta(seconds=0.12)
 
 
 def is_due(*, now: datetime) -> bool:
-    """Return whether the inventory of a cluster is due."""
     return _due(now).exists()
 
 

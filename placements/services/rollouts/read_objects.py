@@ -13,7 +13,7 @@ from fleetui.task_queue import enqueue
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.models import Binding
 from placements.services.rollouts.call_results import ClusterCall, live_rows
-from placements.services.rollouts.observed_objects import store_objects
+from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.rollouts.worker import observed_version
 from placements.services.workqueue import CARRY_OUT_DUE
 

@@ -52,7 +52,7 @@ from placements.services.rollouts.call_results import (
     ClusterCall,
     to_result,
 )
-from placements.services.rollouts.observed_objects import store_objects
+from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.workqueue import enqueue_rollout
 
 BATCH = 500
@@ -233,9 +233,7 @@ def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterC
 
 
 def call_cluster(
-    calls: Sequence[ClusterCall],
-    clock: Callable[[], datetime],
-    states: Mapping[str, Stored] | None = None,
+    calls: Sequence[ClusterCall], clock: Callable[[], datetime], states: Mapping[str, Stored] | None = None
 ) -> Answer:
     """Make one call for these bindings; `states` are those of a simulated cluster, read a moment ago."""
     first, binding = calls[0], calls[0].binding
@@ -257,11 +255,7 @@ def call_cluster(
     if binding.phase == Phase.APPLYING:
         return driver.apply(version_of(first, first.manifests), timeout=timeout)
     by_name = {one.placement: one for one in calls}
-    return driver.observe(
-        *by_name,
-        version_of=lambda name: observed_version(by_name[name]),
-        timeout=timeout,
-    )
+    return driver.observe(*by_name, version_of=lambda name: observed_version(by_name[name]), timeout=timeout)
 
 
 def version_of(call: ClusterCall, manifests: Manifests) -> Version:

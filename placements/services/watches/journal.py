@@ -8,9 +8,12 @@ between two comparisons are one.
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from threading import BoundedSemaphore, Event
+from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
+from django.conf import settings
 from django.db import transaction
 
 from clusters.models import MemberCluster
@@ -106,8 +109,7 @@ def _compare(kind: WatchedKind, *, now: datetime, seen: str = "") -> CollectionS
     with transaction.atomic():
         first = int(now.timestamp() * 1000)  # no state before it can have given out this version
         state, is_new = CollectionState.objects.select_for_update().get_or_create(
-            kind=kind,
-            defaults={"sequence": first, "oldest": first, "compared_at": now, "looked_at": now},
+            kind=kind, defaults={"sequence": first, "oldest": first, "compared_at": now, "looked_at": now}
         )
         versions = _VERSIONS[kind](now)
         events = [] if is_new else list(_events(state, versions))
@@ -187,3 +189,30 @@ _VERSIONS: dict[WatchedKind, Callable[[datetime], _Versions]] = {
         *("revision", "status", "progress_version", "started_at", "ended_at", "resource_number"),
     ),
 }
+
+
+RETRY_AFTER = 5
+"""Seconds after which a client asks again whose watch was answered at once, since no thread was free."""
+_holders = BoundedSemaphore(settings.WATCH_HOLDERS)
+_never = Event()
+
+
+def held_changes(kind: WatchedKind, since: int, *, seconds: float) -> tuple[ObjectChanges, bool]:
+    """Return the changes after a version as soon as there are some, at the latest after some seconds.
+
+    The second value is whether the watch was held; it is not where other watches have all threads that they
+    may have, so that pages and other requests keep theirs. Raise WatchExpiredError.
+    """
+    until = monotonic() + seconds
+    found = changes_since(kind, since, now=datetime.now(UTC))
+    if found.changes or seconds <= 0:
+        return found, True
+    if not _holders.acquire(blocking=False):
+        return found, False
+    try:
+        while not found.changes and (left := until - monotonic()) > 0:
+            _never.wait(min(left, PERIOD.total_seconds()))
+            found = changes_since(kind, since, now=datetime.now(UTC))
+        return found, True
+    finally:
+        _holders.release()

@@ -18,8 +18,7 @@ from placements.explain.cluster_objects import ObjectState
 from placements.models import Binding, ObservedObjects
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.call_results import ClusterCall, live_rows, to_result
-from placements.services.rollouts.cluster_objects import objects_on
-from placements.services.rollouts.observed_objects import store_objects
+from placements.services.rollouts.cluster_objects import objects_on, store_objects
 from placements.services.rollouts.read_objects import NotReadableError, read_objects
 from tests.clusters.kubernetes.api_server import ApiServer
 from tests.clusters.kubernetes.certificates import authority

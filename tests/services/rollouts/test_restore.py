@@ -5,7 +5,7 @@ import pytest
 from clusters.operations.edit import change_labels, uncordon
 from placements.models import Placement, PolicySnapshot
 from placements.services.disruption.drains import drain
-from placements.services.disruption.restore import Fresh, bring_back, fresh_schedule
+from placements.services.disruption.restore import bring_back, fresh_schedule
 from placements.services.placements import delete_placement
 from placements.services.rescheduling import reschedule
 from placements.services.results import UnknownPlacementError
@@ -74,7 +74,8 @@ def test_rescheduling_does_what_was_said_within_the_rollout() -> None:
     reschedule("spread", by=None, now=world.now)
     world.pass_time(120)
 
-    assert said == Fresh("spread", ("c000",), ("c001",), 2, 2, is_fulfilled=True)
+    assert (said.joins, said.leaves) == (("c000",), ("c001",))
+    assert (said.placed_before, said.placed_after, said.is_fulfilled) == (2, 2, True)
     assert world.available("spread") == ["c000", "c002"]
     snapshots = PolicySnapshot.objects.filter(placement__name="spread").order_by("number")
     assert [(one.number, one.is_latest, one.created_by) for one in snapshots] == [
