@@ -16,6 +16,7 @@ from placements.api import (
     doctor,
     editor,
     events,
+    fleet_snapshot,
     history,
     hub_writes,
     hubs,
@@ -128,6 +129,11 @@ first_version: list[URLPattern | URLResolver] = [
             name=f"rebalance-plan-{action}",
         )
         for action in PLAN_ACTIONS
+    ),
+    path(
+        "fleet-snapshot",
+        fleet_snapshot.FleetSnapshotViewSet.as_view({"get": "retrieve"}),
+        name="fleet-snapshot",
     ),
     path("doctor", doctor.DoctorViewSet.as_view({"get": "retrieve"}), name="doctor"),
     path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),

@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.fields import Flag, list_of, one_of, refusal
@@ -64,11 +64,9 @@ Limit: TypeAlias = Annotated[Decimal, BeforeValidator(_limit)]
 class RowGates(ManifestModel):
     """The gates for one placement."""
 
-    model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
-
-    max_leaves: Limit | None = None
-    no_new_unfulfilled: Flag = False
-    no_unschedule_everything: Flag = False
+    max_leaves: Limit | None = Field(None, alias="max-leaves")
+    no_new_unfulfilled: Flag = Field(default=False, alias="no-new-unfulfilled")
+    no_unschedule_everything: Flag = Field(default=False, alias="no-unschedule-everything")
     doctor: Annotated[Severity, one_of(Severity)] | None = None
     asserted: Annotated[tuple[Assertion, ...], BeforeValidator(_asserted)] = Field((), alias="assert")
 
@@ -76,7 +74,7 @@ class RowGates(ManifestModel):
 class Gates(RowGates):
     """The gates for all placements."""
 
-    max_moves_percent: Limit | None = None
+    max_moves_percent: Limit | None = Field(None, alias="max-moves-percent")
 
 
 class GateOverride(ManifestModel):
