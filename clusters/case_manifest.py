@@ -188,3 +188,20 @@ def _quantities(raw: dict[str, Any] | None) -> dict[str, str]:
     if not raw or _TEXT.issuperset(map(type, raw.values())):
         return raw or {}
     return {name: written(value) or "" for name, value in raw.items()}
+
+
+def case_of_cluster(cluster: Cluster) -> dict[str, Any]:
+    """Return the plain form of a cluster; parsing it results in an equal value."""
+    usage = {sort: dict(getattr(cluster.usage, sort)) for sort in _USAGE_SORTS}
+    eligibility = cluster.eligibility
+    plain: dict[str, Any] = {
+        "name": cluster.name,
+        "labels": dict(cluster.labels),
+        "taints": [{"key": one.key, "value": one.value} for one in cluster.taints],
+        "properties": dict(cluster.properties),
+        "resourceUsage": usage if any(usage.values()) else None,
+        "eligible": None
+        if eligibility == ELIGIBLE
+        else {"value": False, "reason": eligibility.reason, "kind": eligibility.kind},
+    }
+    return {key: value for key, value in plain.items() if value}

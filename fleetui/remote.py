@@ -1,4 +1,4 @@
-"""A console elsewhere, over its REST API: what `apply`, `diff` and `wait` use with `--server`."""
+"""A console elsewhere, over its REST API: what `apply`, `diff`, `wait` and `simulate --fleet URL` use."""
 
 import json
 import os
@@ -80,15 +80,22 @@ def parse_server(options: Mapping[str, Any], environ: Mapping[str, str] = os.env
     return server
 
 
-def _check_url(server: Server) -> None:
+def server_at(url: str, *, option: str, environ: Mapping[str, str] = os.environ) -> Server:
+    """Return the console at the address that an option names. Raise ServerRefused."""
+    server = Server(url, _token({}, environ))
+    _check_url(server, option)
+    return server
+
+
+def _check_url(server: Server, option: str = "--server") -> None:
     parts = urlsplit(server.url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ServerRefused("--server: write an address such as https://fleet.example.com")
+        raise ServerRefused(f"{option}: write an address such as https://fleet.example.com")
     if parts.username is not None:
-        raise ServerRefused("--server: an address with a user name is refused; use a token")
+        raise ServerRefused(f"{option}: an address with a user name is refused; use a token")
     if parts.scheme == "http" and not server.allow_http and not _LOOPBACK.fullmatch(parts.hostname):
-        message = "the token would be readable on the network; use https://, or add --allow-http"
-        raise ServerRefused(f"--server: {message}")
+        message = "the token would be readable on the network; use https://"
+        raise ServerRefused(f"{option}: {message}{', or add --allow-http' * (option == '--server')}")
 
 
 def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
@@ -103,7 +110,8 @@ def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     else:
         token = str(options.get("token") or environ.get(TOKEN, "")).strip()
     if not token:
-        raise ServerRefused(f"a token is needed: --token-file FILE, or the variable {TOKEN}")
+        file = "--token-file FILE, or " if "token_file" in options else ""
+        raise ServerRefused(f"a token is needed: {file}the variable {TOKEN}")
     if not token.isascii() or any(one.isspace() or not one.isprintable() for one in token):
         raise ServerRefused("the token has characters that no token has")  # and no header may have
     return token
@@ -131,6 +139,7 @@ class RemoteClient:
         address = self._base + path + (f"?{urlencode(query)}" if query else "")
         headers = {
             "Accept": "application/json",
+            "Accept-Encoding": "gzip",
             "Authorization": f"Token {self._server.token}",
             "User-Agent": f"fleetui/{__version__}",
         }

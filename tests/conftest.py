@@ -84,7 +84,9 @@ def migrated_file(pytestconfig: pytest.Config) -> Path | None:
         return None
     root = pytestconfig.rootpath
     sources = sorted(path for app in OUR_APPS for path in (root / app).rglob("*.py"))
-    digest = sha256(b"".join(path.read_bytes() for path in [root / "requirements.lock", *sources])).hexdigest()
+    digest = sha256(
+        b"".join(path.read_bytes() for path in [root / "requirements.lock", *sources])
+    ).hexdigest()
     folder = pytestconfig.cache.mkdir("database")
     file = folder / f"{digest}.sqlite3"
     with (folder / "lock").open("w") as lock:

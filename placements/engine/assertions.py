@@ -11,7 +11,7 @@ from clusters.fleet import Cluster
 from placements.engine.resilience import placed_after
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.selectors import label_requirements, label_test
+from placements.engine.scheduling.selectors import selects
 from placements.manifests.assertions import (
     Assertion,
     Assertions,
@@ -68,8 +68,7 @@ def assertions_about(
     own = parse_assertions(annotations)
     found = [("", own)] if own.items else []
     for one in documents:
-        tests = map(label_test, label_requirements(one.spec.selector))
-        is_selected = one.spec.selector is not None and all(test(labels) for test in tests)
+        is_selected = one.spec.selector is not None and selects(one.spec.selector, labels)
         if is_selected or full_name in one.spec.placements:
             found.append((one.metadata.name, one.assertions))
     return found

@@ -1,16 +1,17 @@
 """Findings of the doctor as plain data, as lines of a terminal and as SARIF."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fleetui.apimachinery.errors import format_path
 from placements.engine.doctor.examination import RULES
 from placements.engine.doctor.findings import Finding, Fix, Severity
+from placements.explain.sarif import SarifResult, sarif_text
 
 LEVELS = {Severity.ERROR: "failed", Severity.WARNING: "attention", Severity.INFO: "unknown"}
 """The status level of a severity on pages."""
 SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+TITLES = {one.id: one.title for one in RULES.values()}
 
 
 def fix_document(fix: Fix | None) -> dict[str, Any] | None:
@@ -49,33 +50,31 @@ def finding_lines(findings: Iterable[tuple[str, Finding]]) -> list[str]:
     return lines
 
 
+def place_of_labels(finding: Finding, files: Mapping[str, str]) -> tuple[str, int]:
+    """Return the file of a cluster that a finding about labels would change, else of any; "" if unknown.
+
+    `files` are those of the clusters.
+    """
+    named = (name for name, *_ in (finding.fix.labels if finding.fix else ()) if name in files)
+    first = next(named, next(iter(files), None))
+    return (files[first] if first else "", 1)
+
+
 def findings_sarif(
-    findings: Iterable[tuple[str, Finding]], places: Mapping[str, tuple[str, int]], *, version: str
+    findings: Iterable[tuple[str, Finding]],
+    places: Mapping[str, tuple[str, int]],
+    member_files: Mapping[str, str],
+    *,
+    version: str,
 ) -> str:
-    """Return SARIF 2.1.0; `places` are the file and line of placements that were read from files."""
-    listed = []
-    for placement, one in findings:
-        message = f"{placement}: {one.message}" if placement else one.message
-        listed.append((one.rule, SARIF_LEVELS[one.severity], message, places.get(placement)))
-    rules = [{"id": one.id, "shortDescription": {"text": one.title}} for one in RULES.values()]
-    return sarif_text(listed, rules, version=version)
-
-
-def sarif_text(listed: Iterable[tuple[Any, ...]], rules: Sequence[Mapping[str, Any]], *, version: str) -> str:
-    """Return a SARIF document of results: rule, level, message, and the file and line where known."""
-    indexes = {rule["id"]: index for index, rule in enumerate(rules)}
-    results = []
-    for rule, level, message, place in listed:
-        result: dict[str, Any] = {
-            "ruleId": rule,
-            "ruleIndex": indexes[rule],
-            "level": level,
-            "message": {"text": message},
-        }
-        if place:
-            physical = {"artifactLocation": {"uri": place[0]}, "region": {"startLine": place[1]}}
-            result["locations"] = [{"physicalLocation": physical}]
-        results.append(result)
-    driver = {"name": "FleetUI", "version": version, "rules": rules}
-    document = {"version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    """Return SARIF; `places` are the file and line of placements that were read from files."""
+    results = [
+        SarifResult(
+            one.rule,
+            SARIF_LEVELS[one.severity],
+            f"{placement}: {one.message}" if placement else one.message,
+            *(places.get(placement, ("", 1)) if placement else place_of_labels(one, member_files)),
+        )
+        for placement, one in findings
+    ]
+    return sarif_text(results, TITLES, version=version)

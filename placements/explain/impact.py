@@ -2,13 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from placements.explain.doctor import SARIF_LEVELS, finding_document, sarif_text
+from placements.explain.doctor import SARIF_LEVELS, TITLES, finding_document, place_of_labels
+from placements.explain.sarif import SarifResult, sarif_text
+from placements.explain.staged_updates import duration_words
 
 MARKER = "<!-- fleetui-impact -->"
-_FINDINGS_SHOWN = 20
+_CONFIG = ".fleetui.yaml"
+_FINDINGS_SHOWN = _GATES_SHOWN = 20
+_LONGEST_LINE = 600
 _LONGEST = 60_000
 _NAMES_SHOWN = 20
 _VERSION = 1
@@ -36,6 +41,7 @@ def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
                 "becomesUnfulfilled": row.becomes_unfulfilled,
                 "becomesFulfilled": row.becomes_fulfilled,
                 "skews": [{"key": key, "before": before, "after": after} for key, before, after in row.skews],
+                "rolloutSeconds": row.rollout_seconds,
                 "fresh": {"joins": row.fresh_joins, "leaves": row.fresh_leaves},
                 "findings": [finding_document(row.name, one) for one in row.findings],
             }
@@ -59,6 +65,7 @@ def impact_json(impact: Any, gates: Sequence[Any]) -> str:
 
 
 def headline_of(impact: Any) -> str:
+    """Return the first line of a comment."""
     total, changed, bindings = len(impact.rows), len(impact.changed), impact.bindings_before
     tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
     share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""
@@ -72,7 +79,9 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     lines = [MARKER, f"**{headline_of(impact)}**", *([note] if note else []), ""]
     failed = [one for one in gates if one.state != "passed"]
     marks = {"broken": "❌", "undetermined": "❔"}
-    lines += [f"- {marks[one.state]} `{one.gate}` {_plain(one.message)}" for one in failed]
+    lines += [f"- {marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed[:_GATES_SHOWN]]
+    if len(failed) > _GATES_SHOWN:
+        lines.append(f"- … and {len(failed) - _GATES_SHOWN} more")
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
     found = [(row.name, one) for row in impact.changed for one in row.findings]
@@ -80,7 +89,7 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     if found:
         lines += ["", "New findings of the doctor:", ""]
         lines += [
-            f"- {one.severity} {one.rule}, {_plain(f'{name}: {one.message}')}"
+            f"- {one.severity} {one.rule}, {_short(f'{name}: {one.message}')}"
             for name, one in found[:_FINDINGS_SHOWN]
         ]
         more = len(found) - _FINDINGS_SHOWN
@@ -88,7 +97,7 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     lines.append("")
     if impact.changed:
         table = [
-            "| placement | change | clusters | happens now | a fresh schedule would also | fulfilled |",
+            "| placement | change | clusters | happens now | a fresh schedule would also | effects |",
             "|---|---|---|---|---|---|",
             *map(_table_row, impact.changed),
         ]
@@ -107,7 +116,8 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
         lines += [*shown, *end]
     unchanged = len(impact.rows) - len(impact.changed)
     if unchanged:
-        lines += ["", f"{unchanged} placements without any change are not listed."]
+        words = "placement without any change is" if unchanged == 1 else "placements without any change are"
+        lines += ["", f"{unchanged} {words} not listed."]
     return "\n".join(lines) + "\n"
 
 
@@ -119,13 +129,18 @@ def _table_row(row: Any) -> str:
         for key, before, after in row.skews
         if before != after
     )
+    rollout = (
+        f"the rollout takes at least {duration_words(timedelta(seconds=row.rollout_seconds))}"
+        if row.rollout_seconds
+        else ""
+    )
     cells = [
         f"{row.name}<br>{row.where.file}:{row.where.line}",
         row.change,
         f"{len(row.placed_before)} → {len(row.placed_now)}",
         _moves(row.joins, row.leaves),
         _moves(row.fresh_joins, row.fresh_leaves),
-        "; ".join(part for part in (fulfilled, skews) if part),
+        "; ".join(part for part in (fulfilled, skews, rollout) if part),
     ]
     return f"| {' | '.join(map(_plain, cells))} |"
 
@@ -139,36 +154,59 @@ def _moves(joins: Sequence[str], leaves: Sequence[str]) -> str:
     return "; ".join(parts)
 
 
+def _short(text: str) -> str:
+    return _plain(text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…")
+
+
 def _plain(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ").replace("@", "@\u200b")
 
 
 def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
-    """Return new findings and gates that did not pass as SARIF 2.1.0, at the lines of their placements."""
-    found = [(one.rule, SARIF_LEVELS[one.severity], one.message, None) for one in impact.fleet_findings]
-    for row in impact.changed:
-        found += [
-            (one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}", row) for one in row.findings
-        ]
-    for one in gates:
-        if one.state == "undetermined" or (one.state == "broken" and one.gate != "doctor"):
-            found.append((one.gate, "error" if one.state == "broken" else "warning", one.message, one.row))
-    rules = [{"id": one} for one in dict.fromkeys(rule for rule, *_ in found)]
-    results = [(*words, row and (row.where.file, row.where.line)) for *words, row in found]
-    return sarif_text(results, rules, version=version)
+    """Return new findings and gates that did not pass as SARIF, at the lines of their placements."""
+    files = impact.head.member_files
+    results = [
+        SarifResult(one.rule, SARIF_LEVELS[one.severity], one.message, *place_of_labels(one, files))
+        for one in impact.fleet_findings
+    ]
+    results += [
+        SarifResult(
+            one.rule,
+            SARIF_LEVELS[one.severity],
+            f"{row.name}: {one.message}",
+            row.where.file,
+            row.where.line,
+        )
+        for row in impact.changed
+        for one in row.findings
+    ]
+    results += [
+        SarifResult(
+            one.gate,
+            "error" if one.state == "broken" else "warning",
+            one.message,
+            *((one.row.where.file, one.row.where.line) if one.row else (_CONFIG, 1)),
+        )
+        for one in gates
+        if one.state == "undetermined" or (one.state == "broken" and one.gate != "doctor")
+    ]
+    return sarif_text(results, TITLES, version=version)
 
 
 def impact_junit(gates: Sequence[Any]) -> str:
-    """Return one test case for each placement and gate."""
-    broken = [one for one in gates if one.state == "broken"]
-    unknown = [one for one in gates if one.state == "undetermined"]
-    counts = {"tests": len(gates), "failures": len(broken), "skipped": len(unknown)}
-    suite = ET.Element("testsuite", {"name": "fleetui", **{key: str(one) for key, one in counts.items()}})
+    """Return one test case for each placement and gate, with the messages of all that did not pass."""
+    cases: dict[tuple[str, str], list[Any]] = {}
     for one in gates:
-        name = one.row.name if one.row else "all placements"
-        case = ET.SubElement(suite, "testcase", {"classname": one.gate, "name": name})
-        if one.state != "passed":
-            kind = "failure" if one.state == "broken" else "skipped"
-            ET.SubElement(case, kind, {"message": one.message})
+        cases.setdefault((one.gate, one.row.name if one.row else "all placements"), []).append(one)
+    suite = ET.Element("testsuite", {"name": "fleetui", "tests": str(len(cases))})
+    counts = {"failure": 0, "skipped": 0}
+    for (gate, name), several in cases.items():
+        case = ET.SubElement(suite, "testcase", {"classname": gate, "name": name})
+        for state, kind in (("broken", "failure"), ("undetermined", "skipped")):
+            if messages := [one.message for one in several if one.state == state]:
+                ET.SubElement(case, kind, {"message": "\n".join(messages)})
+                counts[kind] += 1
+                break
+    suite.attrib.update(failures=str(counts["failure"]), skipped=str(counts["skipped"]))
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

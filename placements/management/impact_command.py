@@ -1,42 +1,50 @@
 """The comparison of two revisions, as `simulate --diff` runs it."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
+from clusters.fleet import Fleet
 from fleetui import __version__
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.remote import RemoteClient, RemoteError, ServerRefused, server_at
 from placements.explain.impact import impact_json, impact_junit, impact_markdown, impact_sarif
+from placements.manifests.binding import PlacedBinding
 from placements.services.impact.compare import compare
-from placements.services.impact.gates import CONFIG, GateConfig, check_gates, exit_status, parse_gates
-from placements.services.impact.sources import BlobReader, UnreadableSourceError, git, read_side
-from placements.services.simulate.inputs import read_bindings, read_fleet
+from placements.services.impact.gates import GateConfig, check_gates, exit_status, parse_gates
+from placements.services.impact.sources import (
+    CONFIG,
+    BlobReader,
+    DiffSide,
+    UnreadableSourceError,
+    read_config,
+    read_side,
+)
+from placements.services.simulate.inputs import read_all_bindings, read_fleet
 from placements.services.simulate.request import BadInputError
 
 APPROVED = "FLEETUI_IMPACT_APPROVED"
 """Set by the action where the pull request has the label that approves its impact."""
+KUSTOMIZE = "kustomize"
+_SNAPSHOT = "fleet-snapshot"
+_Bindings = dict[str, tuple[PlacedBinding, ...]]
 
 
 def run_diff(options: dict[str, Any]) -> tuple[str, int]:
     """Compare two revisions; return the text and the exit status. Raise BadInputError."""
     base, head = options["diff"]
-    reader = BlobReader()
+    reader, is_rendered = BlobReader(), options["render"] == KUSTOMIZE
     try:
-        sides = [read_side(one, options["path"] or (), reader) for one in (base, head)]
-        fleet = bindings = None
-        if options["fleet"] is not None:
-            fleet = read_fleet(Path(options["fleet"]).read_bytes()).fleet
-        elif not all(side.members for side in sides):
-            raise UnreadableSourceError("no MemberCluster found in both revisions: name a file with --fleet")
-        if options["bindings"] is not None:
-            content = Path(options["bindings"]).read_bytes()
-            names = [name for _, name in sides[0].placements]
-            bindings = {name: read_bindings(content, placement=name).bindings for name in names}
+        sides = [
+            read_side(one, options["path"] or (), reader, is_rendered=is_rendered) for one in (base, head)
+        ]
+        fleet, bindings = _fleet_and_bindings(options, sides)
+        config = _parsed(CONFIG, parse_gates, read_config(head))
         impact = compare(*sides, fleet=fleet, bindings=bindings, renames=dict(options["renames"]))
-        results = check_gates(impact, _config(head))
-    except (UnreadableSourceError, InvalidManifest, OSError) as error:
-        faults = error.faults if isinstance(error, InvalidManifest) else (error,)
-        raise BadInputError.of_text("\n".join(map(str, faults))) from error
+        results = check_gates(impact, config, _config_of_base(base))
+    except (UnreadableSourceError, RemoteError, ServerRefused, OSError) as error:
+        raise BadInputError.of_text(str(error)) from error
     status = exit_status(results)
     note = ""
     if status == 1 and os.environ.get(APPROVED) == "true":
@@ -52,11 +60,45 @@ def run_diff(options: dict[str, Any]) -> tuple[str, int]:
             return impact_markdown(impact, results, note=note), status
 
 
-def _config(head: str) -> GateConfig:
-    """Return the gates of the head: the file at the root of the folder or of the revision."""
-    if Path(head).is_dir():
-        path = Path(head) / CONFIG
-        return parse_gates(path.read_bytes()) if path.is_file() else GateConfig()
-    if CONFIG not in git("ls-tree", "--full-tree", "--name-only", f"{head}^{{tree}}").decode().splitlines():
+def _fleet_and_bindings(
+    options: dict[str, Any], sides: list[DiffSide]
+) -> tuple[Fleet | None, _Bindings | None]:
+    """Return the clusters of both sides, None for those of each, and the bindings before, None for none.
+
+    A snapshot of a console has both.
+    """
+    names = {option: options[option] for option in ("fleet", "bindings") if options[option] is not None}
+    contents = {name: _content(option, name) for option, name in names.items()}
+    fleet = bindings = None
+    if "fleet" in names:
+        content = contents[names["fleet"]]
+        fleet = _parsed(names["fleet"], read_fleet, content).fleet
+        bindings = _parsed(names["fleet"], read_all_bindings, content, is_snapshot=True)
+    elif not all(side.members for side in sides):
+        raise UnreadableSourceError("no MemberCluster found in both revisions: name a file with --fleet")
+    if "bindings" in names:
+        bindings = _parsed(names["bindings"], read_all_bindings, contents[names["bindings"]])
+    return fleet, bindings
+
+
+def _content(option: str, name: str) -> bytes:
+    """Return what is in a file, or the snapshot of the console at an address."""
+    if not name.startswith(("https://", "http://")):
+        return Path(name).read_bytes()
+    server = server_at(name.removesuffix(f"/api/v1/{_SNAPSHOT}").rstrip("/"), option=f"--{option}")
+    return json.dumps(RemoteClient(server).request("GET", _SNAPSHOT)).encode()
+
+
+def _parsed(name: str, parse: Any, content: bytes | None, **options: Any) -> Any:
+    try:
+        return parse(content, **options)
+    except InvalidManifest as invalid:
+        raise BadInputError([(name, fault) for fault in invalid.faults]) from invalid
+
+
+def _config_of_base(base: str) -> GateConfig:
+    """Return the gates of the base; without those of an invalid file, which the change may correct."""
+    try:
+        return parse_gates(read_config(base))
+    except InvalidManifest:
         return GateConfig()
-    return parse_gates(git("show", f"{head}:{CONFIG}"))

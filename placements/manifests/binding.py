@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -211,6 +211,18 @@ class BindingDocument(_FromHub):
 def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, ...]:
     parsed = parse_manifest(CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path)
     return tuple(one.binding() for one in parsed.bindings)
+
+
+def case_of_binding(one: PlacedBinding) -> dict[str, Any]:
+    """Return the plain form of a binding that is not being deleted; parsing it results in an equal value."""
+    scores = {"affinityScore": one.affinity_score, "topologySpreadScore": one.topology_spread_score}
+    return {
+        "cluster": one.cluster,
+        "state": str(one.state),
+        **({} if one.is_current else {"policy": "obsolete"}),
+        **{key: score for key, score in scores.items() if score is not None},
+        **({} if one.is_active else {"previousState": str(one.previous_state)}),
+    }
 
 
 def parse_binding(document: object) -> BindingDocument:

@@ -244,7 +244,8 @@ def preview_documents(
         )
         manifests = [parse_placement(one) for one in islice(placed, MOST_EXAMINED)]
         examined = examine(
-            (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests
+            fleet,
+            ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests),
         )
         preview = ApplyPreview(
             tuple(results),

@@ -95,8 +95,7 @@ def current_report() -> DoctorReport:
         for row, cycle in cycles_of(list(rows), view.fleet):
             with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
                 several.append((row.full_name, parse_placement(row.document), cycle))
-        examined = examine(several)
-        found = replace(examined, fleet=fleet_examination(view.fleet), fleet_version=view.version)
+        found = replace(examine(view.fleet, several), fleet_version=view.version)
         caches["process"].set(key, found, KEPT_SECONDS)
     return found
 
@@ -173,14 +172,19 @@ def _logged(found: Examination) -> Examination:
     return found
 
 
-def examine(placements: Iterable[tuple[str, ClusterResourcePlacement, Cycle]]) -> DoctorReport:
-    """Return the examination of placements, each with its cycle; bindings do not count."""
-    fleet: Examination | None = None
-    found = {}
-    for name, manifest, cycle in placements:
-        fleet = fleet or fleet_examination(cycle.fleet)
-        found[name] = examine_one(manifest, cycle, fleet.findings)
-    return DoctorReport(fleet or Examination(()), found)
+def examine(
+    fleet: Fleet,
+    placements: Iterable[tuple[str, ClusterResourcePlacement, Cycle]],
+    *,
+    clock: Callable[[], float] = monotonic,
+) -> DoctorReport:
+    """Return the examination of a fleet and of placements, each with its cycle; bindings do not count."""
+    labels = fleet_examination(fleet)
+    found = {
+        name: examine_one(manifest, cycle, labels.findings, clock=clock)
+        for name, manifest, cycle in placements
+    }
+    return DoctorReport(labels, found)
 
 
 def examine_one(

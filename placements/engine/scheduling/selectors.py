@@ -74,6 +74,11 @@ def label_test(requirement: LabelRequirement) -> Callable[[Mapping[str, str]], b
             return lambda labels: key not in labels
 
 
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Return whether labels meet every requirement; an absent or empty selector selects all."""
+    return all(label_test(one)(labels) for one in label_requirements(selector))
+
+
 def property_requirements(term: ClusterSelectorTerm) -> tuple[PropertyRequirement, ...]:
     return () if term.property_selector is None else term.property_selector.match_expressions
 

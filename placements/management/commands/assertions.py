@@ -73,7 +73,7 @@ def _of_files(files: list[str], names: list[str]) -> _Rows:
         raise UnreadableSourceError(f"no placement in the files is named {missing[0]!r}")
     found = []
     for row in impact.rows:
-        items = impact.assertions_of(row.where.manifest)
+        items = impact.assertions_of(row.where, of_base=False)
         if items and (not names or row.name in names):
             results = impact.assertion_results(row, items, of_base=False)
             found.append((row.name, [result_document(one) for one in results]))

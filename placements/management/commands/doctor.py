@@ -7,10 +7,10 @@ from django.core.management.base import CommandError, CommandParser
 
 from fleetui import __version__
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.engine.doctor.findings import Severity
+from placements.engine.doctor.findings import Finding, Severity
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
-from placements.services.impact.sources import UnreadableSourceError, read_files
+from placements.services.impact.sources import DiffSide, UnreadableSourceError, read_files
 from placements.services.snapshots import draft_cycle
 
 FOUND = 1
@@ -40,13 +40,18 @@ class Command(HubCommand):
         add("-o", "--output", choices=["table", "json", "sarif"], default="table")
 
     def handle(self, *, filename: list[str], output: str, **options: Any) -> None:
-        report, places = self._examine_files(filename) if filename else (current_report(), {})
+        """Examine, print, and fail if something severe was found."""
+        side = read_files(filename) if filename else None
+        report = _examined(side) if side else current_report()
         findings = report.findings
         examined = [report.fleet, *report.placements.values()]
         muted = sum(one.muted for one in examined)
         not_checked = sorted({rule for one in examined for rule in one.not_checked})
         if output == "sarif":
-            self.stdout.write(findings_sarif(findings, places, version=__version__), ending="")
+            written = side.placements.values() if side else ()
+            places = {one.manifest.full_name: (one.file, one.line) for one in written}
+            members = side.member_files if side else {}
+            self.stdout.write(findings_sarif(findings, places, members, version=__version__), ending="")
         elif output == "json":
             items = [finding_document(placement, one) for placement, one in findings]
             document = {"items": items, "muted": muted, "notChecked": not_checked}
@@ -56,18 +61,21 @@ class Command(HubCommand):
             lines += [f"{muted} muted."] if muted else []
             lines += [f"Not checked: {', '.join(not_checked)}."] if not_checked else []
             self.stdout.write("\n".join(lines))
-        order, least = list(map(str, Severity)), options["fail_on"]
-        severe = sum(order.index(one.severity) <= order.index(least) for _, one in findings) if least else 0
+        severe = _at_least(findings, options["fail_on"])
         if severe:
-            raise CommandError(f"--fail-on {least}: {severe} found", returncode=FOUND)
+            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=FOUND)
 
-    def _examine_files(self, names: list[str]) -> tuple[DoctorReport, dict[str, tuple[str, int]]]:
-        """Examine what is in files; their MemberClusters are the fleet."""
-        side = read_files(names)
-        fleet = side.fleet()
-        written = {manifest.manifest.full_name: manifest for manifest in side.placements.values()}
-        report = examine(
-            (name, one.manifest, draft_cycle(one.manifest, saved=None, fleet=fleet))
-            for name, one in written.items()
-        )
-        return report, {name: (one.file, one.line) for name, one in written.items()}
+
+def _examined(side: DiffSide) -> DoctorReport:
+    """Examine what is in files; their MemberClusters are the fleet."""
+    fleet, manifests = side.fleet(), [one.manifest for one in side.placements.values()]
+    cycles = ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)
+    return examine(fleet, cycles)
+
+
+def _at_least(findings: list[tuple[str, Finding]], least: str | None) -> int:
+    """Return how many findings are at least as severe."""
+    order = list(Severity)
+    if least is None:
+        return 0
+    return sum(order.index(one.severity) <= order.index(Severity(least)) for _, one in findings)

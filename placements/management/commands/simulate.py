@@ -22,7 +22,7 @@ from placements.explain.decision_document import advice_document, comparison_doc
 from placements.explain.decision_tables import comparison_csv, outcome_csv
 from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
-from placements.management.impact_command import run_diff
+from placements.management.impact_command import KUSTOMIZE, run_diff
 from placements.services.simulate.cases import answers, is_refusal
 from placements.services.simulate.request import (
     BadInputError,
@@ -39,7 +39,7 @@ _LONGEST_SEARCH = 600
 STANDARD_INPUT = "-"
 ALL = "all"
 _OUTPUTS, _OUTPUTS_OF_DIFF = ("table", "json", "yaml", "csv"), ("markdown", "json", "sarif", "junit")
-_ONLY_WITH_DIFF = ("path", "fleet", "renames")
+_ONLY_WITH_DIFF = ("path", "fleet", "render", "renames")
 _NOT_WITH_DIFF = ("clusters", "placement", "name", "snapshot", "semantics", "step", "why", "cases")
 _NOT_WITH_CASES = ("clusters", "placement", "name", "bindings", "snapshot", "semantics", "step", "why")
 
@@ -66,8 +66,8 @@ class Command(BaseCommand):
         add("--name", help="which placement of the file, when it holds several")
         add(
             "--bindings",
-            metavar="FILE",
-            help="plain cases, or bindings of KubeFleet",
+            metavar="FILE|URL",
+            help="plain cases, or bindings of KubeFleet; URL: of --diff, those on a console",
         )
         add(
             "--snapshot",
@@ -94,7 +94,10 @@ class Command(BaseCommand):
         add("--strict-health", action="store_true", help="a cluster without a status is not eligible")
         add("--diff", nargs=2, metavar=("BASE", "HEAD"), help="compare two git revisions or folders")
         add("--path", action="append", metavar="PATH", help="of --diff: only below this (repeatable)")
-        add("--fleet", metavar="FILE", help="of --diff: the clusters of both sides")
+        add("--fleet", metavar="FILE|URL", help="of --diff: the clusters of both sides; URL: of a console")
+        add(
+            "--render", choices=[KUSTOMIZE, "none"], help="of --diff: build each --path first (default: none)"
+        )
         add(
             "--renames",
             action="append",

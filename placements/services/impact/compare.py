@@ -1,13 +1,15 @@
 """The rows of a comparison: what a hub does now, and what a fresh schedule would do."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 
 from clusters.fleet import Fleet
 from placements.engine.assertions import AssertionResult, Known, assertions_about, evaluate_assertions
 from placements.engine.doctor.examination import RULES, Examination
 from placements.engine.doctor.findings import Finding, Needs
+from placements.engine.doctor.placement import least_seconds
 from placements.engine.resilience import (
     CLUSTER,
     LossVariant,
@@ -19,7 +21,7 @@ from placements.engine.resilience import (
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.manifests.assertions import Assertion, PlacementAssertion
+from placements.manifests.assertions import Assertion
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.services.doctor import examine_one, fleet_examination, introduced
@@ -35,6 +37,7 @@ class DiffRow:
 
     `now` starts from what is placed, `fresh` from nothing: their difference is pending drift. `findings` of
     the doctor are those that the base does not have; `not_checked` are rules that were checked there alone.
+    `waits` are the timed waits of the stages of a staged update run.
     """
 
     name: str
@@ -45,6 +48,7 @@ class DiffRow:
     fresh: Decision | None
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[str, ...] = ()
+    waits: timedelta = timedelta()
 
     @property
     def where(self) -> WrittenPlacement:
@@ -106,6 +110,16 @@ class DiffRow:
         )
 
     @property
+    def rollout_seconds(self) -> int:
+        """Return how long the clusters that change take at least."""
+        changing = len(self.joins) + len(self.leaves)
+        if self.head is None or not changing:
+            return 0
+        strategy = self.head.manifest.spec.strategy.rolling_update
+        seconds = least_seconds(strategy, placed=len(self.placed_now), updated=changing) if strategy else 0
+        return seconds + int(self.waits.total_seconds())
+
+    @property
     def skews(self) -> list[tuple[str, int | None, int | None]]:
         """Return the skew of each topology key before and after."""
         keys = {
@@ -135,10 +149,9 @@ class RevisionImpact:
     """All rows by name, with the number of bindings before, and what is new about the labels of the fleet."""
 
     rows: tuple[DiffRow, ...]
+    base: DiffSide
+    head: DiffSide
     fleet_findings: tuple[Finding, ...] = ()
-    documents: tuple[PlacementAssertion, ...] = ()
-    head_decisions: Mapping[str, Decision] = field(default_factory=dict)
-    base_decisions: Mapping[str, Decision] = field(default_factory=dict)
 
     @cached_property
     def changed(self) -> list[DiffRow]:
@@ -152,17 +165,25 @@ class RevisionImpact:
     def leaves(self) -> int:
         return sum(len(row.leaves) for row in self.rows)
 
-    def assertions_of(self, manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
-        """Return the assertions of a placement of the head, with those of documents about it."""
+    @cached_property
+    def decisions(self) -> tuple[dict[str, Decision], dict[str, Decision]]:
+        """Return the decisions of both sides by name; a renamed placement has both names in the base."""
+        before = {row.base.manifest.full_name: row.before for row in self.rows if row.base and row.before}
+        renamed = {row.name: row.before for row in self.rows if row.before}
+        return {**renamed, **before}, {row.name: row.now for row in self.rows if row.now}
+
+    def assertions_of(self, written: WrittenPlacement, *, of_base: bool) -> tuple[Assertion, ...]:
+        """Return the assertions of a placement of one side, with those of documents about it."""
+        manifest, documents = written.manifest, (self.base if of_base else self.head).assertions
         metadata = manifest.metadata
-        about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, self.documents)
+        about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
         return tuple(one for _, assertions in about for one in assertions.items)
 
     def assertion_results(
         self, row: DiffRow, items: Sequence[Assertion], *, of_base: bool
     ) -> list[AssertionResult]:
         """Evaluate assertions on one side; history and the resilience report are computed from the files."""
-        decisions = self.base_decisions if of_base else self.head_decisions
+        decisions = self.decisions[0 if of_base else 1]
         decision = row.before if of_base else row.now
         if decision is None:
             return []
@@ -198,27 +219,27 @@ def compare(
 ) -> RevisionImpact:
     """Decide every placement of both sides.
 
-    With `fleet` both sides use it instead of their own. `bindings` are those before, by the full name of the
-    placement; without them, the base is decided on its fleet from nothing.
+    With `fleet` both sides use it instead of their own. The base is decided from `bindings`, by the full name
+    of the placement, or from nothing; a placement without any change is not decided again.
     """
     fleets = (fleet, fleet) if fleet is not None else (base.fleet(), head.fleet())
     renamed = dict(renames or {})
-    names: dict[tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]] = {}
+    pairs: dict[tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]] = {}
     for (kind, name), one in base.placements.items():
-        names[kind, renamed.get(name, name)] = (one, None)
-    for identity, one in head.placements.items():
-        names[identity] = (names.get(identity, (None, None))[0], one)
+        pairs[renamed.get(name, name), kind] = (one, None)
+    for (kind, name), one in head.placements.items():
+        pairs[name, kind] = (pairs.get((name, kind), (None, None))[0], one)
     is_same_fleet = fleet is not None or base.members == head.members
     hygiene = [fleet_examination(one).findings for one in fleets[: 1 if is_same_fleet else 2]]
     rows = []
-    for _, name in sorted(names, key=lambda one: one[::-1]):
-        kind = next(kind for kind, other in names if other == name)
-        old, new = names[kind, name]
-        before = None
+    for (name, _), (old, new) in sorted(pairs.items(), key=lambda pair: pair[0]):
+        before = now = fresh = None
         if old is not None:
             given = (bindings or {}).get(old.manifest.full_name, ())
             before = schedule(_cycle(old.manifest, fleets[0], given))
-        now = fresh = None
+        if new is not None and old is not None and is_same_fleet and old.manifest == new.manifest:
+            rows.append(DiffRow(name, old, new, before, before, before))
+            continue
         if new is not None:
             placed = before.bindings_after if before else ()
             # The policy snapshot stays where at most the number of clusters differs.
@@ -234,17 +255,11 @@ def compare(
             kept = tuple(replace(one, is_current=is_current) for one in placed if one.is_active)
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))
-        row = DiffRow(name, old, new, before, now, fresh)
-        if row.change != "fleet only" or not is_same_fleet:
-            row = _examined(row, hygiene)
-        rows.append(row)
-    return RevisionImpact(
-        tuple(rows),
-        introduced(hygiene[0], hygiene[-1]),
-        head.assertions,
-        {row.name: row.now for row in rows if row.now},
-        {row.name: row.before for row in rows if row.before},
-    )
+        row = DiffRow(name, old, new, before, now, fresh, waits=head.waits.get(name, timedelta()))
+        rows.append(_examined(row, hygiene))
+    if fleet is not None:
+        head = replace(head, member_files={})
+    return RevisionImpact(tuple(rows), base, head, introduced(hygiene[0], hygiene[-1]))
 
 
 def _examined(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:

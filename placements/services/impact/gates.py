@@ -1,30 +1,29 @@
 """Gates: limits that a comparison must keep, from `.fleetui.yaml`."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, TypeAlias
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
-from fleetui.apimachinery.model import quote_value
-from fleetui.apimachinery.yaml import load_documents
+from pydantic import BeforeValidator, Field
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.fields import Flag, list_of, one_of, refusal
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, ManifestModel, failure, parse_manifest
+from fleetui.apimachinery.yaml import attach_lines, load_documents
 from placements.engine.assertions import AssertionState
 from placements.engine.doctor.examination import RULES
 from placements.engine.doctor.findings import Finding, Severity
-from placements.explain.assertions import assertion_name, assertion_sentence
+from placements.engine.scheduling.selectors import selects
+from placements.explain.assertions import assertion_sentence
+from placements.manifests.affinity import LabelSelector
 from placements.manifests.assertions import Assertion, assertion_problems, assertions_in
 from placements.services.impact.compare import DiffRow, RevisionImpact
 
-CONFIG = ".fleetui.yaml"
-_GATES = (
-    *("max-moves-percent", "max-leaves", "no-new-unfulfilled", "no-unschedule-everything"),
-    *("doctor", "assert"),
-)
-_SEVERITIES = [str(one) for one in Severity]
-
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,6})?")
+_SEVERITIES = list(Severity)
 
 
 class GateState(StrEnum):
@@ -45,119 +44,116 @@ class GateResult:
     row: DiffRow | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GateConfig:
-    """The gates for all placements, and those for the placements with some labels."""
+def _limit(value: object) -> Decimal:
+    """Return a limit exactly as it is written."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not _NUMBER.fullmatch(str(value)):
+        raise refusal("wrong-type", "Invalid value: must be a number", "a number from 0")
+    return Decimal(str(value))
 
-    gates: Mapping[str, Any] = field(default_factory=dict)
-    overrides: tuple[tuple[Mapping[str, str], Mapping[str, Any]], ...] = ()
 
-    def for_row(self, row: DiffRow) -> dict[str, Any]:
-        labels, found = row.where.manifest.metadata.labels, dict(self.gates)
-        for wanted, gates in self.overrides:
-            if wanted.items() <= labels.items():
-                found |= gates
+def _asserted(value: object) -> tuple[Assertion, ...]:
+    if problems := list(assertion_problems(value)):
+        raise failure(problems)
+    return assertions_in(value).items
+
+
+Limit: TypeAlias = Annotated[Decimal, BeforeValidator(_limit)]
+
+
+class RowGates(ManifestModel):
+    """The gates for one placement."""
+
+    max_leaves: Limit | None = Field(None, alias="max-leaves")
+    no_new_unfulfilled: Flag = Field(default=False, alias="no-new-unfulfilled")
+    no_unschedule_everything: Flag = Field(default=False, alias="no-unschedule-everything")
+    doctor: Annotated[Severity, one_of(Severity)] | None = None
+    asserted: Annotated[tuple[Assertion, ...], BeforeValidator(_asserted)] = Field((), alias="assert")
+
+
+class Gates(RowGates):
+    """The gates for all placements."""
+
+    max_moves_percent: Limit | None = Field(None, alias="max-moves-percent")
+
+
+class GateOverride(ManifestModel):
+    """Other gates for placements with some labels."""
+
+    selector: LabelSelector
+    gates: RowGates
+
+
+class GateConfig(ManifestModel):
+    """What `.fleetui.yaml` has."""
+
+    gates: Gates = Field(default_factory=Gates)
+    overrides: Annotated[tuple[GateOverride, ...], list_of()] = ()
+
+    def for_row(self, row: DiffRow) -> RowGates:
+        """Return the gates for a placement: a later override replaces what an earlier one sets."""
+        labels, found = row.where.manifest.metadata.labels, self.gates
+        for one in self.overrides:
+            if selects(one.selector, labels):
+                gates = {name: getattr(one.gates, name) for name in one.gates.model_fields_set}
+                found = found.model_copy(update=gates)
         return found
 
 
-def parse_gates(text: bytes) -> GateConfig:
+def parse_gates(text: bytes | None) -> GateConfig:
     """Parse `.fleetui.yaml`. Raise InvalidManifest."""
-    documents = load_documents(text)
-    data = documents[0].data if documents else {}
-    faults = list(_config_faults(data))
-    if faults:
-        raise InvalidManifest(faults)
-    overrides = tuple(
-        (one.get("selector", {}).get("matchLabels", {}), one["gates"]) for one in data.get("overrides") or ()
-    )
-    return GateConfig(data.get("gates") or {}, overrides)
+    documents = load_documents(text) if text else []
+    if not documents or documents[0].data is None:
+        return GateConfig()
+    try:
+        return parse_manifest(GateConfig, documents[0].data, semantics=DEFAULT_SEMANTICS, path="")
+    except InvalidManifest as invalid:
+        raise InvalidManifest(attach_lines((documents[0], one) for one in invalid.faults)) from invalid
 
 
-def _config_faults(data: Any) -> Iterator[FieldError]:
-    if not isinstance(data, dict):
-        yield FieldError("", "wrong-type", "Invalid value: must be an object", "gates and overrides")
-        return
-    for key in sorted(data.keys() - {"gates", "overrides"}):
-        yield FieldError(str(key), "unknown-field", "Unknown field", "gates, overrides")
-    yield from _gate_faults(data.get("gates") or {}, ("gates",))
-    overrides = data.get("overrides") or []
-    for at, one in enumerate(overrides if isinstance(overrides, list) else [overrides]):
-        labels = one.get("selector", {}).get("matchLabels") if isinstance(one, dict) else None
-        if not isinstance(labels, dict) or not isinstance(one.get("gates"), dict):
-            message = "Invalid value: must have selector.matchLabels and gates"
-            yield FieldError(f"overrides[{at}]", "wrong-type", message, "selector and gates")
-        else:
-            yield from _gate_faults(one["gates"], ("overrides", at, "gates"), is_override=True)
-
-
-def _gate_faults(
-    gates: Any, path: tuple[str | int, ...], *, is_override: bool = False
-) -> Iterator[FieldError]:
-    if not isinstance(gates, dict):
-        yield FieldError(
-            format_path(path), "wrong-type", "Invalid value: must be an object", ", ".join(_GATES)
-        )
-        return
-    known = [one for one in _GATES if not is_override or one != "max-moves-percent"]
-    for key, value in gates.items():
-        where = format_path((*path, str(key)))
-        if key not in known:
-            yield FieldError(where, "not-one-of", "Unsupported value: no such gate", ", ".join(known))
-        elif key == "assert":
-            for one in assertion_problems(value):
-                inner = format_path((*path, key, *one.keys))
-                yield FieldError(inner, one.code, one.message, one.allowed)
-        elif key == "doctor" and value not in _SEVERITIES:
-            message = f"Unsupported value: {quote_value(str(value))} is no severity"
-            yield FieldError(where, "not-one-of", message, ", ".join(_SEVERITIES))
-        elif key.startswith("no-") and not isinstance(value, bool):
-            yield FieldError(where, "wrong-type", "Invalid value: must be true or false", "true, false")
-        elif key.startswith("max-") and not _NUMBER.fullmatch(str(value)):
-            yield FieldError(where, "wrong-type", "Invalid value: must be a number", "a number from 0")
-
-
-def check_gates(impact: RevisionImpact, config: GateConfig) -> list[GateResult]:
-    """Check every gate, first that for all placements together."""
+def check_gates(impact: RevisionImpact, config: GateConfig, base_config: GateConfig) -> list[GateResult]:
+    """Check every gate, first that for all placements together; of the base only what it asserts counts."""
     found = []
-    percent = config.gates.get("max-moves-percent")
+    percent = config.gates.max_moves_percent
     if percent is not None:
-        is_over = impact.leaves * 100 > Decimal(str(percent)) * impact.bindings_before
+        is_over = impact.leaves * 100 > percent * impact.bindings_before
         message = f"{impact.leaves} of {impact.bindings_before} bindings move, at most {percent} % may"
         found.append(GateResult("max-moves-percent", _state(is_over), message))
-    if severity := config.gates.get("doctor"):
+    if severity := config.gates.doctor:
         found += _check_findings("labels of the fleet", impact.fleet_findings, (), severity)
     for row in impact.rows:
-        found += _check_row(impact, row, config.for_row(row))
+        gates = config.for_row(row)
+        found += _check_row(row, gates)
+        if row.head is not None:
+            asserted = impact.assertions_of(row.head, of_base=False) + gates.asserted
+            before = base_config.for_row(row).asserted
+            before += impact.assertions_of(row.base, of_base=True) if row.base else ()
+            found += _check_assertions(impact, row, asserted, before)
     return found
 
 
-def _check_row(impact: RevisionImpact, row: DiffRow, gates: Mapping[str, Any]) -> Iterator[GateResult]:
-    most = gates.get("max-leaves")
+def _check_row(row: DiffRow, gates: RowGates) -> Iterator[GateResult]:
+    most = gates.max_leaves
     if most is not None:
         message = f"{row.name} leaves {len(row.leaves)} clusters, at most {most} are allowed"
-        yield GateResult("max-leaves", _state(len(row.leaves) > Decimal(str(most))), message, row)
-    if gates.get("no-new-unfulfilled"):
+        yield GateResult("max-leaves", _state(len(row.leaves) > most), message, row)
+    if gates.no_new_unfulfilled:
         message = f"{row.name} is not fulfilled afterwards" if row.becomes_unfulfilled else ""
         is_broken = row.becomes_unfulfilled and row.before is not None
         yield GateResult("no-new-unfulfilled", _state(is_broken), message, row)
-    if gates.get("no-unschedule-everything"):
+    if gates.no_unschedule_everything:
         is_empty = bool(row.placed_before) and not row.placed_now
         message = f"{row.name} leaves all of its {len(row.placed_before)} clusters" if is_empty else ""
         yield GateResult("no-unschedule-everything", _state(is_empty), message, row)
-    if row.head is None:
-        return
-    if severity := gates.get("doctor"):
-        yield from _check_findings(row.name, row.findings, row.not_checked, severity, row)
-    added = assertions_in(gates["assert"]).items if gates.get("assert") else ()
-    items = impact.assertions_of(row.head.manifest) + added
-    yield from _check_assertions(impact, row, items)
+    if row.head is not None and gates.doctor:
+        yield from _check_findings(row.name, row.findings, row.not_checked, gates.doctor, row)
 
 
 def _check_findings(
     name: str,
     findings: Sequence[Finding],
     not_checked: Sequence[str],
-    severity: str,
+    severity: Severity,
     row: DiffRow | None = None,
 ) -> Iterator[GateResult]:
     """Check that no finding of a severity or worse is new; rules that were not checked leave it open."""
@@ -174,21 +170,31 @@ def _check_findings(
 
 
 def _check_assertions(
-    impact: RevisionImpact, row: DiffRow, items: tuple[Assertion, ...]
+    impact: RevisionImpact,
+    row: DiffRow,
+    asserted: tuple[Assertion, ...],
+    before: tuple[Assertion, ...],
 ) -> Iterator[GateResult]:
-    """Check assertions: one that was broken before breaks no gate."""
-    before = impact.assertion_results(row, items, of_base=True)
-    was_broken = {
-        assertion_name(one.predicate, one.value) for one in before if one.state is AssertionState.BROKEN
-    }
-    for one in impact.assertion_results(row, items, of_base=False):
-        is_new = assertion_name(one.predicate, one.value) not in was_broken
+    """Check the assertions of both sides: one that was broken before breaks no gate.
+
+    One of the base that the head removes or replaces counts if it held: a change must not end a promise and
+    break it. Where it still holds, or cannot be determined, its removal is accepted.
+    """
+    items = (*asserted, *(one for one in before if one not in asserted))
+    held = [one.state for one in impact.assertion_results(row, items, of_base=True)]
+    results = impact.assertion_results(row, items, of_base=False)
+    for at, one in enumerate(results):
+        was, message = held[at] if held else None, f"{row.name}: {assertion_sentence(one)}"
+        is_withdrawn = at >= len(asserted)
+        if is_withdrawn and (was, one.state) != (AssertionState.HOLDS, AssertionState.BROKEN):
+            continue
+        message += ", asserted in BASE, which this change no longer does" if is_withdrawn else ""
         state = GateState.PASSED
         if one.state is AssertionState.UNKNOWN:
             state = GateState.UNDETERMINED
-        elif one.state is AssertionState.BROKEN and is_new:
+        elif one.state is AssertionState.BROKEN and was is not AssertionState.BROKEN:
             state = GateState.BROKEN
-        yield GateResult("assert", state, f"{row.name}: {assertion_sentence(one)}", row)
+        yield GateResult("assert", state, message, row)
 
 
 def _state(is_broken: bool) -> GateState:

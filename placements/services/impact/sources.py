@@ -1,13 +1,17 @@
 """Manifests of a git revision or a folder: the clusters and placements of one side of a comparison."""
 
 import hashlib
+import io
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from clusters.fleet import Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
@@ -17,14 +21,26 @@ from fleetui.apimachinery.kinds import (
     ASSERTION_VERSION,
     MEMBER_KIND,
     NAMESPACED_PLACEMENT_KIND,
+    NAMESPACED_RUN_KIND,
+    NAMESPACED_STRATEGY_KIND,
     PLACEMENT_KIND,
+    STAGED_RUN_KIND,
+    STAGED_STRATEGY_KIND,
 )
+from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
 from placements.manifests.assertions import PlacementAssertion, parse_placement_assertion
 from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
+from placements.manifests.staged_update import (
+    ClusterStagedUpdateRun,
+    ClusterStagedUpdateStrategy,
+    parse_staged_run,
+    parse_staged_strategy,
+)
 
-Value = TypeVar("Value")
+CONFIG = ".fleetui.yaml"
 _ENDINGS = (".yaml", ".yml", ".json")
+_KUSTOMIZE, _KUSTOMIZATIONS = "kustomize", ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,14 +57,17 @@ class WrittenPlacement:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedFile:
-    """What is in one file: its documents of the kinds that matter, or its errors."""
+    """What is in one file: its documents of the kinds that matter, or its errors; `lines` of placements."""
 
-    members: tuple[MemberClusterManifest, ...] = ()
-    placements: tuple[tuple[ClusterResourcePlacement, int], ...] = ()
-    assertions: tuple[PlacementAssertion, ...] = ()
-    faults: tuple[FieldError, ...] = ()
+    members: list[MemberClusterManifest] = field(default_factory=list)
+    placements: list[ClusterResourcePlacement] = field(default_factory=list)
+    lines: Sequence[int] = ()
+    assertions: list[PlacementAssertion] = field(default_factory=list)
+    strategies: list[ClusterStagedUpdateStrategy] = field(default_factory=list)
+    runs: list[ClusterStagedUpdateRun] = field(default_factory=list)
+    faults: Sequence[FieldError] = ()
 
 
 @dataclass
@@ -65,41 +84,63 @@ class BlobReader:
 
 @dataclass(frozen=True, slots=True)
 class DiffSide:
-    """The clusters and placements of one revision."""
+    """The clusters and placements of one revision.
+
+    `waits` has the timed waits of all stages, by the full name of a placement with a staged update run.
+    """
 
     members: tuple[MemberClusterManifest, ...]
     placements: dict[tuple[str, str], WrittenPlacement]
     assertions: tuple[PlacementAssertion, ...] = ()
+    member_files: dict[str, str] = field(default_factory=dict)
+    waits: dict[str, timedelta] = field(default_factory=dict)
 
     def fleet(self) -> Fleet:
         moment = newest_heartbeat_of(self.members) or _LONG_AGO
         return Fleet(one.cluster(now=moment, strict_health=False) for one in self.members)
 
 
-def read_side(source: str, paths: Sequence[str], reader: BlobReader) -> DiffSide:
-    """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError."""
-    is_folder = Path(source).is_dir()
-    files = _files_of_folder(Path(source), paths) if is_folder else _files_of_revision(source, paths)
+def read_side(
+    source: str, paths: Sequence[str], reader: BlobReader, *, is_rendered: bool = False
+) -> DiffSide:
+    """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError.
+
+    With `is_rendered` each path is a kustomization, and what kustomize makes of it is read.
+    """
+    files = _rendered if is_rendered else _files_of_folder if Path(source).is_dir() else _files_of_revision
     members: dict[str, MemberClusterManifest] = {}
+    member_files: dict[str, str] = {}
     placements: dict[tuple[str, str], WrittenPlacement] = {}
-    assertions: list[PlacementAssertion] = []
+    blobs: list[ParsedFile] = []
     faults: list[str] = []
-    for name, key, read in files:
+    for name, key, read in files(source, paths):
         blob = reader.parse(key, read)
+        blobs.append(blob)
         faults += [f"{source}: {name}: {fault}" for fault in blob.faults]
         for member in blob.members:
             if member.metadata.name in members:
                 faults.append(f"{source}: {name}: MemberCluster {member.metadata.name} is there twice")
-            members[member.metadata.name] = member
-        assertions += blob.assertions
-        for manifest, line in blob.placements:
+            members[member.metadata.name], member_files[member.metadata.name] = member, name
+        for manifest, line in zip(blob.placements, blob.lines, strict=True):
             identity = (manifest.kind, manifest.full_name)
             if identity in placements:
                 faults.append(f"{source}: {name}: {manifest.kind} {manifest.full_name} is there twice")
-            placements[identity] = WrittenPlacement(manifest, name, line)
+            placements[identity] = WrittenPlacement(manifest, name, 1 if is_rendered else line)
     if faults:
         raise UnreadableSourceError("\n".join(faults))
-    return DiffSide(tuple(members.values()), placements, tuple(assertions))
+    assertions = tuple(one for blob in blobs for one in blob.assertions)
+    return DiffSide(tuple(members.values()), placements, assertions, member_files, _waits(blobs))
+
+
+def _waits(blobs: Sequence[ParsedFile]) -> dict[str, timedelta]:
+    """Return the timed waits of all stages, by the full name of a placement with a staged update run."""
+    strategies = {one.full_name: one.spec.stages for blob in blobs for one in blob.strategies}
+    waits = {}
+    for run in (one for blob in blobs for one in blob.runs):
+        stages = strategies.get(full_name(run.namespace, run.spec.staged_rollout_strategy_name), ())
+        name = full_name(run.namespace, run.spec.placement_name)
+        waits[name] = sum((one.wait for one in stages), timedelta())
+    return waits
 
 
 def read_files(names: Sequence[str]) -> DiffSide:
@@ -112,26 +153,34 @@ def read_files(names: Sequence[str]) -> DiffSide:
     return read_side(str(root), [str(one) for one in paths], BlobReader())
 
 
+def read_config(source: str) -> bytes | None:
+    """Return `.fleetui.yaml` at the root of a folder or a git revision; None where it has none."""
+    if Path(source).is_dir():
+        path = Path(source) / CONFIG
+        return path.read_bytes() if path.is_file() else None
+    names = git("ls-tree", "--full-tree", "--name-only", f"{source}^{{tree}}").decode().splitlines()
+    return git("show", f"{source}:{CONFIG}") if CONFIG in names else None
+
+
 _File = tuple[str, str, Callable[[], bytes]]
 
 
-def _files_of_folder(root: Path, paths: Sequence[str]) -> Iterator[_File]:
+def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[_File]:
+    root = Path(source)
     tops = [root / path for path in paths] or [root]
     found = {each for top in tops for each in ([top] if top.is_file() else top.rglob("*"))}
     for path in sorted(found):
         if path.suffix in _ENDINGS and path.is_file() and ".git" not in path.parts:
-            content = path.read_bytes()
-            yield (
-                path.relative_to(root).as_posix(),
-                hashlib.sha256(content).hexdigest(),
-                partial(bytes, content),
-            )
+            yield _content(path.relative_to(root).as_posix(), path.read_bytes())
 
 
-def _files_of_revision(revision: str, paths: Sequence[str]) -> Iterator[_File]:
-    if revision.startswith("-"):
-        raise UnreadableSourceError(f"{revision}: neither a folder nor a git revision")
-    listed = git("ls-tree", "-r", "-z", "--full-tree", f"{revision}^{{tree}}", "--", *paths)
+def _content(name: str, content: bytes) -> _File:
+    return name, hashlib.sha256(content).hexdigest(), partial(bytes, content)
+
+
+def _files_of_revision(source: str, paths: Sequence[str]) -> Iterator[_File]:
+    _refuse_option(source)
+    listed = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}", "--", *paths)
     for entry in listed.decode(errors="surrogateescape").split("\0"):
         head, _, name = entry.partition("\t")
         if name.endswith(_ENDINGS) and " blob " in head:
@@ -139,37 +188,77 @@ def _files_of_revision(revision: str, paths: Sequence[str]) -> Iterator[_File]:
             yield name, key, partial(git, "cat-file", "blob", key)
 
 
+def _rendered(source: str, paths: Sequence[str]) -> Iterator[_File]:
+    """Yield what kustomize makes of each path; one that this side does not have is left out."""
+    with ExitStack() as stack:
+        root = Path(source)
+        if not root.is_dir():
+            _refuse_option(source)
+            root = Path(stack.enter_context(TemporaryDirectory(prefix="fleetui-")))
+            with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", source))) as archive:
+                archive.extractall(root, filter="data")
+        for path in paths or ["."]:
+            folder = root / path
+            if folder.is_dir():
+                name = next((one for one in _KUSTOMIZATIONS if (folder / one).is_file()), _KUSTOMIZATIONS[0])
+                file = (folder / name).relative_to(root).as_posix()
+                yield _content(file, run_tool(_KUSTOMIZE, "build", str(folder)))
+
+
+def _refuse_option(revision: str) -> None:
+    if revision.startswith("-"):
+        raise UnreadableSourceError(f"{revision}: neither a folder nor a git revision")
+
+
 def git(*arguments: str) -> bytes:
     """Run git in the current folder. Raise UnreadableSourceError."""
+    return run_tool("git", *arguments)
+
+
+def run_tool(*command: str) -> bytes:
+    """Return what a program writes. Raise UnreadableSourceError; paths are last and start with no dash."""
+    name, verb = command[:2]
     try:
-        command = ["git", *arguments]  # revisions and paths come after options, and never start with a dash
         return subprocess.run(command, capture_output=True, check=True).stdout  # noqa: S603
     except FileNotFoundError as error:
-        raise UnreadableSourceError("git is not installed, and BASE and HEAD are no folders") from error
+        why = "BASE and HEAD are no folders" if name == "git" else f"--render needs {name}"
+        raise UnreadableSourceError(f"{name} is not installed, and {why}") from error
     except subprocess.CalledProcessError as error:
         message = error.stderr.decode(errors="replace").strip()
-        raise UnreadableSourceError(f"git {arguments[0]}: {message}") from error
+        raise UnreadableSourceError(f"{name} {verb}: {message}") from error
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    MEMBER_KIND: ("members", parse_member),
+    PLACEMENT_KIND: ("placements", parse_placement),
+    NAMESPACED_PLACEMENT_KIND: ("placements", parse_placement),
+    ASSERTION_KIND: ("assertions", parse_placement_assertion),
+    STAGED_STRATEGY_KIND: ("strategies", parse_staged_strategy),
+    NAMESPACED_STRATEGY_KIND: ("strategies", parse_staged_strategy),
+    STAGED_RUN_KIND: ("runs", parse_staged_run),
+    NAMESPACED_RUN_KIND: ("runs", parse_staged_run),
+}
 
 
 def _parse(content: bytes) -> ParsedFile:
     """Parse a file; a document of another kind, or without one, is ignored."""
-    members, placements, assertions = [], [], []
-    named, faults = list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
+    found, named, faults = ParsedFile(), list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
     try:
         documents = [item for one in load_documents(content) for item in items_of(one)]
-    except InvalidManifest as found:
-        return ParsedFile(faults=found.faults)
+    except InvalidManifest as invalid:
+        return ParsedFile(faults=invalid.faults)
     for one in documents:
-        kind = kind_of(one.data)
+        kind = PLACEMENT_KIND if is_ocm_placement(one.data) else kind_of(one.data)
+        is_other = kind == ASSERTION_KIND and one.data.get("apiVersion") != ASSERTION_VERSION
+        if kind not in _KINDS or is_other:
+            continue
+        noun, parse = _KINDS[kind]
         try:
-            if kind == MEMBER_KIND:
-                members.append(parse_member(one.data))
-            elif kind in (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND) or is_ocm_placement(one.data):
-                placements.append(parse_placement(one.data))
-                named.append((one, "metadata.name"))
-            elif kind == ASSERTION_KIND and one.data.get("apiVersion") == ASSERTION_VERSION:
-                assertions.append(parse_placement_assertion(one.data))
-        except InvalidManifest as found:
-            faults += [(one, fault) for fault in found.faults]
-    placed = tuple((one, line or 1) for one, line in zip(placements, lines_of(named), strict=True))
-    return ParsedFile(tuple(members), placed, tuple(assertions), tuple(attach_lines(faults)))
+            getattr(found, noun).append(parse(one.data))
+        except InvalidManifest as invalid:
+            faults += [(one, fault) for fault in invalid.faults]
+        else:
+            named += [(one, "metadata.name")] if noun == "placements" else []
+    found.lines = [line or 1 for line in lines_of(named)]
+    found.faults = attach_lines(faults)
+    return found

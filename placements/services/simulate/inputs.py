@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.fleet import Cluster, EligibilityKind, Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning, format_path
 from fleetui.apimachinery.kinds import MEMBER_KIND, NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import (
     Read,
@@ -153,6 +153,30 @@ def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None 
     reads = read_each(items, _plain_bindings)
     refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
     return BindingsFile(tuple(one for read in reads for one in read.value))
+
+
+def read_all_bindings(source: bytes, *, is_snapshot: bool = False) -> dict[str, tuple[PlacedBinding, ...]]:
+    """Read bindings by the full name of their placement: objects of a hub, or those of a fleet snapshot.
+
+    With `is_snapshot` the file may be another one of clusters, which has none. Raise InvalidManifest.
+    """
+    items = items_in(source)
+    data = items[0].data if len(items) == 1 and isinstance(items[0].data, dict) else {}
+    if "kind" not in data and isinstance(data.get("bindings"), dict):
+        return {
+            name: parse_case_bindings(raw, path=format_path(("bindings", name)))
+            for name, raw in data["bindings"].items()
+        }
+    if is_snapshot:
+        return {}
+    reads = read_each(items, _of_kinds(BINDING_KINDS, parse_binding))
+    by_name: dict[str, list[Read[BindingDocument]]] = {}
+    for read in reads:
+        by_name.setdefault(read.value.placement or "", []).append(read)
+    if "" in by_name or not reads:
+        message = "No binding with the name of its placement found"
+        raise _fault("", "required", message, f"{' or '.join(BINDING_KINDS)} objects, or a fleet snapshot")
+    return {name: _hub_bindings(several, name, None).bindings for name, several in by_name.items()}
 
 
 def _hub_bindings(

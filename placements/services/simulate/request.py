@@ -57,7 +57,7 @@ class BadInputError(ValueError):
     """At least one file could not be used; `faults` pairs the name of a file with one of its errors."""
 
     def __init__(self, faults: list[tuple[str, FieldError]]) -> None:
-        lines = [f"{name}: {fault}" for name, fault in faults[:_MOST_LINES]]
+        lines = [f"{name}: {fault}" if name else str(fault) for name, fault in faults[:_MOST_LINES]]
         more = [f"… and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
         super().__init__("\n".join([*lines, *more]))
         self.faults = tuple(faults)
