@@ -166,7 +166,7 @@ class ModelProgram:
 
     model: ExactModel
     program: Program
-    picks: list[int]
+    picks: Ints
     first: int
     width: int
 
@@ -197,20 +197,20 @@ class ModelProgram:
         values = [start, np.minimum(start, model.greedy)[kept], np.zeros(new, dtype=np.int64)]
         values.append(np.array([*smallest, *largest, *over], dtype=np.int64))
         program = Program(np.concatenate(upper), np.concatenate(values))
+        picks = np.concatenate([np.arange(classes), np.arange(classes + len(kept), first)])
         for at, one in enumerate(constraints):
-            codes = model.codes[at]
+            codes = model.codes[at] if added is None else np.concatenate([model.codes[at], added[at]])
             for domain in range(len(one.values)):
-                inside = np.nonzero(codes == domain)[0].tolist()
-                if added is not None:
-                    inside += (classes + len(kept) + np.nonzero(added[at] == domain)[0]).tolist()
-                at_start, ones = -int(one.start[domain]), [1] * len(inside)
-                program.add_row([*inside, lo + at], [*ones, -1], at_start, inf)
-                program.add_row([*inside, hi + at], [*ones, -1], -inf, at_start)
+                inside = picks[codes == domain]
+                at_start, signs = -int(one.start[domain]), [*[1] * len(inside), -1]
+                program.add_row([*inside, lo + at], signs, at_start, inf)
+                program.add_row([*inside, hi + at], signs, -inf, at_start)
             program.add_row([hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit)
+            # No domain can hold more than all others; without whole numbers the rows do not say so.
+            program.upper[lo + at] = (int(one.start.sum()) + model.needed) // len(one.values)
         for place, of_class in enumerate(kept.tolist()):
             program.add_row([classes + place, of_class], [1, -1], -inf, 0)
-        picks = [*range(classes), *range(classes + len(kept), first)]
-        program.add_row(picks, [1] * len(picks), 0, model.needed)
+        program.add_row(picks, 1, 0, model.needed)
         return cls(model, program, picks, first, len(program.upper))
 
     def cost(self, of: str) -> Ints:
