@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from clusters.columns import ABSENT, Bools, Codes, Ints
-from placements.engine.exact.solver import Program, SearchLimits
+from placements.engine.exact.solver import Program, SearchLimits, Solution
 from placements.engine.scheduling.candidates import Candidates
 from placements.engine.scheduling.spread.base import is_hard
 
@@ -166,7 +166,8 @@ class ModelProgram:
 
     model: ExactModel
     program: Program
-    picks: list[int]
+    picks: Ints
+    codes: list[Ints]
     first: int
     width: int
 
@@ -197,21 +198,21 @@ class ModelProgram:
         values = [start, np.minimum(start, model.greedy)[kept], np.zeros(new, dtype=np.int64)]
         values.append(np.array([*smallest, *largest, *over], dtype=np.int64))
         program = Program(np.concatenate(upper), np.concatenate(values))
-        for at, one in enumerate(constraints):
-            codes = model.codes[at]
+        picks = np.concatenate([np.arange(classes), np.arange(classes + len(kept), first)])
+        of_picks = [*(model.codes if added is None else np.hstack([model.codes, added]))]
+        for at, (one, codes) in enumerate(zip(constraints, of_picks, strict=True)):
             for domain in range(len(one.values)):
-                inside = np.nonzero(codes == domain)[0].tolist()
-                if added is not None:
-                    inside += (classes + len(kept) + np.nonzero(added[at] == domain)[0]).tolist()
-                at_start, ones = -int(one.start[domain]), [1] * len(inside)
-                program.add_row([*inside, lo + at], [*ones, -1], at_start, inf)
-                program.add_row([*inside, hi + at], [*ones, -1], -inf, at_start)
+                inside = picks[codes == domain]
+                at_start, signs = -int(one.start[domain]), [*[1] * len(inside), -1]
+                program.add_row([*inside, lo + at], signs, at_start, inf)
+                program.add_row([*inside, hi + at], signs, -inf, at_start)
             program.add_row([hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit)
+            # Without whole numbers, the rows do not say that the fewest are at most the mean.
+            program.upper[lo + at] = (int(one.start.sum()) + model.needed) // len(one.values)
         for place, of_class in enumerate(kept.tolist()):
             program.add_row([classes + place, of_class], [1, -1], -inf, 0)
-        picks = [*range(classes), *range(classes + len(kept), first)]
-        program.add_row(picks, [1] * len(picks), 0, model.needed)
-        return cls(model, program, picks, first, len(program.upper))
+        program.add_row(picks, 1, 0, model.needed)
+        return cls(model, program, picks, of_picks, first, len(program.upper))
 
     def cost(self, of: str) -> Ints:
         """Return the cost of each variable in a stage; `added` counts the clusters that are added."""
@@ -238,8 +239,29 @@ class ModelProgram:
     def stage(self, of: str, limits: SearchLimits) -> tuple[Ints, int, bool]:
         """Minimise a stage and keep its value; return the classes taken, the bound and if it is proved."""
         lowest = -self.model.needed if of == "n" else None
-        solution = self.program.minimise(self.cost(of), limits, lowest=lowest)
+        solution = self.minimise(self.cost(of), limits, lowest=lowest)
+        if of == "n":
+            self.require(-solution.cost)
         return solution.values[: len(self.model.sizes)], solution.bound, solution.is_proved
+
+    def minimise(self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None) -> Solution:
+        """Minimise an objective and keep its value; the next one starts at the exact lo, hi and excess."""
+        solution = self.program.minimise(cost, limits, lowest=lowest)
+        taken, constraints = solution.values[self.picks], self.model.constraints
+        for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):
+            counts = one.counts(taken, codes)
+            low, high = int(counts.min()), int(counts.max())
+            of_constraint = [at, at + len(constraints), at + 2 * len(constraints)]
+            solution.values[of_constraint] = low, high, max(0, high - low - one.limit)
+        return solution
+
+    def require(self, picks: int) -> None:
+        """Require so many picks, and with them that the most in a domain are at least the mean."""
+        self.program.add_row(self.picks, 1, picks, inf)
+        upper, constraints = self.program.upper[self.picks], self.model.constraints
+        for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):
+            with_key = int(one.start.sum()) + picks - int(upper[codes == ABSENT].sum())
+            self.program.lower[at + len(constraints)] = max(0, -(-with_key // len(one.values)))
 
 
 def build_model(
@@ -336,8 +358,9 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
         if (before.picks, -before.excess, -before.skew) == (columns.picks, -columns.excess, -columns.skew):
             classes = max(classes, model.greedy, key=lambda one: int(one @ model.affinity))
         program = ModelProgram.of(model, classes, overlap="closest" in later)
-        used = [("n", -columns.picks), ("excess", columns.excess), ("skew", columns.skew)]
-        for stage, value in (one for one in used if one[0] in ("n", *wanted)):
+        program.require(columns.picks)
+        used = [("excess", columns.excess), ("skew", columns.skew)]
+        for stage, value in (one for one in used if one[0] in wanted):
             cost = program.cost(stage)
             at = np.nonzero(cost)[0]
             program.program.add_row(at.tolist(), cost[at].tolist(), -inf, value)

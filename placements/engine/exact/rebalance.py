@@ -219,7 +219,7 @@ class MoveModel:
         placed = np.nonzero(self.placed)[0]
         if most is not None and len(placed):
             at_least = int(self.placed.sum()) - most
-            program.program.add_row(placed.tolist(), [1] * len(placed), at_least, inf)
+            program.program.add_row(placed, 1, at_least, inf)
         excess = program.first + 2 * len(self.hard)
         parts = zip(self.skews(self.placed), self.model.constraints, self.hard, strict=True)
         for at, (skew, one, is_limit) in enumerate(parts, start=excess):
@@ -241,7 +241,9 @@ class MoveModel:
             if best is not None:
                 lowest = int(cost @ best)
             if cost.any():
-                solution = program.program.minimise(cost, limits, lowest=lowest)
+                solution = program.minimise(cost, limits, lowest=lowest)
+                if cost is stages[0]:
+                    program.require(-solution.cost)
                 is_proved &= solution.is_proved
                 if solution.cost != lowest:
                     best = None  # a stage that is worse than in the optimum leaves the next ones room
