@@ -10,6 +10,7 @@ from django.db.models import (
     CharField,
     Count,
     F,
+    FilteredRelation,
     OuterRef,
     Q,
     QuerySet,
@@ -43,7 +44,6 @@ from placements.services.filters import (
     PlacementTotals,
     counts_in_all,
     decisions_of,
-    latest_decisions,
 )
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
@@ -159,15 +159,17 @@ def faulty_records() -> list[DecisionRecord]:
 
 def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
     """Return the first placements that are not fulfilled, and the first with invalid selectors."""
+    latest = FilteredRelation("decisions", condition=Q(decisions__number=F("decisions_made")))
     rows: Any = Placement.objects.filter(Q(is_fulfilled=False) | ~Q(selection_faults=[]))
+    rows = rows.annotate(latest=latest).select_related("latest__record").defer("latest__record__content")
     rows = rows.annotate(is_invalid=Case(When(selection_faults=[], then=0), default=1))
     place = Window(RowNumber(), partition_by="is_invalid", order_by="full_name")
     found = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
-    short = [one for one in found if not one.is_invalid]
-    latest = latest_decisions(short)
     unfulfilled = []
-    for row in short:
-        decision = latest.get(row.pk)
+    for row in found:
+        if row.is_invalid:
+            continue
+        decision = row.latest
         reasons = problems_of(decision) if decision else ()
         reason = reasons[0] if reasons else "Too few clusters pass the filters"
         unfulfilled.append(UnfulfilledPlacement(row, decision, reason))
