@@ -42,7 +42,7 @@ class FleetTrend:
 
 
 def fleet_trend(*, clusters: int, not_ready: int, now: datetime) -> FleetTrend | None:
-    """Return the trend up to the present counts, None if nothing changed; kept by this process for a minute."""
+    """Return the trend up to the present counts, None without changes; kept for a minute."""
 
     def read() -> tuple[FleetTrend | None]:
         away = MemberCluster.objects.filter(name=OuterRef("name")).exclude(verdict="")
