@@ -130,6 +130,10 @@ class MemberCluster(HubRow):
     class Meta:
         indexes = [
             models.Index(fields=["hub", "name"], name="cluster_of_hub"),
+            # Whether clusters are ready, without reading their long rows.
+            models.Index(
+                fields=["hub", "name", "driver", "verdict", "unanswered_since"], name="cluster_condition"
+            ),
             models.Index(fields=["hub", "observe_at"], name="cluster_to_observe"),
             models.Index(fields=["hub", "changed_in"], name="cluster_by_sequence"),
             models.Index(fields=["hub", "verdict", "name"], name="cluster_by_verdict"),

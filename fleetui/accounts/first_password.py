@@ -22,6 +22,12 @@ def forget_first_password(username: str) -> None:
         _path().unlink(missing_ok=True)
 
 
+def first_password_file() -> Path | None:
+    """Return where the password is; None after it was changed, or if it was not generated."""
+    path = _path()
+    return path if path.exists() else None
+
+
 def _path() -> Path:
     folder: Path = settings.VAR_DIR
     return folder / "first-admin-password"

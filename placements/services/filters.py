@@ -240,7 +240,7 @@ def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -
 
 
 def events_matching(
-    *, kind: str = "", name: str = "", part: str = "", by: str = "", request: str = ""
+    *, kind: str = "", name: str = "", part: str = "", by: str = "", request: str = "", verb: str = ""
 ) -> QuerySet[Event]:
     """Return the matching events, unordered; `part` of the name and `by` ignore case.
 
@@ -248,5 +248,11 @@ def events_matching(
     """
     rows = Event.objects.all()
     return _filtered(
-        rows, kind=kind, name=name, name__icontains=part, actor_name__icontains=by, request_id=request
+        rows,
+        kind=kind,
+        verb=verb,
+        name=name,
+        name__icontains=part,
+        actor_name__icontains=by,
+        request_id=request,
     )

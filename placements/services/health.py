@@ -1,7 +1,7 @@
 """The status of placements, from their bindings and the clusters as they are now."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -120,20 +120,25 @@ def _groups(
 ) -> QuerySet[Any, dict[str, Any]]:
     """Return the bindings of placements, those alike counted; a cluster without a member is unreachable."""
     rows = Binding.objects.filter(placement__in=[one.pk for one in placements])
-    rows = _observed(rows, placements, now=now)
+    # Most clusters are ready: only the others are looked up one by one.
+    is_ready = When(cluster_name__in=_members(_IS_READY), then=Value(MemberCondition.READY))
+    rows = _observed(rows, placements, now=now, known=[is_ready])
     columns = ("member", "is_late", "noted_started", "noted_available", *columns)
     rows = rows.annotate(**annotations).values("placement_id", "state", "phase", *columns)
     return rows.annotate(count=Count("pk")).order_by()
 
 
 def _observed(
-    rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime
+    rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime, known: Sequence[When] = ()
 ) -> QuerySet[Any, Any]:
     """Return bindings of these placements with what the status of their clusters follows from.
+
+    `known` are conditions of clusters that are tried first.
 
     The time since which a cluster is late is a value for each period: SQLite computes with times in Python.
     """
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    condition = Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1])
     by_period: dict[timedelta, list[int]] = defaultdict(list)
     for one in placements:
         by_period[one.unavailable_period].append(one.pk)
@@ -142,9 +147,10 @@ def _observed(
         for period, several in by_period.items()
     ]
     return rows.annotate(
-        member=Coalesce(
-            Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1]),
-            Value(MemberCondition.UNREACHABLE),
+        member=Case(
+            *known,
+            default=Coalesce(condition, Value(MemberCondition.UNREACHABLE)),
+            output_field=CharField(),
         ),
         is_late=Case(*late, default=False),
         noted_started=KT("conditions__RolloutStarted__0"),

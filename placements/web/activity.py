@@ -155,11 +155,10 @@ def grouped(rows: Sequence[HappeningRow]) -> list[ActivityRow]:
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """Return the events that match, a page at a time."""
-    given = {field: request.GET.get(field, "").strip() for field in ("kind", "name", "q", "by", "request")}
+    fields = ("kind", "verb", "name", "q", "by", "request")
+    given = {field: request.GET.get(field, "").strip() for field in fields}
     given["kind"] = given["kind"] if given["kind"] in KINDS else ""
-    rows = events_matching(
-        kind=given["kind"], name=given["name"], part=given["q"], by=given["by"], request=given["request"]
-    )
+    rows = events_matching(part=given["q"], **{field: given[field] for field in fields if field != "q"})
     page = page_from(request, rows, order="-at", unique="id")
     context = {
         "events": grouped(event_rows(page.rows)),

@@ -21,6 +21,7 @@ from placements.explain.vocabulary import measure_word
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import Snooze, attention, snoozes_from
 from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
+from placements.services.dashboard.trend import FleetTrend, fleet_trend
 from placements.services.demo.load import DEMO_SIZES
 from placements.services.fleet.queries import Skew
 from placements.web import badges
@@ -79,8 +80,10 @@ class Tile:
     url: str
     total: int
     parts: list[TilePart]
-    ready: int | None = None
-    """How many of the total are ready, for a bar."""
+    good: int | None = None
+    """How many of the total are as they should be, for a bar."""
+    word: str = ""
+    trend: FleetTrend | None = None
 
     @property
     def level(self) -> str:
@@ -90,7 +93,9 @@ class Tile:
         return next(order, HealthLevel.HEALTHY if self.total else HealthLevel.SUSPENDED)
 
 
-def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> list[Tile]:
+def _tiles(
+    counts: queries.Counts, runs: int, waiting: int, approvals: int, trend: FleetTrend | None
+) -> list[Tile]:
     clusters, placements, rollouts = (
         reverse(f"web:{name}") for name in ("clusters", "placements", "rollouts")
     )
@@ -101,12 +106,13 @@ def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> l
         ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),
         ("unknown", counts.not_monitored, "not monitored", f"{clusters}?state=not-monitored"),
     )
-    # A placement that is not fulfilled is degraded too.
+    # A placement that is not fulfilled is degraded or failed too.
+    sound = counts.placements - counts.degraded
     degraded = counts.degraded if counts.degraded > counts.unfulfilled + counts.invalid else 0
     of_placements = (
         ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
-        ("attention", counts.unfulfilled, "not fulfilled", f"{placements}?state=unfulfilled"),
         ("attention", degraded, "degraded or failed", f"{placements}?state=degraded"),
+        ("attention", counts.unfulfilled, "not fulfilled", f"{placements}?state=unfulfilled"),
         ("attention", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
         ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
     )
@@ -119,8 +125,10 @@ def _tiles(counts: queries.Counts, runs: int, waiting: int, approvals: int) -> l
         return [TilePart(level, f"{count:,} {words}", url) for level, count, words, url in found if count]
 
     return [
-        Tile("Clusters", clusters, counts.clusters, parts(of_clusters), ready=counts.ready),
-        Tile("Placements", placements, counts.placements, parts(of_placements)),
+        Tile("Clusters", clusters, counts.clusters, parts(of_clusters), counts.ready, "ready", trend),
+        Tile(
+            "Placements", placements, counts.placements, parts(of_placements), sound, "not degraded or failed"
+        ),
         Tile("Rollouts in progress", rollouts, runs, parts(of_rollouts)),
     ]
 
@@ -168,14 +176,17 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         return table
     counts, under_way = queries.counts(), counts_of(request).rollouts
     waiting = counts.of_placements.waiting
-    found = attention(counts, current_user(request), snoozes=_snoozes(request), now=datetime.now(UTC))
+    now = datetime.now(UTC)
+    found = attention(counts, current_user(request), snoozes=_snoozes(request), now=now)
+    not_ready = counts.not_eligible + counts.leaving
+    trend = fleet_trend(clusters=counts.clusters, not_ready=not_ready, now=now)
     context = {
         "version": version,
         "is_news": wants_fragment(request),
         **fleet,
         "counts": counts,
         "sizes": DEMO_SIZES,
-        "tiles": _tiles(counts, under_way, waiting, found.approvals),
+        "tiles": _tiles(counts, under_way, waiting, found.approvals, trend),
         "runs": under_way,
         "is_calm": under_way == waiting and not counts.pending,
         "found": found,

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Exists, Value
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, reverse
@@ -21,7 +20,6 @@ from clusters.hubs.queries import summary_of
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
-from fleetui.hub_scope import LOCAL_HUB
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -37,8 +35,7 @@ from fleetui.permissions import (
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.hubs import ShownHub, shown_hub
-from placements.models import Placement
-from placements.services.dashboard.queries import NavigationCounts, navigation_counts
+from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
 from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
 from placements.services.workqueue import waiting_since
 from placements.web.request import PAGE_SIZE
@@ -202,31 +199,24 @@ class PageLayout:
     def insecure_hub(self) -> str:
         return INSECURE_WARNING if self.hub and self.hub.hub.connection.get("insecureTLS") else ""
 
-    @cached_property
+    @property
     def has_demo(self) -> bool:
-        return self.may_read and ("demo", "") in self._sorts
+        return self.may_read and counts_of(self._request).has_demo
 
     @cached_property
     def simulated(self) -> frozenset[str]:
         """Return the names of the simulated clusters, where the fleet has others too."""
-        return frozenset(name for _, name in self._sorts if name)
+        found = counts_of(self._request)
+        if not (found.has_simulated and found.has_others):
+            return frozenset()
+        return frozenset(MemberCluster.objects.filter(driver=SIMULATED).values_list("name", flat=True))
 
     @property
     def is_all_simulated(self) -> bool:
-        return self.may_read and ("simulated", "") in self._sorts and not self.simulated
-
-    @cached_property
-    def _sorts(self) -> frozenset[tuple[str, str]]:
-        """Return what there is, and the names of the simulated clusters of a mixed fleet; one query."""
-        simulated = MemberCluster.objects.filter(driver=SIMULATED)
-        real = MemberCluster.objects.exclude(driver=SIMULATED)
-        placements, clusters = (one.objects.filter(is_demo=True) for one in (Placement, MemberCluster))
-        sorts = {"demo": Exists(placements) | Exists(clusters), "simulated": Exists(simulated)}
-        # The first row is found at once, whereas a union reads all of a large fleet.
-        here = Hub.objects.filter(pk=LOCAL_HUB)
-        rows = [here.filter(is_so).values_list(Value(word), Value("")) for word, is_so in sorts.items()]
-        named = simulated.filter(Exists(real)).order_by().values_list(Value("simulated"), "name")
-        return frozenset(named.union(*rows))
+        if not self.may_read:
+            return False
+        found = counts_of(self._request)
+        return found.has_simulated and not found.has_others
 
     @cached_property
     def worker(self) -> WorkerState:

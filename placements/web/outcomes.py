@@ -274,7 +274,7 @@ def _cluster_rows(
 ) -> list[PlacementCluster]:
     bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
     statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}
-    versions = applied_names(placement.pk) if statuses else {}
+    versions = applied_names(placement.pk, cluster_name__in=names) if statuses else {}
     outcomes = Outcomes(decision_of(decision)) if decision else None
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     rows = []

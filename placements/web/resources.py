@@ -25,7 +25,7 @@ from placements.services.filters import events_matching, resources_matching
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
-from placements.services.resources.queries import may_select
+from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
@@ -44,8 +44,9 @@ def resources(request: HttpRequest) -> HttpResponse:
     page = page_from(request, rows.defer("content"), order="kind", unique="id")
     kinds = Resource.objects.values_list("kind").annotate(count=Count("pk")).order_by("kind")
     namespaces = Resource.objects.exclude(namespace="").order_by("namespace")
+    used_by = placements_with(page.rows)
     context = {
-        "rows": [(one, resource_url(one)) for one in page.rows],
+        "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
         "after": page.after,
         "count": rows.count(),
         "kinds": list(kinds),

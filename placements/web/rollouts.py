@@ -152,7 +152,7 @@ def _row(run: Any) -> RunRow:
     is_running = run.state == Rollout.State.RUNNING and run.ready is not None
     return RunRow(
         reverse("web:rollout", args=[run.placement_name, run.number]),
-        f"{run.placement_name} · {run.number}",
+        f"{run.placement_name}/{run.number}",
         False,
         badges.run_state(run, run.verdict),
         "Deletion" if run.is_deletion else resources,

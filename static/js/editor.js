@@ -28,6 +28,21 @@ function marks() {
   }
 }
 
+/* On a phone the steps are an accordion: the first one is open, and the others stay as somebody left them. */
+const folded = new Set(matchMedia("(max-width: 760px)").matches ? ["where", "how"] : []);
+function fold() {
+  for (const step of document.querySelectorAll("details.step")) {
+    step.open = !folded.has(step.querySelector("h2").id);
+  }
+}
+document.addEventListener(
+  "toggle",
+  ({ target }) => {
+    if (target.matches?.("details.step")) folded[target.open ? "delete" : "add"](target.querySelector("h2").id);
+  },
+  true,
+);
+
 document.addEventListener("input", (event) => {
   if (event.target.id === "manifest") {
     grow();
@@ -66,6 +81,7 @@ document.addEventListener("htmx:configRequest", (event) => {
   }
 });
 document.addEventListener("htmx:afterSettle", () => {
+  fold();
   grow();
   marks();
   sayUnsaved();
@@ -89,4 +105,5 @@ document.addEventListener("click", (event) => {
     );
   }
 });
+fold();
 grow();

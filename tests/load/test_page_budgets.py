@@ -47,8 +47,8 @@ LARGEST, SMALLER = "monitoring", "sessions"
 ROUNDS = 5
 AT_ONCE = {"applyMilliseconds": 0, "readySeconds": 0}
 MOST_ELEMENTS, MOST_BYTES, MOST_QUERIES = 6_000, 300_000, 20
-MORE_QUERIES = {"overview": 22, "cluster-drain": 30}
-"""Pages of many parts: each is fetched on its own, however many clusters there are."""
+MORE_QUERIES = {"cluster-drain": 30}
+"""A page of many parts: each is fetched on its own, however many clusters there are."""
 LISTS = ("clusters", "placements", "rollouts", "resources", "activity", "staged-strategies")
 MOST_QUERIES_OF_A_LIST = 12
 POLLED = ("placement", "rollout", "staged-run", "scenario")

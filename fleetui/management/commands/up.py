@@ -18,7 +18,7 @@ from django.db import DatabaseError, connections
 from django.db.models import Model
 
 from fleetui import bootstrap
-from fleetui.accounts.first_password import keep_first_password
+from fleetui.accounts.first_password import first_password_file, keep_first_password
 from fleetui.bootstrap import FirstRunError, make_first_administrator
 from fleetui.encryption import keep_keys
 from fleetui.environment import ENVIRONMENT
@@ -76,6 +76,8 @@ class Command(BaseCommand):
             passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
             # This command has run the checks; again they would import all pages into every worker.
             environ = passed | {"PYTHONUNBUFFERED": "1", "CELERY_SKIP_CHECKS": "1"}
+            # Eight lines of each worker that runs as root, as in a container.
+            environ.setdefault("PYTHONWARNINGS", "ignore:::celery.platforms")
             if options["workers"] > 1:
                 environ |= shared_metrics(settings.VAR_DIR / "metrics")
             Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
@@ -178,6 +180,8 @@ def _announce_in_background(listener: socket.socket, host: str, *, started: floa
         shown = f"[{host}]" if ":" in host else host
         output.say("up", f"FleetUI: http://{shown}:{port}/  (stop with Ctrl-C)")
         output.say("up", f"ready in {time.monotonic() - started:.1f} s")
+        if path := first_password_file():
+            output.say("up", f"Log in as {settings.FIRST_ADMIN_USER}; the password is in {path}")
 
     threading.Thread(target=announce, daemon=True).start()
 

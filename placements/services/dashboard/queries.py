@@ -3,16 +3,14 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser, User
-from django.db import connection
 from django.db.models import (
     Case,
     CharField,
     Count,
     F,
+    FilteredRelation,
     OuterRef,
     Q,
     QuerySet,
@@ -25,11 +23,9 @@ from django.db.models import (
 from django.db.models.functions import Cast, Concat, RowNumber
 
 from clusters.filters import ClusterFilterState, counts_by_state
-from clusters.hubs.queries import NOT_RUNNING
-from clusters.models import FleetState, Hub, MemberCluster
-from fleetui.hub_scope import LOCAL_HUB
+from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
-from fleetui.polling import ANY_TIME, ANYBODY, PreparedQuery, number_of
+from fleetui.polling import PreparedQuery
 from placements.explain.health import PlacementHealth
 from placements.models import (
     CHANGES_CLUSTERS,
@@ -48,12 +44,9 @@ from placements.services.filters import (
     PlacementTotals,
     counts_in_all,
     decisions_of,
-    latest_decisions,
 )
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
-from placements.services.hubs.inbox import RECENT, inbox_count
-from placements.services.rollouts.attention import runs_under_way
 from placements.services.rollouts.queries import runs_to_show
 
 MOST = 5
@@ -166,15 +159,17 @@ def faulty_records() -> list[DecisionRecord]:
 
 def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
     """Return the first placements that are not fulfilled, and the first with invalid selectors."""
+    latest = FilteredRelation("decisions", condition=Q(decisions__number=F("decisions_made")))
     rows: Any = Placement.objects.filter(Q(is_fulfilled=False) | ~Q(selection_faults=[]))
+    rows = rows.annotate(latest=latest).select_related("latest__record").defer("latest__record__content")
     rows = rows.annotate(is_invalid=Case(When(selection_faults=[], then=0), default=1))
     place = Window(RowNumber(), partition_by="is_invalid", order_by="full_name")
     found = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
-    short = [one for one in found if not one.is_invalid]
-    latest = latest_decisions(short)
     unfulfilled = []
-    for row in short:
-        decision = latest.get(row.pk)
+    for row in found:
+        if row.is_invalid:
+            continue
+        decision = row.latest
         reasons = problems_of(decision) if decision else ()
         reason = reasons[0] if reasons else "Too few clusters pass the filters"
         unfulfilled.append(UnfulfilledPlacement(row, decision, reason))
@@ -240,34 +235,3 @@ def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))
         for one in placements
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class NavigationCounts:
-    """What the navigation counts."""
-
-    rollouts: int
-    inbox: int
-
-
-def navigation_counts(user: User | AnonymousUser, *, now: datetime) -> NavigationCounts:
-    """Return the counts for a person, by one query: every page has it."""
-    if not isinstance(user, User) or not user.is_active:
-        return NavigationCounts(0, 0)
-    adapted = connection.ops.adapt_datetimefield_value
-    values: dict[Any, Any] = {ANYBODY: user.pk}
-    values |= {adapted(ANY_TIME - ago): adapted(now - ago) for ago in (NOT_RUNNING, RECENT)}
-    [found] = _queries[user.is_superuser].rows(values)
-    return NavigationCounts(sum(found[:2]), sum(found[2:]))
-
-
-def _counts(user: User, *, now: datetime) -> QuerySet[Any, Any]:
-    rolling, staged = runs_under_way()
-    sources = {"rolling": rolling, "staged": staged, **inbox_count(user, now=now)}
-    return Hub.objects.filter(pk=LOCAL_HUB).values_list(*map(number_of, sources.values()))
-
-
-_queries = {
-    is_superuser: PreparedQuery(partial(_counts, User(pk=ANYBODY, is_superuser=is_superuser), now=ANY_TIME))
-    for is_superuser in (False, True)
-}

@@ -1,6 +1,6 @@
 """The resources on the hub, and their selection by placements."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.secrets import HubObject
@@ -12,7 +12,7 @@ from placements.manifests.placement import (
     parse_placement,
     selectors_of_document,
 )
-from placements.models import Placement, Resource
+from placements.models import Placement, Resource, ResourceSnapshot
 
 _MOST_NAMES = 50
 
@@ -46,6 +46,20 @@ def selection_for(placement: Placement) -> Selection:
 def may_select(placement: Placement, changed: Iterable[HubObject]) -> bool:
     """Return whether a change of these objects may change what a placement selects."""
     return concerns(selectors_of_document(placement.document), changed, namespace=placement.namespace)
+
+
+def placements_with(resources: Collection[Resource]) -> dict[int, list[str]]:
+    """Return the placements whose latest snapshot has each of these resources; one query."""
+    keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
+    found: dict[int, list[str]] = {one.pk: [] for one in resources}
+    latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
+    rows = latest.order_by("placement__full_name").values_list("placement__full_name", "identities")
+    for placement, identities in rows:
+        for api_version, kind, namespace, name in identities:
+            pk = keys.get((api_version.rpartition("/")[0], kind, namespace, name))
+            if pk is not None:
+                found[pk].append(placement)
+    return found
 
 
 def names_among(

@@ -131,8 +131,8 @@ def version_names(run: Rollout) -> Mapping[str, str]:
     return {**dict.fromkeys([*wanted, run.version], f"r{run.resource_number}"), **names}
 
 
-def applied_names(placement: int | None) -> dict[str, str]:
-    rows = Binding.objects.filter(placement=placement, resource_snapshot__isnull=False)
+def applied_names(placement: int | None, **clusters: Collection[str]) -> dict[str, str]:
+    rows = Binding.objects.filter(placement=placement, resource_snapshot__isnull=False, **clusters)
     pairs = rows.values_list("applied_version", "resource_snapshot__number").distinct()
     return {version: f"r{number}" for version, number in pairs.order_by("resource_snapshot__number")}
 

@@ -1,0 +1,89 @@
+"""How many clusters the fleet had in the last 24 hours, and how many were not ready, from its events."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.core.cache import caches
+from django.db.models import Exists, OuterRef
+
+from clusters.models import MemberCluster
+from fleetui.hub_scope import current_hub_id
+from fleetui.models import Event
+from placements.explain.vocabulary import counted
+
+PERIOD, SAMPLES = timedelta(hours=24), 48
+_JOINED, _LEFT, _READY, _NOT_READY = "joined", "left", "became eligible", "became ineligible"
+_KEPT_SECONDS, _MOST_EVENTS = 60.0, 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTrend:
+    """For each half hour the clusters at its end and the fewest ready ones in it."""
+
+    clusters: list[int]
+    ready: list[int]
+    most_not_ready: int
+
+    @property
+    def sentence(self) -> str:
+        low, high = min(self.clusters), max(self.clusters)
+        size = counted(high, "cluster") if low == high else f"{low:,} to {counted(high, 'cluster')}"
+        return f"Last 24h: {size}, at most {self.most_not_ready:,} not ready"
+
+    def line(self, values: list[int]) -> str:
+        """Return the points of a line in a box of 100 by 20, whose height is the largest fleet."""
+        top, width = max(1, *self.clusters), 100 / (len(values) - 1)
+        return " ".join(f"{at * width:.1f},{20 - 19 * value / top:.1f}" for at, value in enumerate(values))
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        return self.line(self.clusters), self.line(self.ready)
+
+
+def fleet_trend(*, clusters: int, not_ready: int, now: datetime) -> FleetTrend | None:
+    """Return the trend up to the present counts, None without changes; kept for a minute."""
+
+    def read() -> tuple[FleetTrend | None]:
+        away = MemberCluster.objects.filter(name=OuterRef("name")).exclude(verdict="")
+        verbs = (_JOINED, _LEFT, _READY, _NOT_READY)
+        rows = Event.objects.filter(kind="cluster", verb__in=verbs, at__gt=now - PERIOD, at__lte=now)
+        rows = rows.annotate(is_away=Exists(away)).order_by("-at", "-id")
+        found = rows.values_list("at", "verb", "name", "is_away")[:_MOST_EVENTS]
+        return (trend_of(found, clusters=clusters, not_ready=not_ready, now=now),)
+
+    key = f"fleet-trend/{current_hub_id()}/{clusters}/{not_ready}"
+    kept = caches["process"].get_or_set(key, read, _KEPT_SECONDS)
+    return kept[0] if kept else None
+
+
+def trend_of(
+    events: Iterable[tuple[datetime, str, str, bool]], *, clusters: int, not_ready: int, now: datetime
+) -> FleetTrend | None:
+    """Go back from the present counts, through events with the latest first; None if none changed them.
+
+    An event says how its cluster was before. One that joined was as its next event found it, and one that
+    left as its event before that says.
+    """
+    totals, ready = [clusters] * SAMPLES, [clusters - not_ready] * SAMPLES
+    here, most, left, was_away = SAMPLES - 1, not_ready, set[str](), dict[str, bool]()
+    has_events = False
+    for at, verb, name, is_away in events:
+        has_events = True
+        sample = min(here, int(SAMPLES * (1 - (now - at) / PERIOD)))
+        for passed in range(sample, here):
+            totals[passed], ready[passed] = clusters, clusters - not_ready
+        here = sample
+        if verb == _JOINED:
+            clusters, not_ready = clusters - 1, not_ready - was_away.pop(name, is_away)
+        elif verb == _LEFT:
+            clusters += 1
+            left.add(name)
+        else:
+            was_away[name] = verb == _READY
+            not_ready += 1 if verb == _READY else -(name not in left)
+            left.discard(name)
+        ready[here], most = min(ready[here], clusters - not_ready), max(most, not_ready)
+    for passed in range(here):
+        totals[passed], ready[passed] = clusters, clusters - not_ready
+    return FleetTrend(totals, ready, most) if has_events else None
