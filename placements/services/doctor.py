@@ -136,7 +136,12 @@ def check_due(*, now: datetime) -> int:
                 "infos": counts[Severity.INFO],
                 "muted": examination.muted,
                 "worst": [
-                    {"rule": one.rule, "severity": str(one.severity), "message": one.message}
+                    {
+                        "rule": one.rule,
+                        "severity": str(one.severity),
+                        "message": one.message,
+                        "path": one.path,
+                    }
                     for one in several[:_WORST]
                 ],
             },

@@ -150,6 +150,8 @@ def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Cl
         r"numberOfClusters 7 \(now 5\) . then selected: flyingpenguin, bravelion Open as draft", words
     )
     assert "no spread constraint on env" in words
+    more = words.partition("2 more changes that would select it")[2]
+    assert "smartfish removed from the fleet – then selected: bravelion, flyingpenguin" in more
     assert "Open as draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
 
 
