@@ -129,6 +129,11 @@ def _write_grants() -> QuerySet[Group, Any]:
 _grants_query = PreparedQuery(_write_grants)
 
 
+def grant_rows(user: int) -> list[tuple[Any, ...]]:
+    """Return all that decides what a user may do on the hub in scope, by the primary key."""
+    return _grants_query.rows({ANYBODY: user})
+
+
 def _grants(user: User) -> Grants:
     """Return the roles and teams of a user on the hub in scope; one query for each request.
 
@@ -137,7 +142,7 @@ def _grants(user: User) -> Grants:
     hub = current_hub_id()
     known: dict[int, Grants] = user.__dict__.setdefault("_fleetui_roles", {})
     if hub not in known:
-        rows = _grants_query.rows({ANYBODY: user.pk})
+        rows = grant_rows(user.pk)
         roles = frozenset(role or "" if is_granted else name for name, is_granted, role, *_ in rows)
         teams = frozenset(Team(*team) for _, _, _, _, *team in rows if team[0])
         known[hub] = Grants(roles & frozenset(Role), teams, any(row[3] for row in rows))

@@ -131,7 +131,7 @@ MIDDLEWARE = [
     # Ahead of the check of forms, which reads the body.
     "fleetui.middleware.RequestBudgetMiddleware",
     # Ahead of the session, which it saves reading.
-    "fleetui.polling.UnchangedMiddleware",
+    "fleetui.live.LiveMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -14,8 +14,9 @@ from django_htmx.http import HttpResponseClientRefresh
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
+from fleetui.live import TOKEN, shared_fragment
 from fleetui.permissions import Role, for_readers, may_approve, may_operate, teams_of
-from fleetui.polling import TOKEN, not_modified, shared_fragment
+from fleetui.polling import not_modified
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.services.dashboard import queries
@@ -154,13 +155,13 @@ def overview(request: HttpRequest) -> HttpResponse:
             request,
             (
                 request.path,
-                version,
                 *map(request.GET.get, MAP_FIELDS),
                 _has_fleet(request, version),
                 operates,
                 approver,
                 snoozed,
             ),
+            version,
             lambda: _overview(request, version),
         )
     return _overview(request, version)

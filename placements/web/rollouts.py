@@ -18,9 +18,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
+from fleetui.live import TOKEN, shared_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import Role, for_approvers, for_operators, for_readers
-from fleetui.polling import TOKEN, not_modified, shared_fragment
+from fleetui.polling import not_modified
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
 from placements.explain.rollouts import (
     NO_FORECAST,
@@ -184,16 +185,17 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Show one rollout; while it is in progress the page polls its fragment."""
-    version = pulse_of(name, number)
+    look = partial(pulse_of, name, number)
+    version = look()
     if not version:
         raise Http404(f"There is no rollout {number} of a placement {name}.")
-    if same := not_modified(request, version, partial(pulse_of, name, number)):
+    if same := not_modified(request, version, look):
         return same
     if wants_fragment(request) and "table" not in request.GET:
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
-        key = (request.path, version, str(operates_here(request)), str(query))
-        return shared_fragment(request, key, lambda: _rollout(request, name, number))
+        key = (request.path, operates_here(request), str(query))
+        return shared_fragment(request, key, version, lambda: _rollout(request, name, number), look=look)
     return _rollout(request, name, number)
 
 

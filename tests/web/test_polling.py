@@ -1,13 +1,16 @@
 """Many tabs on one run: one query finds that nothing changed, and what changed is rendered once for all."""
 
 import re
+from functools import partial
+from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import Group, User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from fleetui import polling
+from fleetui import live
 from fleetui.permissions import Role
 from tests.rows import person
 from tests.services.rollouts.world import World, one_at_a_time, world_once
@@ -85,8 +88,8 @@ def test_who_lost_the_role_is_let_go_soon_and_learns_nothing_meanwhile(
     Group.objects.get(name=Role.VIEWER).user_set.clear()
 
     meanwhile = viewer.get(address, headers=HTMX)
-    later = polling.monotonic() + polling.SECONDS
-    monkeypatch.setattr(polling, "monotonic", lambda: later)
+    later = live.monotonic() + live.SECONDS
+    monkeypatch.setattr(live, "monotonic", lambda: later)
 
     assert (meanwhile.status_code, meanwhile.content) == (204, b"")
     assert viewer.get(address, headers=HTMX).status_code == 403
@@ -106,6 +109,62 @@ def test_a_change_is_written_once_for_those_who_see_the_same(
     assert again.replace(b"v=1", b"v=0") == first
     assert b"/placements/web/pause/" not in first
     assert b"/placements/web/pause/" in operator.get(f"{RUN}?v=0", headers=HTMX).content
+
+
+@pytest.fixture
+def polled(viewer: Client, world: World) -> Client:
+    """Poll until the view need not answer; then let the rollout change, and render the new fragment."""
+    other = Client()
+    other.force_login(person("eve", Role.VIEWER))
+    for client in (viewer, viewer, other):
+        client.get(f"{RUN}?v=0", headers=HTMX)
+    world.pass_time(3)
+    other.get(f"{RUN}?v=0", headers=HTMX)
+    return viewer
+
+
+def test_a_change_that_is_rendered_takes_three_queries(
+    polled: Client, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_num_queries(3):
+        shared = polled.get(f"{RUN}?v=0", headers=HTMX)
+    live.clear_caches()
+    rendered = polled.get(f"{RUN}?v=0", headers=HTMX)
+
+    assert shared.content == rendered.content
+    assert {**shared.headers, "X-Request-ID": ""} == {**rendered.headers, "X-Request-ID": ""}
+
+
+def test_what_is_shared_is_not_for_a_session_that_ended(polled: Client) -> None:
+    polled.session.delete()
+
+    assert polled.get(f"{RUN}?v=0", headers=HTMX).headers["HX-Redirect"].startswith("/login/")
+
+
+def test_what_is_shared_is_not_for_who_lost_the_role(polled: Client) -> None:
+    Group.objects.get(name=Role.VIEWER).user_set.clear()
+
+    assert polled.get(f"{RUN}?v=0", headers=HTMX).status_code == 403
+
+
+@pytest.mark.parametrize("field", [{"password": "other"}, {"is_active": False}])
+def test_what_is_shared_is_not_for_a_user_who_changed(polled: Client, field: dict[str, Any]) -> None:
+    User.objects.filter(pk=polled.session[SESSION_KEY]).update(**field)
+
+    assert polled.get(f"{RUN}?v=0", headers=HTMX).headers["HX-Redirect"].startswith("/login/")
+
+
+@pytest.mark.usefixtures("world")
+def test_the_view_answers_at_least_once_a_minute(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    address, started = _asking(viewer), live.monotonic()
+    queries_after = {0.0: 4, live.LONGEST: 6, live.LONGEST + 1: 1, live.LONGEST + live.SECONDS: 3}
+
+    for seconds, queries in queries_after.items():
+        monkeypatch.setattr(live, "monotonic", partial(float, started + seconds))
+        with django_assert_num_queries(queries):
+            assert viewer.get(address, headers=HTMX).status_code == 204
 
 
 @pytest.mark.usefixtures("world")
