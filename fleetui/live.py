@@ -98,11 +98,10 @@ class LiveMiddleware(Middleware):
         if isinstance(response, NotModified | SharedFragment):
             if len(_known) >= _MOST:
                 _known.clear()
-            is_shared, now = isinstance(response, SharedFragment), monotonic()
-            key, headers = (response.key, dict(response.headers)) if is_shared else (None, {})
-            if not is_shared and known:
-                key, headers = known.key, known.headers
-            user = request.user.pk or 0
+            key, headers = (known.key, known.headers) if known else (None, {})
+            if isinstance(response, SharedFragment):
+                key, headers = response.key, dict(response.headers)
+            user, now = request.user.pk or 0, monotonic()
             _known[question] = _Known(response.look, user, access, now + SECONDS, now + LONGEST, key, headers)
         return response
 

@@ -130,9 +130,8 @@ def main() -> None:
     modules: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     for module in PRODUCT:
-        area = area_of(module.name)
-        modules[area] += 1
-        lines[area] += module.text.count("\n")
+        modules[area_of(module.name)] += 1
+        lines[area_of(module.name)] += module.text.count("\n")
     print("| area | modules | lines |\n|---|---:|---:|")
     for area in (FIRST_EDITION, *AREAS, None):
         size = (modules[area], lines[area]) if area else (modules.total(), lines.total())

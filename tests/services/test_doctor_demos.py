@@ -4,13 +4,13 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from placements.services.demo.fleets import demo_of
 from sarif_kit.validate import validation_errors
 
 from clusters.fleet import Fleet
 from clusters.manifest import parse_member
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.manifests.placement import parse_placement
+from placements.services.demo.load import demo_of
 from placements.services.doctor import DoctorReport, examine
 from placements.services.simulate.translate import placement_input
 from tests.golden import check_recorded

@@ -1,12 +1,13 @@
 """The clusters of the last 24 hours, reconstructed from events."""
 
 from datetime import timedelta
+from typing import Any
 
 from placements.services.dashboard.trend import SAMPLES, trend_of
 from tests.rows import NOW
 
 
-def _ago(hours: float, verb: str, name: str = "a", *, away: bool = False) -> tuple:  # type: ignore[type-arg]
+def _ago(hours: float, verb: str, name: str = "a", *, away: bool = False) -> tuple[Any, ...]:
     return NOW - timedelta(hours=hours), verb, name, away
 
 

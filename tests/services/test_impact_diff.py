@@ -283,7 +283,9 @@ def test_placements_of_two_kinds_with_one_name_have_a_row_each(tmp_path: Path) -
 def test_a_staged_rollout_takes_at_least_its_waits(tmp_path: Path) -> None:
     api = "placement.kubernetes-fleet.io/v1beta1"
     wait = [{"type": "TimedWait", "waitTime": "30m"}]
-    stages = [{"name": one, "labelSelector": {}, "afterStageTasks": wait} for one in ("canary", "prod")]
+    stages: list[dict[str, Any]] = [
+        {"name": one, "labelSelector": {}, "afterStageTasks": wait} for one in ("canary", "prod")
+    ]
     strategy = {
         "apiVersion": api,
         "kind": "ClusterStagedUpdateStrategy",

@@ -151,7 +151,7 @@ def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Cl
     )
     assert "no spread constraint on env" in words
     more = words.partition("2 more changes that would select it")[2]
-    assert "smartfish removed from the fleet – then selected: bravelion, flyingpenguin" in more
+    assert "smartfish removed from the fleet – then selected: bravelion, flyingpenguin" in more  # noqa: RUF001 -- a dash
     assert "Open as draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
 
 
