@@ -334,7 +334,7 @@ def topology(request: HttpRequest) -> HttpResponse:
         return table
     rows = []
     for one in groups[:_ROWS]:
-        states = [(badge, one.counts[state]) for state, badge in badges.STATE_BADGES.items()]
+        states = [(badge, one.counts.get(state, 0)) for state, badge in badges.STATE_BADGES.items()]
         labels = [("label", label_filter(key, value)) for key, value in zip(chosen, one.values, strict=True)]
         words, present = list(map(value_words, one.values)), [state for state in states if state[1]]
         rows.append(TopologyRow(words, one.total, present, urlencode(labels)))
