@@ -44,7 +44,7 @@ pytestmark = [
     pytest.mark.xdist_group("page budgets"),  # so that one process alone loads the demo
 ]
 LARGEST, SMALLER = "monitoring", "sessions"
-ROUNDS = 5
+ROUNDS = 2
 AT_ONCE = {"applyMilliseconds": 0, "readySeconds": 0}
 MOST_ELEMENTS, MOST_BYTES, MOST_QUERIES = 6_000, 300_000, 20
 MORE_QUERIES = {"cluster-drain": 30}
