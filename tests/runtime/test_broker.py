@@ -14,7 +14,7 @@ from kombu import Connection
 from fleetui import broker
 from fleetui.celery import app
 
-MESSAGES = 6000
+MESSAGES = 300
 
 
 @contextmanager

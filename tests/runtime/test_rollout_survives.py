@@ -22,8 +22,8 @@ from tests.runtime.processes import eventually
 from tests.runtime.test_survives import Stage, stage
 
 __all__ = ["stage"]
-CLUSTERS = 48
-FLOOR = 36  # a quarter may be unavailable
+CLUSTERS = 24
+FLOOR = 18  # a quarter may be unavailable
 READY_AFTER = timedelta(seconds=2)  # what a simulated cluster takes
 # So slow that a worker is killed in the middle of its calls.
 JOIN = f"""
