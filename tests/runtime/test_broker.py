@@ -14,7 +14,7 @@ from kombu import Connection
 from fleetui import broker
 from fleetui.celery import app
 
-MESSAGES = 300
+MESSAGES = 1_500
 
 
 @contextmanager
