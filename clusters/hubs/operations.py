@@ -29,12 +29,7 @@ from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import UnknownHubError, live_hub, removed_hubs_with_rows
 from clusters.kubeconfig import ParsedConnection, Secret
 from clusters.models import BindingChange, Hub, HubCredential, HubStream, MirroredObject
-from clusters.models.hubs import (
-    LONGEST_HUB_NAME,
-    RESERVED_HUB_NAMES,
-    HubIdentity,
-    HubMode,
-)
+from clusters.models.hubs import LONGEST_HUB_NAME, RESERVED_HUB_NAMES, HubIdentity, HubMode
 from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all

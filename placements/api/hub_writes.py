@@ -22,7 +22,6 @@ from placements.services.hub_writes.catalogue import ACTIONS, action_named
 from placements.services.hub_writes.operations import (
     AppliedWrite,
     HubRefusedError,
-    WritePreview,
     apply_write,
     preview_write,
 )
@@ -81,11 +80,13 @@ class ResultDifferenceSerializer(CamelCaseSerializer):
 class WritePreviewSerializer(CamelCaseSerializer):
     """What the hub would make of a write."""
 
-    unchanged = serializers.BooleanField()
-    notes = names()
+    unchanged = serializers.BooleanField(source="is_unchanged")
+    notes = names(source="plan.notes")
     gitops = names(help_text="What shows that a GitOps tool manages the object and reverts changes.")
     differences = ResultDifferenceSerializer(many=True)
-    body = serializers.JSONField(allow_null=True, help_text="Without the values of Secrets.")
+    body = serializers.JSONField(
+        source="request.stored_body", allow_null=True, help_text="Without the values of Secrets."
+    )
     result = serializers.JSONField(allow_null=True)
     causes = FieldErrorSerializer(many=True)
 
@@ -144,31 +145,17 @@ class HubWriteViewSet(BaseViewSet):
             arguments: dict[str, Any] = {**actor(request), "overwrite": forced_paths(params)}
             if "dryRun" in params:
                 preview = preview_write(hub, action, fields, **arguments)
-                return Response(_shown_preview(preview))
+                if preview.answer and not preview.answer.is_accepted:
+                    raise HubRefusedError(preview.answer)
+                return Response(WritePreviewSerializer(preview).data)
             done = apply_write(hub, action, fields, confirmed="confirm" in params, **arguments)
         return _response(done)
 
 
-def _shown_preview(preview: WritePreview) -> Any:
-    """Return a preview; raise the refusal of the hub."""
-    if preview.answer and not preview.answer.is_accepted:
-        raise HubRefusedError(preview.answer)
-    shown = {
-        "unchanged": preview.is_unchanged,
-        "notes": preview.plan.notes,
-        "gitops": preview.gitops,
-        "differences": preview.differences,
-        "body": preview.request.stored_body if preview.request else None,
-        "result": preview.result,
-        "causes": preview.answer.causes if preview.answer else (),
-    }
-    return WritePreviewSerializer(shown).data
-
-
 def _response(done: AppliedWrite | None) -> Response:
     if done is None:
-        unchanged = {"unchanged": True, "notes": [], "gitops": [], "differences": [], "causes": []}
-        return Response(WritePreviewSerializer({**unchanged, "body": None, "result": None}).data)
+        unchanged = {"unchanged": True, "notes": [], "gitops": [], "differences": []}
+        return Response({**unchanged, "body": None, "result": None, "causes": []})
     headers = {WRITE_HEADER: str(done.row.pk)}
     if done.is_unknown:
         return Response({"state": done.row.state, "answer": done.row.answer}, status=202, headers=headers)

@@ -61,7 +61,9 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     ConditionField,
     RowSerializer,
+    names,
     number,
+    text,
 )
 from placements.explain.agreements import agreement_document, agreement_fields
 from placements.models import Agreement, HubDecision, ReplayInputs
@@ -99,24 +101,26 @@ class HubConnectionSerializer(CamelCaseSerializer):
 class HubSerializer(CamelCaseSerializer):
     """A live hub, with its state as of now."""
 
-    name = serializers.CharField()
-    title = serializers.CharField()
-    kind = serializers.CharField(help_text=f"The API of the hub: {', '.join(HUB_KINDS)}.")
-    mode = serializers.ChoiceField(HubMode.values)
-    identity = serializers.ChoiceField(HubIdentity.values)
-    namespaces = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
-    paused = serializers.BooleanField()
-    state = serializers.ChoiceField(list(HubState))
-    reason = serializers.CharField(allow_blank=True)
-    since = serializers.DateTimeField(allow_null=True)
+    name = text("summary.hub.name")
+    title = text("summary.hub.title")
+    kind = text("summary.hub.kind", help_text=f"The API of the hub: {', '.join(HUB_KINDS)}.")
+    mode = serializers.ChoiceField(HubMode.values, source="summary.hub.mode")
+    identity = serializers.ChoiceField(HubIdentity.values, source="summary.hub.identity")
+    namespaces = names(source="summary.hub.namespaces", help_text="Empty: all.")
+    paused = serializers.BooleanField(source="summary.hub.is_paused")
+    state = serializers.ChoiceField(list(HubState), source="summary.state")
+    reason = text("summary.reason", allow_blank=True)
+    since = serializers.DateTimeField(source="summary.since", allow_null=True)
     age_seconds = serializers.FloatField(allow_null=True, help_text="Since the last event of the hub.")
-    server_version = serializers.CharField(allow_blank=True)
-    clock_offset_seconds = serializers.FloatField(allow_null=True)
-    clusters = serializers.IntegerField()
-    placements = serializers.IntegerField()
+    server_version = text("summary.hub.server_version", allow_blank=True)
+    clock_offset_seconds = serializers.FloatField(source="summary.hub.clock_offset_seconds", allow_null=True)
+    clusters = number("summary.clusters")
+    placements = number("summary.placements")
     unresolved = serializers.IntegerField(help_text="Objects that are not shown, or not completely.")
     retry_at = serializers.DateTimeField(
-        allow_null=True, help_text="When a required kind that fails is tried again."
+        source="summary.retry_at",
+        allow_null=True,
+        help_text="When a required kind that fails is tried again.",
     )
     connection = HubConnectionSerializer(required=False)
     steps = CheckStepSerializer(many=True, required=False, help_text="Of the check before saving.")
@@ -272,25 +276,8 @@ class HubViewSet(BaseViewSet):
         now, hub = datetime.now(UTC), one.hub
         counts = unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
         age = one.age(now)
-        shown: dict[str, Any] = {
-            "name": hub.name,
-            "title": hub.title,
-            "kind": hub.kind,
-            "mode": hub.mode,
-            "identity": hub.identity,
-            "namespaces": hub.namespaces,
-            "paused": hub.is_paused,
-            "state": one.state,
-            "reason": one.reason,
-            "since": one.since,
-            "age_seconds": None if age is None else round(age.total_seconds(), 1),
-            "server_version": hub.server_version,
-            "clock_offset_seconds": hub.clock_offset_seconds,
-            "clusters": one.clusters,
-            "placements": one.placements,
-            "unresolved": counts.get(hub.pk, 0),
-            "retry_at": one.retry_at,
-        }
+        shown: dict[str, Any] = {"summary": one, "unresolved": counts.get(hub.pk, 0)}
+        shown["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
         if may_administer_clusters(self.request.user):
             credential = credential_of_hub(hub)
             fingerprints = [each.fingerprint for each in ca_facts(hub.connection.get("ca", ""), now=now)]
