@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -203,14 +203,7 @@ def store_hub(
     now: datetime,
 ) -> bool:
     """Save a hub with its secret in the present transaction; return whether it is new. Raise HubExists."""
-    values = {
-        "title": spec.title,
-        "kind": spec.kind,
-        "mode": spec.mode,
-        "identity": spec.identity,
-        "namespaces": list(spec.namespaces),
-        "connection": dict(parsed.connection),
-    }
+    values = {**asdict(spec), "namespaces": list(spec.namespaces), "connection": dict(parsed.connection)}
     hub = Hub.objects.select_for_update().filter(name=spec.name, removed_at=None).first()
     if hub and not replaces:
         raise HubExists(spec.name)

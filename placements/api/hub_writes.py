@@ -7,8 +7,8 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.hubs.queries import UnknownHubError, visible_hubs, writes_of
-from clusters.models import Hub, HubWrite
+from clusters.hubs.queries import UnknownHubError, visible_hub, visible_hubs, writes_of
+from clusters.models import HubWrite
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import Role, has_role, teams_of
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed, query_params
@@ -114,17 +114,11 @@ class HubWriteViewSet(BaseViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [MayRead()] if self.action == "list" else [MayWriteToHub()]
 
-    def _hub(self, name: str) -> Hub:
-        hub = visible_hubs(self.request.user).filter(name=name).first()
-        if hub is None:
-            raise UnknownHubError(name)
-        return hub
-
     @listed("list_hub_writes", HubWriteSerializer, query=HubWriteQuery, order="-at", unique="id")
     def list(self, params: Params, name: str) -> Rows:
         """List the writes to a hub, the newest first."""
         filters = {key: params[key] for key in ("state", "kind", "object") if params.get(key)}
-        return writes_of(self._hub(name), requested_by=params["by"], **filters)
+        return writes_of(visible_hub(self.request.user, name), requested_by=params["by"], **filters)
 
     @documented(
         "create_hub_write",
@@ -138,7 +132,7 @@ class HubWriteViewSet(BaseViewSet):
     def create(self, request: Request, name: str) -> Response:
         """Preview an action by a dry run of the hub, or have it sent after one."""
         params = query_params(request, SendWriteQuery)
-        hub = self._hub(name)
+        hub = visible_hub(self.request.user, name)
         with read_document(request) as data:
             fields = dict(object_in(data, what="an action"))
             action = action_named(fields.pop("action", None))

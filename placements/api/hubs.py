@@ -31,10 +31,11 @@ from clusters.hubs.queries import (
     streams_of,
     summaries_of,
     summary_of,
+    visible_hub,
     visible_hubs,
 )
 from clusters.kubeconfig import ca_facts
-from clusters.models import Hub, HubStream
+from clusters.models import HubStream
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.hub_scope import in_hub
 from fleetui.pagination import page_of
@@ -261,12 +262,6 @@ class HubViewSet(BaseViewSet):
         )
         return [MayRead()] if reads else [MayAdministerClusters()]
 
-    def _visible(self, name: str) -> Hub:
-        hub = visible_hubs(self.request.user).filter(name=name).first()
-        if hub is None:
-            raise UnknownHubError(name)
-        return hub
-
     def _shown(
         self,
         one: HubSummary,
@@ -304,7 +299,7 @@ class HubViewSet(BaseViewSet):
     @listed("list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id")
     def unresolved(self, params: Params, name: str) -> Rows:
         """List the objects of a hub that are not shown, or not completely, and why."""
-        with in_hub(self._visible(name).pk):
+        with in_hub(visible_hub(self.request.user, name).pk):
             return unresolved_objects(now=datetime.now(UTC))
 
     @documented(
@@ -325,7 +320,7 @@ class HubViewSet(BaseViewSet):
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a hub with its state."""
         query_params(request)
-        return Response(self._shown(summary_of(self._visible(name), now=datetime.now(UTC))))
+        return Response(self._shown(summary_of(visible_hub(self.request.user, name), now=datetime.now(UTC))))
 
     @documented("update_hub", HubSerializer, body=HubChangeSerializer, query=ConnectionQuery, problems=(409,))
     def partial_update(self, request: Request, name: str) -> Response:
@@ -366,20 +361,20 @@ class HubViewSet(BaseViewSet):
     def streams(self, request: Request, name: str) -> Response:
         """List the streams of a hub with their states and counters."""
         query_params(request)
-        rows: list[HubStream] = list(streams_of(self._visible(name)))
+        rows: list[HubStream] = list(streams_of(visible_hub(self.request.user, name)))
         return Response({"items": HubStreamSerializer(rows, many=True).data})
 
     @operation("list_hub_permissions", HubPermissionSerializer(many=True))
     def permissions(self, request: Request, name: str) -> Response:
         """List what the account of a hub may do, as the last check found it."""
         query_params(request)
-        return Response(self._visible(name).found.get("permissions", []))
+        return Response(visible_hub(self.request.user, name).found.get("permissions", []))
 
     @operation("list_hub_actions", HubActionSerializer(many=True), query=HubActionQuery)
     def actions(self, request: Request, name: str) -> Response:
         """List what the caller may do on a hub, or with one object of it; without a request to the hub."""
         fields = query_params(request, HubActionQuery)
-        hub, found = self._visible(name), []
+        hub, found = visible_hub(self.request.user, name), []
         with in_hub(hub.pk):
             for one in ACTIONS.values():
                 reason = refusal_of_write(hub, one, actor(request)["by"], fields)
@@ -397,7 +392,7 @@ class HubViewSet(BaseViewSet):
     )
     def agreements(self, params: Params, name: str) -> Rows:
         """List how replays agree with what a hub decided, by placement."""
-        with in_hub(self._visible(name).pk):
+        with in_hub(visible_hub(self.request.user, name).pk):
             return agreements(agreement=params.get("agreement", ""), placement=params["placement"])
 
     @operation("get_hub_object", ANY_OBJECT, path=_OBJECT)
@@ -406,7 +401,7 @@ class HubViewSet(BaseViewSet):
     ) -> Response:
         """Get an object as the mirror has it; `-` is no group and no namespace."""
         query_params(request)
-        hub = self._visible(name)
+        hub = visible_hub(self.request.user, name)
         place = ["" if one == NO_NAMESPACE else one for one in (group, kind, namespace, object_name)]
         found = mirrored_object(hub, *place)
         if found is None:

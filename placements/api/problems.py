@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -190,13 +191,7 @@ def _as(status: int, kind: str = "") -> Callable[[Exception], Plain]:
 
 def fault_facts(fault: FieldError, *, document: str = "") -> Plain:
     """Return a field error as plain data; `document` is its part of the body."""
-    facts = {
-        "path": fault.path,
-        "code": fault.code,
-        "message": fault.message,
-        "allowed": fault.allowed,
-        "line": fault.line,
-    }
+    facts = asdict(fault)
     return {**facts, "document": document} if document else facts
 
 
