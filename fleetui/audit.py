@@ -44,17 +44,8 @@ def record_of_others(happenings: Iterable[tuple[AuditEvent, str]], *, now: datet
 
 
 def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:
-    return Event(
-        at=now,
-        actor=by,
-        actor_name=name,
-        verb=one.verb,
-        kind=one.kind,
-        name=one.name,
-        revision=one.revision,
-        before=one.before,
-        after=one.after,
-    )
+    facts = {name: getattr(one, name) for name in AuditEvent.__slots__}
+    return Event(at=now, actor=by, actor_name=name, **facts)
 
 
 def events_since(kind: str, name: str, revision: int) -> list[Event]:

@@ -165,7 +165,10 @@ class SessionLimitsMiddleware(Middleware):
         if now - active >= _STEP and POLL not in request.headers:
             session[ACTIVE], session[ADDRESS] = now, request.META.get("REMOTE_ADDR", "")
         if SECOND_FACTOR_DUE in session and not request.path_info.startswith(_WITHOUT_FACTOR):
-            return _demand_second_factor(request)
+            if not request.path_info.startswith("/api/"):
+                return redirect("mfa_index")
+            message = "Your role requires a second factor: add one on the page of the account."
+            return _refusal(request, HTTPStatus.FORBIDDEN, message, "second-factor-required")
         return self._get_response(request)
 
     def _end(self, request: HttpRequest, message: str) -> HttpResponse:
@@ -173,18 +176,6 @@ class SessionLimitsMiddleware(Middleware):
         if not request.path_info.startswith("/api/"):
             messages.info(request, message)
         return self._get_response(request)
-
-
-def _demand_second_factor(request: HttpRequest) -> HttpResponse:
-    if not request.path_info.startswith("/api/"):
-        return redirect("mfa_index")
-    problem = {
-        "type": "urn:fleetui:problem:second-factor-required",
-        "title": "Forbidden",
-        "status": 403,
-        "detail": "Your role requires a second factor: add one on the page of the account.",
-    }
-    return JsonResponse(problem, status=403, content_type="application/problem+json")
 
 
 _HEADER = "Content-Security-Policy"

@@ -13,14 +13,7 @@ from opentelemetry.propagate import extract, inject
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanProcessor
-from opentelemetry.trace import (
-    Span,
-    SpanKind,
-    StatusCode,
-    format_span_id,
-    format_trace_id,
-    get_current_span,
-)
+from opentelemetry.trace import Span, SpanKind, StatusCode, format_span_id, format_trace_id, get_current_span
 
 from fleetui import __version__
 from fleetui.tracing import Tracing

@@ -57,17 +57,12 @@ class HubCheck(ConnectionCheck):
         steps = self.run(seconds=seconds)
         return HubCheckReport(steps, self._permissions, self._version, self._found.groups)
 
-    def check_version(self) -> str:
+    def read_version(self) -> str:
         try:
             self._version = server_version(self._client, deadline=self._deadline)
         except Unsuitable as error:
             raise StepFailed(str(error)) from error
-        except DriverUnavailable as error:
-            if error.code == "credentials":  # reported by the step that is about them
-                self._is_rejected = True
-                return "an API server, which names its version to accepted credentials only"
-            raise StepFailed(str(error)) from error
-        return f"Kubernetes {self._version or '?'}"
+        return self._version
 
     def check_permissions(self) -> Iterator[CheckStep]:
         """Yield discovery, permissions, and one list of each required kind."""

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
@@ -368,20 +368,8 @@ class HubMirror:
             rows = []
             for pk, stream in self.streams.items():
                 each = facts.get(pk, StreamFacts())
-                rows.append(
-                    HubStream(
-                        pk=pk,
-                        hub_id=self.hub,
-                        resource_version=stream.position,
-                        heard_at=each.heard_at,
-                        events=each.events,
-                        events_per_minute=stream.events_per_minute(each.events, now),
-                        bytes=each.bytes,
-                        relists=each.relists,
-                        skipped=each.skipped,
-                        failures=each.failures,
-                    )
-                )
+                values = {**asdict(each), "events_per_minute": stream.events_per_minute(each.events, now)}
+                rows.append(HubStream(pk=pk, hub_id=self.hub, resource_version=stream.position, **values))
             counters = ("events", "events_per_minute", "bytes", "relists", "skipped", "failures")
             HubStream.objects.bulk_update(rows, ("resource_version", "heard_at", *counters))
         for stream in self.streams.values():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,12 +29,7 @@ from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import UnknownHubError, live_hub, removed_hubs_with_rows
 from clusters.kubeconfig import ParsedConnection, Secret
 from clusters.models import BindingChange, Hub, HubCredential, HubStream, MirroredObject
-from clusters.models.hubs import (
-    LONGEST_HUB_NAME,
-    RESERVED_HUB_NAMES,
-    HubIdentity,
-    HubMode,
-)
+from clusters.models.hubs import LONGEST_HUB_NAME, RESERVED_HUB_NAMES, HubIdentity, HubMode
 from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
@@ -208,14 +203,7 @@ def store_hub(
     now: datetime,
 ) -> bool:
     """Save a hub with its secret in the present transaction; return whether it is new. Raise HubExists."""
-    values = {
-        "title": spec.title,
-        "kind": spec.kind,
-        "mode": spec.mode,
-        "identity": spec.identity,
-        "namespaces": list(spec.namespaces),
-        "connection": dict(parsed.connection),
-    }
+    values = {**asdict(spec), "namespaces": list(spec.namespaces), "connection": dict(parsed.connection)}
     hub = Hub.objects.select_for_update().filter(name=spec.name, removed_at=None).first()
     if hub and not replaces:
         raise HubExists(spec.name)

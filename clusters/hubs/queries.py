@@ -71,6 +71,14 @@ def visible_hubs(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Hub]:
     return hubs.filter(is_open | Q(pk__in=granted) | Q(pk__in=of_team))
 
 
+def visible_hub(user: AbstractBaseUser | AnonymousUser, name: str) -> Hub:
+    """Return a live hub that a person may see. Raise UnknownHubError."""
+    hub = visible_hubs(user).filter(name=name).first()
+    if hub is None:
+        raise UnknownHubError(name)
+    return hub
+
+
 def hubs_with_role(user: AbstractBaseUser | AnonymousUser, *roles: Role) -> QuerySet[Hub]:
     """Return the hubs, with the local one, on which a person has one of these roles; without any, all roles.
 

@@ -16,11 +16,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubeconfig import Secret, facts_of
 from clusters.kubernetes_drivers import open_client
 from clusters.models import ClusterCredential, MemberCluster
-from clusters.operations.connection import (
-    ConnectionNotAllowed,
-    connected_cluster,
-    store_secret,
-)
+from clusters.operations.connection import ConnectionNotAllowed, connected_cluster, store_secret
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record_all
 

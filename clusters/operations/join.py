@@ -16,13 +16,7 @@ from clusters.fleet import CORDON_KEY, CORDON_VALUE, RESOURCE_PREFIX
 from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
-from clusters.models import (
-    ClusterLabel,
-    ClusterTaint,
-    FleetState,
-    MemberCluster,
-    Membership,
-)
+from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -272,11 +266,7 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     # Only the columns that this operation changes: observations write others meanwhile, without that lock.
     for names, rows in by_columns.items():
         MemberCluster.objects.bulk_create(
-            rows,
-            update_conflicts=True,
-            unique_fields=["id"],
-            update_fields=names,
-            batch_size=BATCH_SIZE,
+            rows, update_conflicts=True, unique_fields=["id"], update_fields=names, batch_size=BATCH_SIZE
         )
     ids = [target.row.pk for target in changed]
     for model in (ClusterLabel, ClusterTaint):

@@ -27,11 +27,7 @@ urlpatterns = [
     path("login/", views.LoginView.as_view(), name="account_login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("logout/", LogoutView.as_view(), name="account_logout"),
-    path(
-        "login/second-factor/",
-        views.SecondFactorView.as_view(),
-        name="mfa_authenticate",
-    ),
+    path("login/second-factor/", views.SecondFactorView.as_view(), name="mfa_authenticate"),
     path("login/inactive/", TemplateView.as_view(**_page("inactive")), name="account_inactive"),
     path("account/", views.account, name="account"),
     path("account/sessions/end/", views.end_other_sessions, name="account_end_sessions"),
@@ -54,9 +50,7 @@ urlpatterns = [
     ),
     path(f"{_FACTORS}/", mfa_views.IndexView.as_view(**_page("factors")), name="mfa_index"),
     path(
-        f"{_FACTORS}/app/",
-        totp_views.ActivateTOTPView.as_view(**_page("app_add")),
-        name="mfa_activate_totp",
+        f"{_FACTORS}/app/", totp_views.ActivateTOTPView.as_view(**_page("app_add")), name="mfa_activate_totp"
     ),
     path(
         f"{_FACTORS}/app/remove/",

@@ -2,8 +2,10 @@
 
 import signal
 import threading
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -11,6 +13,7 @@ from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
 
+from fleetui.apimachinery.fields import parse_duration
 from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_problem
 from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, HubDecidesError, in_hub
 from fleetui.models import Event
@@ -76,6 +79,14 @@ def _hub_named(name: str) -> int:
     if found is None:
         raise CommandError(f"no hub is named {name[:63]!r}", returncode=BAD_INPUT)
     return found
+
+
+def duration(text: str) -> timedelta:
+    """Parse the value of an option such as 1h30m."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def is_prepared() -> bool:

@@ -1,7 +1,7 @@
 """What all admins share: permissions by role, read-only lists, and how values are shown."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -69,6 +69,26 @@ class ReadOnlyAdmin(RoleAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request)
         return rows.defer(*self.large_columns)
+
+
+def list_filter(
+    title: str,
+    parameter: str,
+    choices: Sequence[tuple[str, str]],
+    narrow: Callable[[QuerySet[Any], str], QuerySet[Any]],
+) -> type[admin.SimpleListFilter]:
+    """Return a filter of a list: its values with their words, and what `narrow` leaves of the rows."""
+
+    class Filter(admin.SimpleListFilter):
+        def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+            return choices
+
+        def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+            value = self.value()
+            return narrow(queryset, value) if value else queryset
+
+    Filter.title, Filter.parameter_name = title, parameter
+    return Filter
 
 
 def shown(description: str, write: Callable[[Any], Any], *, ordering: str | None = None) -> Any:

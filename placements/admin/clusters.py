@@ -33,7 +33,7 @@ from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
 from fleetui.permissions import may_administer_clusters
-from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, shown, table
+from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, list_filter, shown, table
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -53,56 +53,35 @@ _FIELDS: Mapping[tuple[str | int, ...], str] = {
 _IDENTITY = {"kind": "kind", "name": "name", "namespace": "namespace", "apiGroup": "group"}
 
 
-class StateFilter(admin.SimpleListFilter):
-    """By status: ready, cordoned, joining, leaving and others."""
-
-    title = "status"
-    parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [
-            (ClusterFilterState.READY, "Ready"),
-            (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
-            (ClusterFilterState.HEARTBEAT_LATE, "Heartbeat late"),
-            (ClusterFilterState.NOT_MONITORED, "Not monitored"),
-            (ClusterFilterState.CORDONED, "Cordoned"),
-            (ClusterFilterState.JOINING, "Joining"),
-            (ClusterFilterState.LEAVING, "Leaving"),
-        ]
-
-    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
-        value = self.value()
-        if value not in set(ClusterFilterState):
-            return rows
-        return rows.filter(
-            pk__in=clusters_matching(ClusterFilter(state=ClusterFilterState(value))).values("pk")
-        )
+def _in_state(rows: QuerySet[MemberCluster], value: str) -> QuerySet[MemberCluster]:
+    if value not in set(ClusterFilterState):
+        return rows
+    matching = clusters_matching(ClusterFilter(state=ClusterFilterState(value)))
+    return rows.filter(pk__in=matching.values("pk"))
 
 
-class VerdictFilter(admin.SimpleListFilter):
-    """By the reason why a cluster is not ready."""
-
-    title = "not-ready reason"
-    parameter_name = "verdict"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(kind.value, words) for kind, words in ELIGIBILITY_WORDS.items()]
-
-    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
-        return rows.filter(verdict=self.value()) if self.value() else rows
-
-
-class DemoFilter(admin.SimpleListFilter):
-    """By whether a cluster belongs to a demo."""
-
-    title = "demo"
-    parameter_name = "demo"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("yes", "Demo"), ("no", "Not demo")]
-
-    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
-        return rows.filter(is_demo=self.value() == "yes") if self.value() in ("yes", "no") else rows
+_STATES = [
+    (ClusterFilterState.READY, "Ready"),
+    (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
+    (ClusterFilterState.HEARTBEAT_LATE, "Heartbeat late"),
+    (ClusterFilterState.NOT_MONITORED, "Not monitored"),
+    (ClusterFilterState.CORDONED, "Cordoned"),
+    (ClusterFilterState.JOINING, "Joining"),
+    (ClusterFilterState.LEAVING, "Leaving"),
+]
+StateFilter = list_filter("status", "state", _STATES, _in_state)
+VerdictFilter = list_filter(
+    "not-ready reason",
+    "verdict",
+    [(kind.value, words) for kind, words in ELIGIBILITY_WORDS.items()],
+    lambda rows, value: rows.filter(verdict=value),
+)
+DemoFilter = list_filter(
+    "demo",
+    "demo",
+    [("yes", "Demo"), ("no", "Not demo")],
+    lambda rows, value: rows.filter(is_demo=value == "yes") if value in ("yes", "no") else rows,
+)
 
 
 class LabelFilter(admin.ListFilter):

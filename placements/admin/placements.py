@@ -14,7 +14,7 @@ from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
-from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, shown, structured
+from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, list_filter, shown, structured
 from placements.explain.health import HealthLevel
 from placements.models import (
     Binding,
@@ -59,22 +59,15 @@ _SORTS = {
 }
 
 
-class PlacementStateFilter(admin.SimpleListFilter):
-    """By status."""
+def _in_state(rows: QuerySet[Placement], value: str) -> QuerySet[Placement]:
+    if value not in set(PlacementFilterState):
+        return rows
+    matching = placements_matching(PlacementFilter(state=PlacementFilterState(value)))
+    return rows.filter(pk__in=matching.values("pk"))
 
-    title = "status"
-    parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(state.value, state_words(state)) for state in PlacementFilterState]
-
-    def queryset(self, request: HttpRequest, rows: QuerySet[Placement]) -> QuerySet[Placement]:
-        value = self.value()
-        if value not in set(PlacementFilterState):
-            return rows
-        return rows.filter(
-            pk__in=placements_matching(PlacementFilter(state=PlacementFilterState(value))).values("pk")
-        )
+_STATES = [(state.value, state_words(state)) for state in PlacementFilterState]
+PlacementStateFilter = list_filter("status", "state", _STATES, _in_state)
 
 
 @admin.register(Placement)
@@ -251,17 +244,9 @@ class DecisionAdmin(ReadOnlyAdmin):
     left_clusters = shown("leaves", lambda row: _first_names(row.leaves, row.leaves_count))
 
 
-class KindFilter(admin.SimpleListFilter):
-    """By the kind of the object, without a query for the kinds."""
-
-    title = "kind"
-    parameter_name = "kind"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(kind, kind) for kind in (CLUSTER, PLACEMENT, RESOURCE, BUDGET)]
-
-    def queryset(self, request: HttpRequest, rows: QuerySet[Event]) -> QuerySet[Event]:
-        return rows.filter(kind=self.value()) if self.value() else rows
+# Named here: a query for the kinds would read all events.
+_KINDS = [(kind, kind) for kind in (CLUSTER, PLACEMENT, RESOURCE, BUDGET)]
+KindFilter = list_filter("kind", "kind", _KINDS, lambda rows, value: rows.filter(kind=value))
 
 
 @admin.register(Event)

@@ -1,24 +1,20 @@
 """The access log: who logged in, changed access or was refused; for those who may view it."""
 
 from rest_framework import serializers
-from rest_framework.permissions import BasePermission
-from rest_framework.request import Request
 
 from fleetui.access.audit import VERBS, lines_matching
 from fleetui.access.models import AccessEvent
 from fleetui.permissions import may_view_access_log
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, listed
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, UserPermission, listed
 from placements.api.filters import AccessLogQuery
 from placements.api.serializers import AnyObject, RowSerializer, enum
 
 
-class MayViewAccessLog(BasePermission):
+class MayViewAccessLog(UserPermission):
     """The access log is for superusers, and for users with the permission."""
 
     message = "The access log requires a superuser or the permission access.view_access_log."
-
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_view_access_log(request.user)
+    is_allowed = staticmethod(may_view_access_log)
 
 
 class AccessEventSerializer(RowSerializer):

@@ -23,12 +23,7 @@ from placements.api.schema import documented, operation
 from placements.api.serializers import ASSERTION_MANIFEST, AnyValue, CamelCaseSerializer, RowSerializer, text
 from placements.engine.assertions import AssertionState
 from placements.models import AssertionCheck, AssertionDocument
-from placements.services.assertions import (
-    UnknownAssertionsError,
-    check_of,
-    checks,
-    delete_assertions,
-)
+from placements.services.assertions import UnknownAssertionsError, check_of, checks, delete_assertions
 from placements.services.results import get_placement
 
 

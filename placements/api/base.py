@@ -148,13 +148,11 @@ class MayApprove(BasePermission):
         return may_change_at(request.user, labels_of(view), view.kwargs, Role.APPROVER)
 
 
-class MayAdministerClusters(BasePermission):
+class MayAdministerClusters(UserPermission):
     """Addresses and credentials of clusters are not for every role."""
 
     message = "Connections of clusters require the role cluster-administrator."
-
-    def has_permission(self, request: Request, view: Any) -> bool:
-        return may_administer_clusters(request.user)
+    is_allowed = staticmethod(may_administer_clusters)
 
 
 class BaseViewSet(GenericViewSet[Any]):

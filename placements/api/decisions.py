@@ -327,9 +327,7 @@ class DecisionViewSet(BaseViewSet):
         """Search for the best set of a decision; may take seconds on a large fleet."""
         params = query_params(request, ExactQuery)
         options = replace(
-            REQUEST_OPTIONS,
-            stages=tuple(params["stages"]) or STAGES,
-            limit_seconds=params["limitSeconds"],
+            REQUEST_OPTIONS, stages=tuple(params["stages"]) or STAGES, limit_seconds=params["limitSeconds"]
         )
         return Response(searched(recorded(decision)[1], options, user=request.user.pk).to_plain())
 

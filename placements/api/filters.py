@@ -154,9 +154,7 @@ PlacementQuery = query_of(
     order=choice(PLACEMENT_ORDERS, default="name"),
 )
 AgreementQuery = query_of(
-    PageQuery,
-    agreement=choice(Agreement.values),
-    placement=_text(help_text="The name of a placement."),
+    PageQuery, agreement=choice(Agreement.values), placement=_text(help_text="The name of a placement.")
 )
 DriftQuery = query_of(
     PageQuery,
@@ -216,7 +214,7 @@ RebalanceQuery = query_of(
         min_value=0,
         max_value=MOST_MOVES,
         help_text="The maximum of moves; by default the fewest that repair all hard limits.",
-    ),
+    )
 )
 ExactQuery = query_of(
     stages=serializers.ListField(

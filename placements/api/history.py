@@ -19,11 +19,7 @@ from placements.api.serializers import AnyObject, CamelCaseSerializer, names, nu
 from placements.models import Decision
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import attention
-from placements.services.history.compare import (
-    IncomparableRevisionsError,
-    UnknownRevisionError,
-    compare,
-)
+from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import EntryKind, history_of
 from placements.services.results import get_placement
 from placements.services.rollouts.queries import running_count

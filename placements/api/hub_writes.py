@@ -7,8 +7,8 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.hubs.queries import UnknownHubError, visible_hubs, writes_of
-from clusters.models import Hub, HubWrite
+from clusters.hubs.queries import UnknownHubError, visible_hub, visible_hubs, writes_of
+from clusters.models import HubWrite
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import Role, has_role, teams_of
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed, query_params
@@ -22,7 +22,6 @@ from placements.services.hub_writes.catalogue import ACTIONS, action_named
 from placements.services.hub_writes.operations import (
     AppliedWrite,
     HubRefusedError,
-    WritePreview,
     apply_write,
     preview_write,
 )
@@ -81,11 +80,13 @@ class ResultDifferenceSerializer(CamelCaseSerializer):
 class WritePreviewSerializer(CamelCaseSerializer):
     """What the hub would make of a write."""
 
-    unchanged = serializers.BooleanField()
-    notes = names()
+    unchanged = serializers.BooleanField(source="is_unchanged")
+    notes = names(source="plan.notes")
     gitops = names(help_text="What shows that a GitOps tool manages the object and reverts changes.")
     differences = ResultDifferenceSerializer(many=True)
-    body = serializers.JSONField(allow_null=True, help_text="Without the values of Secrets.")
+    body = serializers.JSONField(
+        source="request.stored_body", allow_null=True, help_text="Without the values of Secrets."
+    )
     result = serializers.JSONField(allow_null=True)
     causes = FieldErrorSerializer(many=True)
 
@@ -113,17 +114,11 @@ class HubWriteViewSet(BaseViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [MayRead()] if self.action == "list" else [MayWriteToHub()]
 
-    def _hub(self, name: str) -> Hub:
-        hub = visible_hubs(self.request.user).filter(name=name).first()
-        if hub is None:
-            raise UnknownHubError(name)
-        return hub
-
     @listed("list_hub_writes", HubWriteSerializer, query=HubWriteQuery, order="-at", unique="id")
     def list(self, params: Params, name: str) -> Rows:
         """List the writes to a hub, the newest first."""
         filters = {key: params[key] for key in ("state", "kind", "object") if params.get(key)}
-        return writes_of(self._hub(name), requested_by=params["by"], **filters)
+        return writes_of(visible_hub(self.request.user, name), requested_by=params["by"], **filters)
 
     @documented(
         "create_hub_write",
@@ -137,38 +132,24 @@ class HubWriteViewSet(BaseViewSet):
     def create(self, request: Request, name: str) -> Response:
         """Preview an action by a dry run of the hub, or have it sent after one."""
         params = query_params(request, SendWriteQuery)
-        hub = self._hub(name)
+        hub = visible_hub(self.request.user, name)
         with read_document(request) as data:
             fields = dict(object_in(data, what="an action"))
             action = action_named(fields.pop("action", None))
             arguments: dict[str, Any] = {**actor(request), "overwrite": forced_paths(params)}
             if "dryRun" in params:
                 preview = preview_write(hub, action, fields, **arguments)
-                return Response(_shown_preview(preview))
+                if preview.answer and not preview.answer.is_accepted:
+                    raise HubRefusedError(preview.answer)
+                return Response(WritePreviewSerializer(preview).data)
             done = apply_write(hub, action, fields, confirmed="confirm" in params, **arguments)
         return _response(done)
 
 
-def _shown_preview(preview: WritePreview) -> Any:
-    """Return a preview; raise the refusal of the hub."""
-    if preview.answer and not preview.answer.is_accepted:
-        raise HubRefusedError(preview.answer)
-    shown = {
-        "unchanged": preview.is_unchanged,
-        "notes": preview.plan.notes,
-        "gitops": preview.gitops,
-        "differences": preview.differences,
-        "body": preview.request.stored_body if preview.request else None,
-        "result": preview.result,
-        "causes": preview.answer.causes if preview.answer else (),
-    }
-    return WritePreviewSerializer(shown).data
-
-
 def _response(done: AppliedWrite | None) -> Response:
     if done is None:
-        unchanged = {"unchanged": True, "notes": [], "gitops": [], "differences": [], "causes": []}
-        return Response(WritePreviewSerializer({**unchanged, "body": None, "result": None}).data)
+        unchanged = {"unchanged": True, "notes": [], "gitops": [], "differences": []}
+        return Response({**unchanged, "body": None, "result": None, "causes": []})
     headers = {WRITE_HEADER: str(done.row.pk)}
     if done.is_unknown:
         return Response({"state": done.row.state, "answer": done.row.answer}, status=202, headers=headers)

@@ -31,10 +31,11 @@ from clusters.hubs.queries import (
     streams_of,
     summaries_of,
     summary_of,
+    visible_hub,
     visible_hubs,
 )
 from clusters.kubeconfig import ca_facts
-from clusters.models import Hub, HubStream
+from clusters.models import HubStream
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.hub_scope import in_hub
 from fleetui.pagination import page_of
@@ -61,7 +62,9 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     ConditionField,
     RowSerializer,
+    names,
     number,
+    text,
 )
 from placements.explain.agreements import agreement_document, agreement_fields
 from placements.models import Agreement, HubDecision, ReplayInputs
@@ -99,24 +102,26 @@ class HubConnectionSerializer(CamelCaseSerializer):
 class HubSerializer(CamelCaseSerializer):
     """A live hub, with its state as of now."""
 
-    name = serializers.CharField()
-    title = serializers.CharField()
-    kind = serializers.CharField(help_text=f"The API of the hub: {', '.join(HUB_KINDS)}.")
-    mode = serializers.ChoiceField(HubMode.values)
-    identity = serializers.ChoiceField(HubIdentity.values)
-    namespaces = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
-    paused = serializers.BooleanField()
-    state = serializers.ChoiceField(list(HubState))
-    reason = serializers.CharField(allow_blank=True)
-    since = serializers.DateTimeField(allow_null=True)
+    name = text("summary.hub.name")
+    title = text("summary.hub.title")
+    kind = text("summary.hub.kind", help_text=f"The API of the hub: {', '.join(HUB_KINDS)}.")
+    mode = serializers.ChoiceField(HubMode.values, source="summary.hub.mode")
+    identity = serializers.ChoiceField(HubIdentity.values, source="summary.hub.identity")
+    namespaces = names(source="summary.hub.namespaces", help_text="Empty: all.")
+    paused = serializers.BooleanField(source="summary.hub.is_paused")
+    state = serializers.ChoiceField(list(HubState), source="summary.state")
+    reason = text("summary.reason", allow_blank=True)
+    since = serializers.DateTimeField(source="summary.since", allow_null=True)
     age_seconds = serializers.FloatField(allow_null=True, help_text="Since the last event of the hub.")
-    server_version = serializers.CharField(allow_blank=True)
-    clock_offset_seconds = serializers.FloatField(allow_null=True)
-    clusters = serializers.IntegerField()
-    placements = serializers.IntegerField()
+    server_version = text("summary.hub.server_version", allow_blank=True)
+    clock_offset_seconds = serializers.FloatField(source="summary.hub.clock_offset_seconds", allow_null=True)
+    clusters = number("summary.clusters")
+    placements = number("summary.placements")
     unresolved = serializers.IntegerField(help_text="Objects that are not shown, or not completely.")
     retry_at = serializers.DateTimeField(
-        allow_null=True, help_text="When a required kind that fails is tried again."
+        source="summary.retry_at",
+        allow_null=True,
+        help_text="When a required kind that fails is tried again.",
     )
     connection = HubConnectionSerializer(required=False)
     steps = CheckStepSerializer(many=True, required=False, help_text="Of the check before saving.")
@@ -257,12 +262,6 @@ class HubViewSet(BaseViewSet):
         )
         return [MayRead()] if reads else [MayAdministerClusters()]
 
-    def _visible(self, name: str) -> Hub:
-        hub = visible_hubs(self.request.user).filter(name=name).first()
-        if hub is None:
-            raise UnknownHubError(name)
-        return hub
-
     def _shown(
         self,
         one: HubSummary,
@@ -272,25 +271,8 @@ class HubViewSet(BaseViewSet):
         now, hub = datetime.now(UTC), one.hub
         counts = unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
         age = one.age(now)
-        shown: dict[str, Any] = {
-            "name": hub.name,
-            "title": hub.title,
-            "kind": hub.kind,
-            "mode": hub.mode,
-            "identity": hub.identity,
-            "namespaces": hub.namespaces,
-            "paused": hub.is_paused,
-            "state": one.state,
-            "reason": one.reason,
-            "since": one.since,
-            "age_seconds": None if age is None else round(age.total_seconds(), 1),
-            "server_version": hub.server_version,
-            "clock_offset_seconds": hub.clock_offset_seconds,
-            "clusters": one.clusters,
-            "placements": one.placements,
-            "unresolved": counts.get(hub.pk, 0),
-            "retry_at": one.retry_at,
-        }
+        shown: dict[str, Any] = {"summary": one, "unresolved": counts.get(hub.pk, 0)}
+        shown["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
         if may_administer_clusters(self.request.user):
             credential = credential_of_hub(hub)
             fingerprints = [each.fingerprint for each in ca_facts(hub.connection.get("ca", ""), now=now)]
@@ -317,7 +299,7 @@ class HubViewSet(BaseViewSet):
     @listed("list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id")
     def unresolved(self, params: Params, name: str) -> Rows:
         """List the objects of a hub that are not shown, or not completely, and why."""
-        with in_hub(self._visible(name).pk):
+        with in_hub(visible_hub(self.request.user, name).pk):
             return unresolved_objects(now=datetime.now(UTC))
 
     @documented(
@@ -338,7 +320,7 @@ class HubViewSet(BaseViewSet):
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a hub with its state."""
         query_params(request)
-        return Response(self._shown(summary_of(self._visible(name), now=datetime.now(UTC))))
+        return Response(self._shown(summary_of(visible_hub(self.request.user, name), now=datetime.now(UTC))))
 
     @documented("update_hub", HubSerializer, body=HubChangeSerializer, query=ConnectionQuery, problems=(409,))
     def partial_update(self, request: Request, name: str) -> Response:
@@ -379,20 +361,20 @@ class HubViewSet(BaseViewSet):
     def streams(self, request: Request, name: str) -> Response:
         """List the streams of a hub with their states and counters."""
         query_params(request)
-        rows: list[HubStream] = list(streams_of(self._visible(name)))
+        rows: list[HubStream] = list(streams_of(visible_hub(self.request.user, name)))
         return Response({"items": HubStreamSerializer(rows, many=True).data})
 
     @operation("list_hub_permissions", HubPermissionSerializer(many=True))
     def permissions(self, request: Request, name: str) -> Response:
         """List what the account of a hub may do, as the last check found it."""
         query_params(request)
-        return Response(self._visible(name).found.get("permissions", []))
+        return Response(visible_hub(self.request.user, name).found.get("permissions", []))
 
     @operation("list_hub_actions", HubActionSerializer(many=True), query=HubActionQuery)
     def actions(self, request: Request, name: str) -> Response:
         """List what the caller may do on a hub, or with one object of it; without a request to the hub."""
         fields = query_params(request, HubActionQuery)
-        hub, found = self._visible(name), []
+        hub, found = visible_hub(self.request.user, name), []
         with in_hub(hub.pk):
             for one in ACTIONS.values():
                 reason = refusal_of_write(hub, one, actor(request)["by"], fields)
@@ -410,7 +392,7 @@ class HubViewSet(BaseViewSet):
     )
     def agreements(self, params: Params, name: str) -> Rows:
         """List how replays agree with what a hub decided, by placement."""
-        with in_hub(self._visible(name).pk):
+        with in_hub(visible_hub(self.request.user, name).pk):
             return agreements(agreement=params.get("agreement", ""), placement=params["placement"])
 
     @operation("get_hub_object", ANY_OBJECT, path=_OBJECT)
@@ -419,7 +401,7 @@ class HubViewSet(BaseViewSet):
     ) -> Response:
         """Get an object as the mirror has it; `-` is no group and no namespace."""
         query_params(request)
-        hub = self._visible(name)
+        hub = visible_hub(self.request.user, name)
         place = ["" if one == NO_NAMESPACE else one for one in (group, kind, namespace, object_name)]
         found = mirrored_object(hub, *place)
         if found is None:

@@ -3,14 +3,13 @@
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.models import ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import may_manage_notifications
-from placements.api.base import BaseViewSet, Params, Rows, actor, listed, query_params
+from placements.api.base import BaseViewSet, Params, Rows, UserPermission, actor, listed, query_params
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
 from placements.api.serializers import CamelCaseSerializer, RowSerializer, Text, enum, text
@@ -28,13 +27,11 @@ from placements.services.notifications.operations import (
 )
 
 
-class MayManageNotifications(BasePermission):
+class MayManageNotifications(UserPermission):
     """Channels and rules are for superusers, and for users with the permission."""
 
     message = "Notifications require a superuser or the permission clusters.change_notificationchannel."
-
-    def has_permission(self, request: Request, view: object) -> bool:
-        return may_manage_notifications(request.user)
+    is_allowed = staticmethod(may_manage_notifications)
 
 
 class NotificationChannelSerializer(RowSerializer):

@@ -114,12 +114,7 @@ class PlacementViewSet(FullNameViewSet):
         return self.update(request, name=name)
 
     @documented(
-        "delete_placement",
-        None,
-        status=204,
-        also={202: PLACEMENT_MANIFEST},
-        query=DeleteQuery,
-        is_edit=True,
+        "delete_placement", None, status=204, also={202: PLACEMENT_MANIFEST}, query=DeleteQuery, is_edit=True
     )
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a placement: 204 if it is deleted, 202 while clusters still have its resources."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -38,7 +39,7 @@ from fleetui.middleware import BudgetSpentError, RequestTooLongError
 from fleetui.pagination import BadCursorError
 from placements.api.parsers import BodyTooLargeError, MalformedBodyError, faults_in
 from placements.api.preconditions import PreconditionError, StaleResourceVersion
-from placements.api.serializers import CamelCaseSerializer, names
+from placements.api.serializers import CamelCaseSerializer, names, text
 from placements.engine.scheduling.record import UnreadableRecordError
 from placements.services.assertions import UnknownAssertionsError
 from placements.services.decisions.records import (
@@ -125,10 +126,10 @@ class HubStatusSerializer(CamelCaseSerializer):
 class FieldConflictSerializer(CamelCaseSerializer):
     """A field that another manager of the hub owns."""
 
-    path = serializers.CharField()
+    path = text("name")
     manager = serializers.CharField(allow_blank=True)
     operation = serializers.CharField(allow_blank=True)
-    time = serializers.CharField(allow_blank=True)
+    time = text("at", allow_blank=True)
     ours = serializers.JSONField(allow_null=True)
     theirs = serializers.JSONField(allow_null=True)
 
@@ -190,13 +191,7 @@ def _as(status: int, kind: str = "") -> Callable[[Exception], Plain]:
 
 def fault_facts(fault: FieldError, *, document: str = "") -> Plain:
     """Return a field error as plain data; `document` is its part of the body."""
-    facts = {
-        "path": fault.path,
-        "code": fault.code,
-        "message": fault.message,
-        "allowed": fault.allowed,
-        "line": fault.line,
-    }
+    facts = asdict(fault)
     return {**facts, "document": document} if document else facts
 
 
@@ -228,17 +223,7 @@ def _hub_refusal(answer: WriteAnswer) -> Plain:
     """Return the refusal of a hub in its own words."""
     facts = {"code": answer.status, "reason": str(answer.outcome), "webhook": answer.webhook}
     causes = [fault_facts(one) for one in answer.causes]
-    conflicts = [
-        {
-            "path": one.name,
-            "manager": one.manager,
-            "operation": one.operation,
-            "time": one.at,
-            "ours": one.ours,
-            "theirs": one.theirs,
-        }
-        for one in answer.conflicts
-    ]
+    conflicts = FieldConflictSerializer(answer.conflicts, many=True).data
     more = {"conflicts": conflicts} if conflicts else {}
     status = _HUB_STATUS.get(answer.outcome, 409)
     kind = "hub-conflict" if conflicts else "hub-refused"

@@ -141,10 +141,7 @@ class RebalanceViewSet(FullNameViewSet):
         return Response(RebalancePlanSerializer(row).data, status=201, headers={"Location": location})
 
     @operation(
-        "get_rebalance_plan",
-        RebalancePlanSerializer,
-        path=_PLAN,
-        route={"url_name": "rebalance-plan"},
+        "get_rebalance_plan", RebalancePlanSerializer, path=_PLAN, route={"url_name": "rebalance-plan"}
     )
     def plan(self, request: Request, name: str, number: int) -> Response:
         """Get a rebalance plan and its progress."""

@@ -175,13 +175,7 @@ class RolloutControlsSerializer(RowSerializer):
     class Meta:
         model = Placement
         fields = (
-            "placement",
-            "revision",
-            "paused_since",
-            "paused_by",
-            "stopped",
-            "held_at",
-            "can_roll_back",
+            *("placement", "revision", "paused_since", "paused_by", "stopped", "held_at", "can_roll_back"),
             "run",
         )
 

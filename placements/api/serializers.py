@@ -252,16 +252,8 @@ class ClusterSerializer(RowSerializer):
     class Meta:
         model = MemberCluster
         fields = (
-            *(
-                "name",
-                "uid",
-                "revision",
-                "membership",
-                "eligible",
-                "verdict",
-                "verdict_reason",
-                "verdict_since",
-            ),
+            *("name", "uid", "revision", "membership", "eligible", "verdict", "verdict_reason"),
+            "verdict_since",
             *("joined_at", "heartbeat_at", "driver", "is_demo", "labels", "taints", "cordoned", "placements"),
         )
 
@@ -331,18 +323,8 @@ class PlacementSerializer(RowSerializer):
     class Meta:
         model = Placement
         fields = (
-            *(
-                "namespace",
-                "name",
-                "uid",
-                "revision",
-                "type",
-                "number_of_clusters",
-                "semantics",
-                "fulfilled",
-                "placed",
-                "pending",
-            ),
+            *("namespace", "name", "uid", "revision", "type", "number_of_clusters", "semantics"),
+            *("fulfilled", "placed", "pending"),
             *("health", "selection_faults", "deleting_since"),
             *("created_at", "updated_at", "is_demo", "decision", "agreement"),
         )
@@ -466,18 +448,8 @@ class DecisionRowSerializer(RowSerializer):
         model = Decision
         fields = (
             *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
-            *(
-                "kept",
-                "unscheduled",
-                "joins",
-                "leaves",
-                "leaves_count",
-                "milliseconds",
-                "because",
-                "asked_by",
-                "created_at",
-                "agreement",
-            ),
+            *("kept", "unscheduled", "joins", "leaves", "leaves_count", "milliseconds", "because"),
+            *("asked_by", "created_at", "agreement"),
         )
 
     @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))

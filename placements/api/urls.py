@@ -112,9 +112,7 @@ first_version: list[URLPattern | URLResolver] = [
     path("doctor", doctor.DoctorViewSet.as_view({"get": "retrieve"}), name="doctor"),
     path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),
     path(
-        "resilience/latest",
-        resilience.ResilienceViewSet.as_view({"get": "latest"}),
-        name="resilience-latest",
+        "resilience/latest", resilience.ResilienceViewSet.as_view({"get": "latest"}), name="resilience-latest"
     ),
     path(
         "resilience/latest/placements/<full_name:name>",

@@ -196,16 +196,20 @@ class ConnectionCheck:
 
     def check_version(self) -> str:
         try:
-            answer = self._client.request("GET", "/version", deadline=self._deadline)
+            version = self.read_version()
         except DriverUnavailable as error:
             if error.code == "credentials":  # reported by the step that is about them
                 self._is_rejected = True
                 return "an API server, which names its version to accepted credentials only"
             raise StepFailed(str(error)) from error
+        return f"Kubernetes {version or '?'}"
+
+    def read_version(self) -> str:
+        answer = self._client.request("GET", "/version", deadline=self._deadline)
         if answer.status != 200:
             raise StepFailed(f"the API server answers {answer.status} to /version")
         version = answer.body.get("gitVersion")
-        return f"Kubernetes {version[:50] if isinstance(version, str) and version.isprintable() else '?'}"
+        return version[:50] if isinstance(version, str) and version.isprintable() else ""
 
     def check_authentication(self) -> str:
         hint = 'Create a new token, see "Prepare a cluster"'

@@ -54,13 +54,8 @@ _WAVE_OF = {
 }
 _NOT_SENT = frozenset(
     (
-        "managedFields",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "ownerReferences",
-        "selfLink",
+        *("managedFields", "uid", "resourceVersion", "generation", "creationTimestamp"),
+        *("ownerReferences", "selfLink"),
     )
 )
 

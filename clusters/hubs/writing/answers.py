@@ -10,14 +10,7 @@ from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.access import cut_message
 from clusters.drivers.kubernetes.client import Response
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
-from clusters.hubs.writing.bodies import (
-    ABSENT,
-    Path,
-    leaf_paths,
-    owners_of,
-    server_path,
-    value_at,
-)
+from clusters.hubs.writing.bodies import ABSENT, Path, leaf_paths, owners_of, server_path, value_at
 from clusters.hubs.writing.requests import Verb, WriteRequest
 from clusters.models import HubWriteState
 from fleetui.apimachinery.errors import FieldError, format_path

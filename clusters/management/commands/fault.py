@@ -19,9 +19,8 @@ from clusters.operations.fault_injection import (
 )
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
-from fleetui.management.hub_command import HubCommand
+from fleetui.management.hub_command import BAD_INPUT, HubCommand
 
-BAD_INPUT = 2
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -31,6 +30,9 @@ class Command(HubCommand):
     help = (
         "Inject a fault into a simulated cluster. --clear removes all faults, or those of KIND; "
         "without KIND and --clear the active faults are listed."
+    )
+    exit_codes = dict.fromkeys(
+        (UnknownClusterError, NotSimulatedError, RevisionConflict, InvalidManifest), BAD_INPUT
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -59,20 +61,17 @@ class Command(HubCommand):
 
     def handle(self, *, cluster: str, fault: str | None, clear: bool, **options: Any) -> None:
         now = datetime.now(UTC)
-        try:
-            row = MemberCluster.objects.filter(name=cluster).first()
-            if row is None:
-                raise UnknownClusterError(cluster)
-            if fault or clear:
-                wanted = (
-                    [one for one in faults_of(row) if fault and one["kind"] != fault]
-                    if clear
-                    else [*faults_of(row), _fault(fault or "", options, now)]
-                )
-                row = set_faults(cluster, wanted, by=None, now=now, expected=row.revision)
-            found = faults_of(row)
-        except (UnknownClusterError, NotSimulatedError, RevisionConflict, InvalidManifest) as error:
-            raise CommandError(str(error), returncode=BAD_INPUT) from error
+        row = MemberCluster.objects.filter(name=cluster).first()
+        if row is None:
+            raise UnknownClusterError(cluster)
+        if fault or clear:
+            wanted = (
+                [one for one in faults_of(row) if fault and one["kind"] != fault]
+                if clear
+                else [*faults_of(row), _fault(fault or "", options, now)]
+            )
+            row = set_faults(cluster, wanted, by=None, now=now, expected=row.revision)
+        found = faults_of(row)
         for one in found:
             self.stdout.write(json.dumps(one))
         if not found:

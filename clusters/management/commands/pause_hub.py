@@ -15,11 +15,12 @@ class Command(HubCommand):
 
     help = "Stop all traffic to a hub; its mirror stays."
     exit_codes = {UnknownHubError: BAD_INPUT}
+    paused, word = True, "paused"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME")
 
     def handle(self, *, name: str, **_options: Any) -> None:
         """Save it; the watcher notices within five seconds."""
-        change_hub(name, {"paused": True}, by=None, now=datetime.now(UTC))
-        self.stdout.write(f"Hub {name} paused")
+        change_hub(name, {"paused": self.paused}, by=None, now=datetime.now(UTC))
+        self.stdout.write(f"Hub {name} {self.word}")

@@ -8,8 +8,7 @@ from django.core.management.base import CommandParser
 
 from clusters.hubs.queries import UnknownHubError, live_hub
 from clusters.hubs.recording import NotRecordedError, record_hub
-from fleetui.apimachinery.fields import parse_duration
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand, stopped_by_signal
+from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand, duration, stopped_by_signal
 
 _LONGEST = 24 * 3600
 
@@ -28,10 +27,7 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         def seconds(text: str) -> float:
-            try:
-                found = parse_duration(text).total_seconds()
-            except ValueError as error:
-                raise ArgumentTypeError(str(error)) from error
+            found = duration(text).total_seconds()
             if not 0 < found <= _LONGEST:
                 raise ArgumentTypeError(f"{text!r} is not more than 0 and at most 24h")
             return found

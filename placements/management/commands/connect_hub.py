@@ -26,10 +26,9 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.locations import assets_folder
 from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
-from placements.management.commands.join import read_kubeconfig
+from placements.management.commands.join import read_kubeconfig, step_lines
 
 ROLES = ("viewer", "operator", "approver", "impersonate")
-_MARKS = {True: "ok", False: "failed", None: "-"}
 _FILES = {
     "certificate-authority": "certificate-authority-data",
     "client-certificate": "client-certificate-data",
@@ -100,9 +99,7 @@ class Command(HubCommand):
         self.stdout.write(f"Hub {name} {'added' if saved.is_new else 'saved'}")
 
     def write_report(self, report: HubCheckReport) -> None:
-        for one in report.steps:
-            hint = f" ({one.hint})" if one.hint and not one.ok else ""
-            self.stdout.write(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
+        self.stdout.write(step_lines(report.steps))
         if not report.permissions:
             return
         verbs = (*READ_VERBS, *WRITE_VERBS)

@@ -1,7 +1,6 @@
 """manage.py drain NAME: start, show or cancel the drain of a cluster."""
 
-from argparse import ArgumentTypeError
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -9,8 +8,7 @@ from django.core.management.base import CommandParser
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.fields import parse_duration
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.management.hub_command import BAD_INPUT, HubCommand, duration
 from placements.services.disruption.drains import AT_ONCE, Pace, cancel_drain, drain
 from placements.services.disruption.impact import drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence
@@ -59,10 +57,3 @@ class Command(HubCommand):
         for step in row.steps.order_by("placement_name"):
             self.stdout.write(f"{step.placement_name}: {step_sentence(step)}")
         self.stdout.write(f"{row}{f', {row.ended_reason}' if row.ended_reason else ''}")
-
-
-def duration(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error

@@ -1,6 +1,7 @@
 """manage.py join NAME --kubeconfig FILE: add a Kubernetes cluster to the fleet by its kubeconfig."""
 
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -74,18 +75,22 @@ class Command(HubCommand):
                 taints=typed.taints,
             )
         except ConnectionCheckFailed as error:
-            self.write_steps(error.steps)
+            self.stdout.write(step_lines(error.steps))
             message = "The check failed, and nothing was saved; repeat the command with --confirm to save it"
             raise CommandError(message, returncode=UNCONFIRMED) from error
-        self.write_steps(saved.steps)
+        self.stdout.write(step_lines(saved.steps))
         for warning in saved.warnings:
             self.stderr.write(f"Warning: {warning}")
         self.stdout.write(f"Member cluster {name} {'added' if saved.is_new else 'saved'}")
 
-    def write_steps(self, steps: tuple[CheckStep, ...]) -> None:
-        for one in steps:
-            hint = f" ({one.hint})" if one.hint and not one.ok else ""
-            self.stdout.write(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
+
+def step_lines(steps: Iterable[CheckStep]) -> str:
+    """Return the steps of a check of a connection, a line each."""
+    lines = []
+    for one in steps:
+        hint = f" ({one.hint})" if one.hint and not one.ok else ""
+        lines.append(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
+    return "\n".join(lines)
 
 
 def read_kubeconfig(path: str) -> str:

@@ -21,7 +21,7 @@ from clusters.hubs.writing.identity import IdentityRefusedError, Permission
 from clusters.hubs.writing.requests import Verb, WriteRequest, WriteTooLargeError
 from clusters.hubs.writing.sending import HubWriter, NotWritableError, check_writable, open_writer
 from clusters.models import Hub, HubWrite
-from fleetui.apimachinery.errors import InvalidManifest, split_path
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, split_path
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.hub_scope import in_hub
 from fleetui.permissions import has_role, teams_of
@@ -86,6 +86,10 @@ class WritePreview:
     @property
     def is_unchanged(self) -> bool:
         return self.plan.request is None
+
+    @property
+    def causes(self) -> tuple[FieldError, ...]:
+        return self.answer.causes if self.answer else ()
 
     @property
     def result(self) -> dict[str, Any] | None:

@@ -7,13 +7,7 @@ from django.contrib.auth.models import User
 from clusters.hubs.kinds.base import mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from clusters.hubs.queries import mirrored_objects
-from clusters.hubs.writing.identity import (
-    IdentityRefusedError,
-    Permission,
-    account_of,
-    requester_on,
-    reviews,
-)
+from clusters.hubs.writing.identity import IdentityRefusedError, Permission, account_of, requester_on, reviews
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.permissions import has_role, teams_of

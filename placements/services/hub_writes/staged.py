@@ -13,12 +13,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.metadata import full_name
 from placements.manifests.staged_update import RunState
 from placements.services.hub_writes.effects import stage_notes
-from placements.services.hub_writes.objects import (
-    NAMESPACED_PLACEMENT,
-    PLACEMENT,
-    condition_of,
-    plan_delete,
-)
+from placements.services.hub_writes.objects import NAMESPACED_PLACEMENT, PLACEMENT, condition_of, plan_delete
 from placements.services.hub_writes.planning import (
     LONGEST_TEXT,
     Fields,

@@ -9,14 +9,7 @@ from django.db.models import OuterRef, Subquery
 from clusters.fleet import NO_SCHEDULE
 from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
-from clusters.models import (
-    ClusterLabel,
-    ClusterTaint,
-    HubStream,
-    MemberCluster,
-    Membership,
-    MirroredObject,
-)
+from clusters.models import ClusterLabel, ClusterTaint, HubStream, MemberCluster, Membership, MirroredObject
 from clusters.operations.change_log import raise_counters
 from clusters.operations.join import CLUSTER, readings, set_eligibility
 from fleetui.bulk import BATCH_SIZE, batched
