@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clusters.fleet import Fleet
+from placements.engine.resilience import active
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome
 from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
@@ -65,7 +66,7 @@ def decision_diff(
     told_after: Iterable[ClusterOutcome],
 ) -> DecisionDiff:
     """Compare what two decisions left placed; `told_…` are the outcomes of all clusters in each."""
-    old, new = placed_by(before), placed_by(after)
+    old, new = active(before.bindings_after), active(after.bindings_after)
     stays = tuple(sorted(old & new))
     outcomes_before, outcomes_after = (
         {one.cluster: one for one in told} for told in (told_before, told_after)
@@ -95,10 +96,6 @@ def decision_diff(
         shifts=tuple(shifts),
         groups=tuple(groups),
     )
-
-
-def placed_by(decision: Decision) -> frozenset[str]:
-    return frozenset(binding.cluster for binding in decision.bindings_after if binding.is_active)
 
 
 def _by_group(fleet: Fleet, names: Iterable[str], key: str, sort: str | None) -> Counter[str | None]:

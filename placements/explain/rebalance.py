@@ -6,6 +6,8 @@ from typing import Any
 from placements.engine.exact.rebalance import MovePlan, NoPlanReason, RebalanceStep
 from placements.explain.vocabulary import counted, first_names, verb
 
+_STEPS_SHOWN = 200
+
 NO_PLAN = {
     NoPlanReason.TYPE: "Only placements of the type PickN can be rebalanced.",
     NoPlanReason.SEMANTICS: "Placements with these scheduling rules cannot be rebalanced.",
@@ -72,9 +74,7 @@ def step_words(step: RebalanceStep) -> str:
     return f"leave {step.leave}" if step.leave else f"join {step.join}"
 
 
-def plan_lines(
-    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hub: str = "", most: int = 200
-) -> Iterator[str]:
+def plan_lines(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hub: str = "") -> Iterator[str]:
     """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
     yield balance_sentence(plan)
     yield repair_sentence(plan)
@@ -88,16 +88,13 @@ def plan_lines(
         yield f"{row} {one.stale:>9} {one.skew:>6} {one.affinity:>9}{mark}"
     if plan.steps:
         yield ""
-    shown = 0
-    for number, batch in enumerate(batches, start=1):
-        for step in batch:
-            if shown == most:
-                yield f"… {len(plan.steps) - most:,} more steps"
-                return
-            shown += 1
-            warning = "  breaks a limit" if step.breaks_limit else ""
-            after = f"skew {step.skew}, excess {step.hard_excess}"
-            yield f"batch {number}: {step_words(step)} ({after}){warning}"
+    steps = [(number, step) for number, batch in enumerate(batches, start=1) for step in batch]
+    for number, step in steps[:_STEPS_SHOWN]:
+        warning = "  breaks a limit" if step.breaks_limit else ""
+        after = f"skew {step.skew}, excess {step.hard_excess}"
+        yield f"batch {number}: {step_words(step)} ({after}){warning}"
+    if len(steps) > _STEPS_SHOWN:
+        yield f"… {len(steps) - _STEPS_SHOWN:,} more steps"
 
 
 def plan_document(

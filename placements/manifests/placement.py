@@ -359,14 +359,11 @@ def _ocm_annotation_faults(document: Any) -> Iterator[FieldError]:
         message = "Forbidden: an OCM Placement always has ocm semantics"
         path, allowed = annotation_path(SEMANTICS_ANNOTATION), "ocm, or no such annotation"
         yield FieldError(path, "conflict", message, allowed)
-    differs = annotations.get(APPROVER_DIFFERS_ANNOTATION)
-    if isinstance(differs, str) and (problem := _truth_problem(differs)):
-        path = annotation_path(APPROVER_DIFFERS_ANNOTATION)
-        yield FieldError(path, problem.code, problem.message, problem.allowed)
-    asserted = annotations.get(ASSERTIONS_ANNOTATION)
-    if isinstance(asserted, str) and (problem := assertions_problem(asserted)):
-        path = format_path(("metadata", "annotations", ASSERTIONS_ANNOTATION, *problem.keys))
-        yield FieldError(path, problem.code, problem.message, problem.allowed)
+    for key in (APPROVER_DIFFERS_ANNOTATION, ASSERTIONS_ANNOTATION):
+        text = annotations.get(key)
+        if isinstance(text, str) and (problem := _OUR_ANNOTATIONS[key](text)):
+            path = format_path(("metadata", "annotations", key, *problem.keys))
+            yield FieldError(path, problem.code, problem.message, problem.allowed)
 
 
 def _ocm_spec(document: Any) -> OcmPlacementSpec:

@@ -12,16 +12,11 @@ from fleetui.http_metrics import http_registry
 from placements.services.metrics import metrics_registry
 
 
-def _may_scrape(request: HttpRequest) -> bool:
-    sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    token = settings.METRICS_TOKEN
-    return request.user.is_superuser or bool(token and constant_time_compare(sent, str(token)))
-
-
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Respond with all metrics; they name all hubs, so roles of single hubs are not enough to read them."""
-    if not _may_scrape(request):
+    sent, token = request.headers.get("Authorization", "").removeprefix("Bearer "), settings.METRICS_TOKEN
+    if not request.user.is_superuser and not (token and constant_time_compare(sent, str(token))):
         text = "Send FLEETUI_METRICS_TOKEN as a bearer token, or sign in as a superuser.\n"
         challenge = {"WWW-Authenticate": 'Bearer realm="metrics"'}
         return HttpResponse(text, status=401, content_type="text/plain", headers=challenge)

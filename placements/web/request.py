@@ -64,15 +64,13 @@ Row = TypeVar("Row", bound=Model)
 Word = TypeVar("Word", bound=StrEnum)
 
 
-def page_from(
-    request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: str = "name", size: int = PAGE_SIZE
-) -> Page[Row]:
+def page_from(request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: str = "name") -> Page[Row]:
     """Return the page that the address asks for; the first one where its cursor is of another order."""
     after = request.GET.get("after")
     try:
-        return page_of(rows, order=order, unique=unique, size=size, after=after)
+        return page_of(rows, order=order, unique=unique, size=PAGE_SIZE, after=after)
     except BadCursorError:
-        return page_of(rows, order=order, unique=unique, size=size)
+        return page_of(rows, order=order, unique=unique, size=PAGE_SIZE)
 
 
 def word_from(request: HttpRequest, name: str, words: type[Word]) -> Word | None:

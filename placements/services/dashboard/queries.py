@@ -49,6 +49,8 @@ from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.queries import runs_to_show
 
+_LISTED = 10
+
 MOST = 5
 
 
@@ -176,9 +178,9 @@ def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
     return unfulfilled, [one for one in found if one.is_invalid]
 
 
-def last_decisions(*, most: int = 10) -> QuerySet[Decision]:
+def last_decisions() -> QuerySet[Decision]:
     """Return the latest decisions that changed clusters."""
-    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:most]
+    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:_LISTED]
 
 
 MANY_CLUSTERS = 200
@@ -203,15 +205,14 @@ class PlacementHeadroom:
         return found
 
 
-def least_headroom(*, most: int = 10) -> list[PlacementHeadroom]:
+def least_headroom() -> list[PlacementHeadroom]:
     """Return the placements with most missing clusters first, then those nearest to a limit."""
     missing = F("number_of_clusters") - F("placed_count")
     is_short = Case(When(is_fulfilled=False, then=0), default=1)
     rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
-    return tight_of(
-        list(rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")[:most])
-    )
+    rows = rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")
+    return tight_of(list(rows[:_LISTED]))
 
 
 def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:

@@ -41,10 +41,6 @@ class NotDeliveredError(Exception):
     """A message was not accepted; it says why, without the address."""
 
 
-def is_sending_due(*, now: datetime) -> bool:
-    return _due(now).exists()
-
-
 def _due(now: datetime) -> Any:
     is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
     return NotificationDelivery.objects.filter(is_free, state=State.PENDING, due_at__lte=now)
