@@ -10,7 +10,6 @@ import numpy as np
 
 from clusters.columns import ABSENT, Ints
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
-from placements.engine.scheduling.cells import cells_of, narrow
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import RoundEvaluation
 from placements.engine.scheduling.spread.base import (
@@ -20,6 +19,8 @@ from placements.engine.scheduling.spread.base import (
     RankerInput,
     RoundState,
     StandingsStrategy,
+    cells_of,
+    narrow,
 )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from clusters.columns import Codes, Ints
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
-from placements.engine.scheduling.cells import cells_by_group, cells_of, narrow
 from placements.engine.scheduling.contended_picker import pick_by_round
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import Round
@@ -18,8 +17,11 @@ from placements.engine.scheduling.spread.base import (
     RoundState,
     SkewAfterPick,
     SkewLevels,
+    cells_by_group,
+    cells_of,
     is_hard,
     levels_of,
+    narrow,
 )
 from placements.manifests.policy import TopologySpreadConstraint
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clusters.columns import ABSENT, Bools, Floats, Ints
-from placements.engine.scheduling.cells import cells_by_group
 from placements.engine.scheduling.spread.base import (
     CellBest,
     ConstraintVerdict,
@@ -26,6 +25,7 @@ from placements.engine.scheduling.spread.base import (
     SpreadInput,
     SpreadStrategy,
     at_entries,
+    cells_by_group,
     is_hard,
     is_reached,
     places,

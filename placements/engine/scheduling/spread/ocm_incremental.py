@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from clusters.columns import ABSENT, Floats, Ints
-from placements.engine.scheduling.cells import cells_by_group
 from placements.engine.scheduling.spread.base import (
     FORBIDDEN,
     OUT,
@@ -19,6 +18,7 @@ from placements.engine.scheduling.spread.base import (
     OutOfRoomError,
     RankerInput,
     SpreadStrategy,
+    cells_by_group,
     is_hard,
     places,
 )
