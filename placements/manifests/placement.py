@@ -292,7 +292,8 @@ class OcmPlacement(ClusterResourcePlacement):
         return replace(caveat, path=annotation_of(path)) if path.startswith("strategy") else caveat
 
 
-def _truth_problem(text: str) -> ErrorDetail | None:
+def truth_problem(text: str) -> ErrorDetail | None:
+    """Return why a value of an annotation is neither `true` nor `false`."""
     allowed = '"true" or "false"'
     return None if text in ("true", "false") else ErrorDetail((), "bad-format", "Unsupported value", allowed)
 
@@ -303,7 +304,7 @@ def _misplaced(field: str) -> Callable[[str], ErrorDetail]:
 
 
 _OUR_ANNOTATIONS: dict[str, Callable[[str], ErrorDetail | None]] = {
-    APPROVER_DIFFERS_ANNOTATION: _truth_problem,
+    APPROVER_DIFFERS_ANNOTATION: truth_problem,
     ASSERTIONS_ANNOTATION: assertions_problem,
     RESOURCES_ANNOTATION: _misplaced("resourceSelectors"),
     SEMANTICS_ANNOTATION: semantics_problem,
