@@ -403,6 +403,7 @@ def test_options_that_do_not_go_together_are_refused(folders: tuple[Path, Path])
     for arguments in (
         ("--diff", *folders, "-o", "table"),
         ("--diff", *folders, "--name", "web"),
+        ("--diff", *folders, "--path", "apps", "--path", "nowhere"),
         ("--fleet", "x.yaml", "--clusters", "x.yaml", "--placement", "y.yaml"),
         ("--clusters", "x.yaml", "--placement", "y.yaml", "-o", "sarif"),
     ):
