@@ -290,7 +290,7 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
 
         def compare(**given: str) -> tuple[int, str]:
             known = {"BASE": base, "HEAD": "HEAD", "FLEET": "", "COMMENT": "true", "TOKEN": "secret"}
-            known |= {"NUMBER": "7", "FLEETUI_IMPACT_APPROVED": "false"}
+            known |= {"NUMBER": "7", "FLEETUI_IMPACT_APPROVED": "false", "FLEETUI_TOKEN": ""}
             assert known.keys() == step["env"].keys()
             runner = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "GITHUB_API_URL": address}
             runner |= {"GITHUB_REPOSITORY": "ana/fleet", "HOME": str(folder)}

@@ -2,7 +2,8 @@
 
 import json
 import os
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePath
 from typing import Any
 
 from clusters.fleet import Fleet
@@ -39,10 +40,17 @@ def run_diff(options: dict[str, Any]) -> tuple[str, int]:
         sides = [
             read_side(one, options["path"] or (), reader, is_rendered=is_rendered) for one in (base, head)
         ]
+        files = [PurePath(name) for side in sides for name in side.files]
+        for path in options["path"] or ():
+            if not any(one.is_relative_to(path) for one in files):
+                raise UnreadableSourceError(f"--path {path}: no file there in BASE and HEAD")
         fleet, bindings = _fleet_and_bindings(options, sides)
         config = _parsed(CONFIG, parse_gates, read_config(head))
+        base_config = GateConfig()
+        with suppress(InvalidManifest):  # the change may be its correction
+            base_config = parse_gates(read_config(base))
         impact = compare(*sides, fleet=fleet, bindings=bindings, renames=dict(options["renames"]))
-        results = check_gates(impact, config, _config_of_base(base))
+        results = check_gates(impact, config, base_config)
     except (UnreadableSourceError, RemoteError, ServerRefused, OSError) as error:
         raise BadInputError.of_text(str(error)) from error
     status = exit_status(results)
@@ -94,11 +102,3 @@ def _parsed(name: str, parse: Any, content: bytes | None, **options: Any) -> Any
         return parse(content, **options)
     except InvalidManifest as invalid:
         raise BadInputError([(name, fault) for fault in invalid.faults]) from invalid
-
-
-def _config_of_base(base: str) -> GateConfig:
-    """Return the gates of the base; without those of an invalid file, which the change may correct."""
-    try:
-        return parse_gates(read_config(base))
-    except InvalidManifest:
-        return GateConfig()

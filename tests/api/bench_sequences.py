@@ -36,7 +36,7 @@ pytestmark = pytest.mark.django_db
 def test_sequences_of_calls_cause_no_server_error() -> None:
     hub = filled_hub()
     calls: Counter[str] = Counter()
-    headers = {"Authorization": f"Token {hub['token']}"}
+    headers = {"Authorization": f"Token {hub['token']}", "Accept-Encoding": "identity"}
     machine: Any = read_schema().as_state_machine()
 
     class Calls(machine):

@@ -3,7 +3,9 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
+from copy import deepcopy
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,12 @@ from django.core.management import CommandError, call_command
 from sarif_kit.validate import validation_errors
 
 from fleetui import __version__
+from placements.services.demo.load import demo_of
 from placements.services.impact import sources
 from placements.services.impact.compare import compare
 from placements.services.impact.sources import BlobReader, read_side
 from tests.golden import check_recorded
-from tests.rows import assertion_document, member_document, pick_n_spec, placement_document
+from tests.rows import NOW, assertion_document, member_document, pick_n_spec, placement_document
 
 REGIONS = {"a": "east", "b": "east", "c": "west", "d": "west", "e": "north"}
 
@@ -399,10 +402,31 @@ def test_the_comment_is_never_too_long(tmp_path: Path) -> None:
     assert "more placements" in text
 
 
+@pytest.mark.timing
+def test_a_comparison_of_5000_clusters_costs_at_most_two_simulations(tmp_path: Path) -> None:
+    demo = demo_of(5000, now=NOW)
+    changed = [deepcopy(one) for one in demo.placements]
+    edited = next(one for one in changed if one["spec"]["policy"].get("numberOfClusters", 0) > 3)
+    edited["spec"]["policy"]["numberOfClusters"] -= 1
+    for side, placements in (("base", demo.placements), ("head", changed)):
+        write(tmp_path / side, {"fleet.yaml": demo.clusters, "apps.yaml": placements})
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump(edited))
+    single = ("--clusters", tmp_path / "head" / "fleet.yaml", "--placement", tmp_path / "one.yaml")
+
+    def seconds(*arguments: Any) -> float:
+        started = time.process_time()
+        assert run(*arguments)[1] == 0
+        return time.process_time() - started
+
+    run(*single)
+    assert seconds("--diff", tmp_path / "base", tmp_path / "head") <= 2 * seconds(*single)
+
+
 def test_options_that_do_not_go_together_are_refused(folders: tuple[Path, Path]) -> None:
     for arguments in (
         ("--diff", *folders, "-o", "table"),
         ("--diff", *folders, "--name", "web"),
+        ("--diff", *folders, "--path", "apps", "--path", "nowhere"),
         ("--fleet", "x.yaml", "--clusters", "x.yaml", "--placement", "y.yaml"),
         ("--clusters", "x.yaml", "--placement", "y.yaml", "-o", "sarif"),
     ):

@@ -52,7 +52,8 @@ def _limit(value: object) -> Decimal:
     return Decimal(str(value))
 
 
-def _asserted(value: object) -> tuple[Assertion, ...]:
+def predicates_in(value: object) -> tuple[Assertion, ...]:
+    """Return the assertions of a list of predicates. Raise ValidationError."""
     if problems := list(assertion_problems(value)):
         raise failure(problems)
     return assertions_in(value).items
@@ -68,7 +69,7 @@ class RowGates(ManifestModel):
     no_new_unfulfilled: Flag = Field(default=False, alias="no-new-unfulfilled")
     no_unschedule_everything: Flag = Field(default=False, alias="no-unschedule-everything")
     doctor: Annotated[Severity, one_of(Severity)] | None = None
-    asserted: Annotated[tuple[Assertion, ...], BeforeValidator(_asserted)] = Field((), alias="assert")
+    asserted: Annotated[tuple[Assertion, ...], BeforeValidator(predicates_in)] = Field((), alias="assert")
 
 
 class Gates(RowGates):

@@ -4,7 +4,7 @@ import hashlib
 import io
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -94,6 +94,7 @@ class DiffSide:
     assertions: tuple[PlacementAssertion, ...] = ()
     member_files: dict[str, str] = field(default_factory=dict)
     waits: dict[str, timedelta] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
     def fleet(self) -> Fleet:
         moment = newest_heartbeat_of(self.members) or _LONG_AGO
@@ -111,11 +112,10 @@ def read_side(
     members: dict[str, MemberClusterManifest] = {}
     member_files: dict[str, str] = {}
     placements: dict[tuple[str, str], WrittenPlacement] = {}
-    blobs: list[ParsedFile] = []
+    blobs: dict[str, ParsedFile] = {}
     faults: list[str] = []
     for name, key, read in files(source, paths):
-        blob = reader.parse(key, read)
-        blobs.append(blob)
+        blob = blobs[name] = reader.parse(key, read)
         faults += [f"{source}: {name}: {fault}" for fault in blob.faults]
         for member in blob.members:
             if member.metadata.name in members:
@@ -128,11 +128,17 @@ def read_side(
             placements[identity] = WrittenPlacement(manifest, name, 1 if is_rendered else line)
     if faults:
         raise UnreadableSourceError("\n".join(faults))
-    assertions = tuple(one for blob in blobs for one in blob.assertions)
-    return DiffSide(tuple(members.values()), placements, assertions, member_files, _waits(blobs))
+    return DiffSide(
+        tuple(members.values()),
+        placements,
+        tuple(one for blob in blobs.values() for one in blob.assertions),
+        member_files,
+        _waits(blobs.values()),
+        tuple(blobs),
+    )
 
 
-def _waits(blobs: Sequence[ParsedFile]) -> dict[str, timedelta]:
+def _waits(blobs: Collection[ParsedFile]) -> dict[str, timedelta]:
     """Return the timed waits of all stages, by the full name of a placement with a staged update run."""
     strategies = {one.full_name: one.spec.stages for blob in blobs for one in blob.strategies}
     waits = {}
@@ -181,23 +187,34 @@ def _content(name: str, content: bytes) -> _File:
 def _files_of_revision(source: str, paths: Sequence[str]) -> Iterator[_File]:
     _refuse_option(source)
     listed = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}", "--", *paths)
-    for entry in listed.decode(errors="surrogateescape").split("\0"):
-        head, _, name = entry.partition("\t")
-        if name.endswith(_ENDINGS) and " blob " in head:
-            key = head.split()[2]
-            yield name, key, partial(git, "cat-file", "blob", key)
+    command, pipe = ["git", "cat-file", "--batch"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as blobs:  # noqa: S603 -- one for all files
+        for entry in listed.decode(errors="surrogateescape").split("\0"):
+            head, _, name = entry.partition("\t")
+            if name.endswith(_ENDINGS) and " blob " in head:
+                key = head.split()[2]
+                yield name, key, partial(_blob, blobs, key)
+
+
+def _blob(blobs: subprocess.Popen[bytes], key: str) -> bytes:
+    if blobs.stdin is None or blobs.stdout is None:
+        raise ValueError("the process has no pipes")
+    blobs.stdin.write(f"{key}\n".encode())
+    blobs.stdin.flush()
+    size = int(blobs.stdout.readline().split()[-1])
+    return blobs.stdout.read(size + 1)[:size]
 
 
 def _rendered(source: str, paths: Sequence[str]) -> Iterator[_File]:
     """Yield what kustomize makes of each path; one that this side does not have is left out."""
+    root, tops = Path(source), paths or ["."]
     with ExitStack() as stack:
-        root = Path(source)
         if not root.is_dir():
             _refuse_option(source)
             root = Path(stack.enter_context(TemporaryDirectory(prefix="fleetui-")))
             with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", source))) as archive:
                 archive.extractall(root, filter="data")
-        for path in paths or ["."]:
+        for path in tops:
             folder = root / path
             if folder.is_dir():
                 name = next((one for one in _KUSTOMIZATIONS if (folder / one).is_file()), _KUSTOMIZATIONS[0])
