@@ -68,24 +68,25 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
     if any(getattr(was, of) != getattr(cycle, of) for of in ("policy", "semantics", "options", "namespace")):
         return None
     names, kept, fleet = {*changed}, former.kept, cycle.fleet
-    if cycle.bindings != was.bindings:
+    if cycle.bindings is not was.bindings and cycle.bindings != was.bindings:
         kept = tuple(one.cluster for one in cycle.standing.current)  # sorted by cluster name
         expected = tuple(sorted((*former.kept, *former.picked_names)))
         if kept != expected or cycle.standing.obsolete or cycle.standing.dangling:
             return None
         names.update(former.picked_names)
-    part = Fleet(fleet.clusters[fleet.positions[name]] for name in names & fleet.positions.keys())
+    part = Fleet(fleet.clusters[fleet.positions[name]] for name in names if name in fleet.positions)
     bindings = tuple(one for name in sorted(names) for one in _bindings_on(name, cycle))
     partial = replace(cycle, fleet=part, bindings=bindings)
     if partial.standing.obsolete or partial.standing.dangling or len(names) > MOST_CHANGED:
         return None
     if match_any_term(cycle.policy.required_terms, part).malformed:
         return None
-    gone = [was.fleet.positions[name] for name in (names & was.fleet.positions.keys()) - part.positions.keys()]
-    joined = sorted(fleet.positions[name] for name in part.positions.keys() - was.fleet.positions.keys())
+    before, after = was.fleet.positions, fleet.positions
+    gone = [before[name] for name in names if name in before and name not in after]
+    joined = sorted(after[name] for name in part.names if name not in before)
     failed = np.delete(former.verdicts, np.array(gone, dtype=np.intp))
     failed = np.insert(failed, np.array(joined, dtype=np.intp) - np.arange(len(joined)), 0)
-    failed[[fleet.positions[name] for name in part.names]] = verdicts(partial)
+    failed[[after[name] for name in part.names]] = verdicts(partial)
     chosen = np.nonzero(failed == 0)[0].astype(np.int32)
     return Decision(cycle, CycleKind.PICK_ALL, chosen, kept, is_fulfilled=True, verdicts=failed)
 
