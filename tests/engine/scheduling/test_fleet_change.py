@@ -83,7 +83,9 @@ def test_a_pick_all_cycle_of_the_changed_clusters_is_byte_for_byte_a_full_one(ch
         members = [cluster(name, {key: rng.choice(of) for key, of in LABELS.items()}) for name in NAMES[:9]]
         policy = pick_all(required=rng.choice(required))
         semantics = rng.choice([Semantics.FLEET, Semantics.KUBEFLEET])
-        decision = schedule(Cycle(fleet(*members), policy, semantics=semantics, namespace=rng.choice(["", "x"])))
+        decision = schedule(
+            Cycle(fleet(*members), policy, semantics=semantics, namespace=rng.choice(["", "x"]))
+        )
         for _ in range(STEPS):
             before = decision.cycle
             # Bindings stay as they were, follow the decision, or are changed by someone else.
