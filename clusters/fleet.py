@@ -211,11 +211,12 @@ class Fleet:
         before = {position: self.clusters[position] for position in after}
 
         fleet = Fleet.__new__(Fleet)
-        fleet.names, fleet._order, fleet.positions = self.names, self._order, self.positions
-        given, clusters = list(self._given), list(self.clusters)
+        fleet.names, fleet.positions = self.names, self.positions
+        clusters = list(self.clusters)
         for position, cluster in after.items():
-            given[self._order[position]] = clusters[position] = cluster
-        fleet._given, fleet.clusters = tuple(given), tuple(clusters)
+            clusters[position] = cluster
+        fleet._given = fleet.clusters = tuple(clusters)  # one copy: two take most of the time
+        fleet._order = np.arange(len(clusters))
 
         fleet._labels = _patched(self._labels, before, after, lambda key, one: one.labels.get(key))
         fleet._claims = _patched(self._claims, before, after, lambda name, one: one.properties.get(name))

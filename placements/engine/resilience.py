@@ -10,14 +10,20 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
+import numpy as np
+
 from clusters.columns import ABSENT
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, NO_SCHEDULE, Fleet, Taint
 from placements.engine.disruption import KeptReason
+from placements.engine.scheduling.candidates import Candidates, candidates_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.filters.taint_toleration import untolerated
+from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
+from placements.engine.scheduling.selectors import match_any_term
+from placements.engine.scheduling.spread.base import SpreadInput
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, PlacementType
 
@@ -203,6 +209,49 @@ class Subject:
             return True
         return self.cycle.policy.placement_type is PlacementType.PICK_N
 
+    @cached_property
+    def _candidates(self) -> Candidates | None:
+        """The columns of a cycle, where a loss changes nothing of them but the entries of lost clusters."""
+        cycle, policy, standing = self.cycle, self.cycle.policy, self.cycle.standing
+        if (
+            policy.placement_type is not PlacementType.PICK_N
+            or not profile_of(cycle).has_exact_search
+            or standing.obsolete
+            or standing.dangling
+            or len(standing.current) > (policy.number_of_clusters or 0)
+            or any(term.preference.property_sorter for term in policy.preferred_terms)
+            or match_any_term(policy.required_terms, cycle.fleet).malformed
+        ):
+            return None
+        return candidates_of(cycle)
+
+    def _picked(
+        self, candidates: Candidates, of: "LossFleets", *, has_left: bool, are_evicted: bool, wanted: int
+    ) -> int:
+        """Return how many clusters join after a loss, without running the filters and scores again."""
+        is_lost = np.zeros(len(self.cycle.fleet), dtype=np.bool_)
+        is_lost[of.positions] = True
+        failed, is_placed = candidates.failed, self.cycle.is_placed
+        if are_evicted:
+            is_placed = is_placed & ~is_lost
+        if has_left:
+            stays = ~is_lost
+            failed, is_placed = failed[stays], is_placed[stays]
+            spread_input = SpreadInput(of.left, candidates.constraints, {})  # reads labels only
+            candidates = replace(
+                candidates,
+                groups=candidates.strategy.groups(spread_input),
+                affinity=candidates.affinity[stays],
+                preference=candidates.preference[stays],
+                was_here=candidates.was_here[stays],
+            )
+        elif untolerated((CORDON,), self.cycle.policy.tolerations):
+            failed = failed | is_lost
+        if not candidates.constraints:
+            return min(wanted, int(np.count_nonzero(failed == 0)))
+        placed = np.nonzero(is_placed)[0].astype(np.int32)
+        return len(pick(replace(candidates, failed=failed, placed=placed), wanted).positions)
+
     def cell(self, variant: LossVariant, of: "LossFleets") -> LossResult | None:
         """Return the result of a loss; None for one that does not concern the placement."""
         policy, inside = self.cycle.policy, self.placed.intersection(of.clusters)
@@ -219,7 +268,21 @@ class Subject:
                 return LossResult(len(self.placed), 0, 0)
             is_named = not of.clusters.isdisjoint(policy.cluster_names)
             return LossResult(outside, 0, len(inside), bool(self.was_fulfilled) and is_named, not outside)
-        fleet = of.left if variant is LossVariant.LEAVE else of.cordoned
+        has_left = variant is LossVariant.LEAVE
+        if self._candidates is not None:
+            are_evicted = has_left or is_evicted
+            kept = outside if are_evicted else len(self.placed)
+            wanted = (policy.number_of_clusters or 0) - kept
+            moved = 0
+            if wanted:
+                moved = self._picked(
+                    self._candidates, of, has_left=has_left, are_evicted=are_evicted, wanted=wanted
+                )
+            lost = max(0, len(self.placed) - kept - moved)
+            return LossResult(
+                kept, moved, lost, self.was_fulfilled is True and moved < wanted, not kept + moved
+            )
+        fleet = of.left if has_left else of.cordoned
         start = without(self.cycle, *(inside if is_evicted else ()), fleet=fleet)
         last = decisions_until_rest(start)[-1]
         after = placed_after(last)
@@ -235,6 +298,10 @@ class LossFleets:
     def __init__(self, fleet: Fleet, clusters: Collection[str]) -> None:
         self._fleet = fleet
         self.clusters = frozenset(clusters)
+
+    @cached_property
+    def positions(self) -> list[int]:
+        return [self._fleet.positions[name] for name in self.clusters if name in self._fleet.positions]
 
     @cached_property
     def cordoned(self) -> Fleet:

@@ -1,9 +1,11 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import Lock
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -19,7 +21,8 @@ from fleetui.bulk import batched, claim_batch
 from fleetui.task_queue import enqueue
 from placements import models
 from placements.engine.rollout.state import EMPTY, Phase
-from placements.engine.scheduling.decision import ENGINE_VERSION, Decision, fleet_digest
+from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision, fleet_digest
+from placements.engine.scheduling.fleet_change import changed_clusters, schedule_changed
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
 from placements.manifests.binding import BindingState
@@ -43,6 +46,10 @@ LEASE = timedelta(seconds=10)
 BATCH = 20
 RERUNS = 3
 _NAMES_STORED = 5
+_CLUSTERS_HELD = 500_000
+"""So many verdicts and bindings of PickAll placements this process keeps, 100 MB at most."""
+_lock = Lock()
+_pick_all: OrderedDict[int, Decision] = OrderedDict()
 _PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
 
 
@@ -164,8 +171,26 @@ def run_cycle(placement: models.Placement) -> CycleResult:
 
 def decide(inputs: CycleInputs) -> CycleResult:
     started = perf_counter()
-    decision = schedule(inputs.cycle)
+    decision = _decision_of(inputs)
     return CycleResult(inputs, decision, (perf_counter() - started) * 1000)
+
+
+def _decision_of(inputs: CycleInputs) -> Decision:
+    """Decide; a PickAll placement from the clusters that changed since this process last decided it."""
+    key, cycle, decision = inputs.placement.pk, inputs.cycle, None
+    former = _pick_all.get(key)
+    if former is not None:
+        changed = changed_clusters(former.cycle.fleet, cycle.fleet)
+        decision = schedule_changed(former, cycle, changed)
+    if decision is None:
+        decision = schedule(cycle)
+    if decision.kind is CycleKind.PICK_ALL:
+        with _lock:
+            _pick_all[key] = decision
+            _pick_all.move_to_end(key)
+            while len(_pick_all) * len(cycle.fleet) > _CLUSTERS_HELD and len(_pick_all) > 1:
+                _pick_all.popitem(last=False)
+    return decision
 
 
 def write_decision(

@@ -16,16 +16,19 @@ from clusters.fleet import Fleet
 from placements.engine.exact import rebalance
 from placements.engine.exact.model import ModelProgram, build_model
 from placements.engine.exact.rebalance import MovePlan, plan_rebalance
+from placements.engine.exact.record import SearchOptions
 from placements.engine.exact.solver import SearchLimits
 from placements.engine.resilience import LossVariant, PlacedSubjects, Subject, losses_of
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.fleet_change import can_change_picks
+from placements.engine.scheduling.fleet_change import can_change_picks, schedule_changed
 from placements.engine.scheduling.scheduler import schedule
 from tests.builders import labelled, pick_all
 from tests.load.goals import Goal, print_goals
 from tests.load.problems import Problem, large_world
 
 DOMAINS = (7, 7, 6)
+_UNCUT = SearchOptions(limit_seconds=600)
+"""The limit is one of time on the clock, which other processes of the machine use up."""
 
 
 def main() -> None:
@@ -94,10 +97,11 @@ def _rebalance() -> Iterator[Goal]:
                 with mock.patch.object(
                     search, "_successors", autospec=True, side_effect=search._successors
                 ) as seen:
-                    seconds, plan = _seconds(partial(plan_rebalance, cycle))
+                    seconds, plan = _seconds(partial(plan_rebalance, cycle, options=_UNCUT))
                 assert isinstance(plan, MovePlan)
                 cases += 1
-                few += plan.chosen.moves <= fresh or plan.chosen.placed > len(anew.picked_names)
+                repairs = plan.chosen.hard_excess == 0 and not plan.is_cut
+                few += repairs and (plan.chosen.moves <= fresh or plan.chosen.placed > len(anew.picked_names))
                 backtracked += seen.call_count > len(plan.steps) + 1
                 unsafe += not plan.is_safe
                 if (clusters, keys) == (10_000, 3):
@@ -147,11 +151,18 @@ def _incremental() -> Iterator[Goal]:
     cycle = Cycle(fleet, policy)
     decision = schedule(cycle)
     cycle = replace(cycle, bindings=decision.bindings_after)
-    whole, _ = _seconds(lambda: schedule(replace(cycle)), 3)
+    former = schedule(cycle)
     selected = set(decision.picked_names)
     others = [one for one in fleet.clusters if one.name not in selected][:200]
     changed = [one._replace(labels={**one.labels, "stage": "changed"}) for one in others]
     patched, _ = _seconds(lambda: fleet.with_clusters(changed[:1]), 3)
+    joins = others[0]._replace(labels={**others[0].labels, "tier": "edge"})
+    after = replace(cycle, fleet=fleet.with_clusters([joins]))
+    fresh = iter([replace(after) for _ in range(3)])
+    whole, full_cycle = _seconds(lambda: schedule(next(fresh)), 3)
+    merging, merged = _seconds(lambda: schedule_changed(former, after, [joins.name]), 3)
+    assert merged is not None
+    assert merged.picked_names == full_cycle.picked_names == (joins.name,)
     partial_cycles = [replace(cycle, fleet=Fleet([one]), bindings=()) for one in changed]
 
     def judge() -> int:
@@ -163,10 +174,14 @@ def _incremental() -> Iterator[Goal]:
     one = seconds / len(changed)
     print(
         f"one change, 100,000 clusters: fleet built in {full:.2f} s, patched in {patched:.4f} s;"
-        f" PickAll cycle {whole:.4f} s, judged from the changed cluster in {one:.6f} s"
+        f" PickAll cycle {whole:.4f} s, from the changed cluster {merging:.6f} s, or {one:.6f} s to see that"
+        " nothing changes"
     )
     yield Goal("fleet, one change, to building it", "<= 1 %", f"{patched / full:.2%}", patched <= 0.01 * full)
-    yield Goal("PickAll, one change, to a full cycle", "<= 1 %", f"{one / whole:.2%}", one <= 0.01 * whole)
+    slowest = max(one, merging)
+    yield Goal(
+        "PickAll, one change, to a full cycle", "<= 1 %", f"{slowest / whole:.2%}", slowest <= 0.01 * whole
+    )
     yield Goal("full cycles after changes that concern no filter", "0", str(cycles), not cycles)
 
 

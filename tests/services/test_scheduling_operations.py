@@ -97,10 +97,11 @@ def scheduling_asked_again(placement: Placement) -> None:
     Placement.objects.filter(pk=placement.pk).update(generation=placement.generation + 1)
 
 
-def test_pick_all_takes_on_a_new_cluster() -> None:
+def test_pick_all_takes_on_a_new_cluster_without_a_full_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     all_joined("a")
     placement = decided("web", spec())
     joined("b")
+    monkeypatch.setattr(scheduling, "schedule", lambda _cycle: pytest.fail("a full cycle ran"))
 
     enqueue_affected_placements()
     run_due()

@@ -117,15 +117,13 @@ class Program:
             highest = max(highest, unit * ceil(bound / unit - _TOLERANCE * max(1, abs(bound) / unit)))
         if len(values) == len(self.upper):
             rounded = np.rint(values).astype(np.int64)
-            if int(cost @ rounded) < solution.cost and self._keeps_rows(rounded):
+            is_within = bool(((rounded >= self.lower) & (rounded <= self.upper)).all()) and all(
+                lower <= int(rounded[columns] @ coefficients) <= upper
+                for columns, coefficients, lower, upper in self._rows
+            )
+            if is_within and int(cost @ rounded) < solution.cost:
                 best = rounded
         return Solution(best, int(cost @ best), highest)
-
-    def _keeps_rows(self, values: Ints) -> bool:
-        return bool(((values >= self.lower) & (values <= self.upper)).all()) and all(
-            lower <= int(values[columns] @ coefficients) <= upper
-            for columns, coefficients, lower, upper in self._rows
-        )
 
     @cached_property
     def _linear(self) -> Any:

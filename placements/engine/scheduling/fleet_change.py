@@ -1,17 +1,29 @@
-"""Whether a change of the fleet can change the picks of a placement, evaluated on the changed clusters only.
+"""What a change of the fleet does to a placement, evaluated on the changed clusters only.
 
-The answer "no" is exact, "yes" means that a cycle has to run (`spec/foresight.md` 8.3).
+`can_change_picks` says whether a cycle has to run: "no" is exact. `schedule_changed` is that cycle for a
+PickAll placement, without the clusters that stayed as they were (`spec/foresight.md` 8.3).
 """
 
+from bisect import bisect_left
 from collections.abc import Collection
+from dataclasses import replace
+from operator import attrgetter
 
+import numpy as np
+
+from clusters.fleet import Fleet
 from placements.engine.scheduling.candidates import verdicts
 from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scores.preferred_affinity import malformed_sorter_values
 from placements.engine.scheduling.selectors import match_any_term
 from placements.engine.scheduling.spread.base import is_hard
+from placements.manifests.binding import PlacedBinding
 from placements.manifests.policy import PlacementType
+
+MOST_CHANGED = 500
+"""With more changed clusters at once a full cycle runs."""
 
 
 def can_change_picks(
@@ -38,3 +50,59 @@ def can_change_picks(
     if policy.placement_type is PlacementType.PICK_N:
         is_malformed = is_malformed or malformed_sorter_values(cycle)
     return has_failed or bool(is_malformed) or bool((verdicts(cycle) == 0).any())
+
+
+def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -> Decision | None:
+    """Return the decision of a PickAll cycle, merged into the former one; None where a full cycle has to run.
+
+    `changed` names the clusters that are not as they were, joined or left. The filters run on them and on
+    those that the former decision selected.
+    """
+    was, profile = former.cycle, profile_of(cycle)
+    if former.kind is not CycleKind.PICK_ALL or former.verdicts is None or len(changed) > MOST_CHANGED:
+        return None
+    if former.unscheduled or former.malformed or cycle.batch is not None:
+        return None
+    if profile.chooses_anew or profile.domains_depend_on_filters:
+        return None
+    if any(getattr(was, of) != getattr(cycle, of) for of in ("policy", "semantics", "options", "namespace")):
+        return None
+    names, kept, fleet = {*changed}, former.kept, cycle.fleet
+    if cycle.bindings is not was.bindings and cycle.bindings != was.bindings:
+        kept = tuple(one.cluster for one in cycle.standing.current)  # sorted by cluster name
+        expected = tuple(sorted((*former.kept, *former.picked_names)))
+        if kept != expected or cycle.standing.obsolete or cycle.standing.dangling:
+            return None
+        names.update(former.picked_names)
+    part = Fleet(fleet.clusters[fleet.positions[name]] for name in names if name in fleet.positions)
+    bindings = tuple(one for name in sorted(names) for one in _bindings_on(name, cycle))
+    partial = replace(cycle, fleet=part, bindings=bindings)
+    if partial.standing.obsolete or partial.standing.dangling or len(names) > MOST_CHANGED:
+        return None
+    if match_any_term(cycle.policy.required_terms, part).malformed:
+        return None
+    before, after = was.fleet.positions, fleet.positions
+    gone = [before[name] for name in names if name in before and name not in after]
+    joined = sorted(after[name] for name in part.names if name not in before)
+    failed = np.delete(former.verdicts, np.array(gone, dtype=np.intp))
+    failed = np.insert(failed, np.array(joined, dtype=np.intp) - np.arange(len(joined)), 0)
+    failed[[after[name] for name in part.names]] = verdicts(partial)
+    chosen = np.nonzero(failed == 0)[0].astype(np.int32)
+    return Decision(cycle, CycleKind.PICK_ALL, chosen, kept, is_fulfilled=True, verdicts=failed)
+
+
+def _bindings_on(name: str, cycle: Cycle) -> tuple[PlacedBinding, ...]:
+    """Return the binding on a cluster, if there is one; there is never another."""
+    at = bisect_left(cycle.live_bindings, name, key=attrgetter("cluster"))
+    found = cycle.live_bindings[at : at + 1]
+    return found if found and found[0].cluster == name else ()
+
+
+def changed_clusters(before: Fleet, after: Fleet) -> set[str]:
+    """Return the names of the clusters that are not the same object in both fleets."""
+    if before.names is after.names:
+        pairs = zip(before.clusters, after.clusters, strict=True)
+        return {one.name for one, other in pairs if one is not other}
+    held = dict(zip(before.names, before.clusters, strict=True))
+    changed = {one.name for one in after.clusters if held.pop(one.name, None) is not one}
+    return changed | held.keys()

@@ -5,15 +5,23 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.fleet import Cluster, Eligibility, EligibilityKind
+from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
-from placements.engine.scheduling.fleet_change import can_change_picks
+from placements.engine.scheduling.fleet_change import (
+    can_change_picks,
+    changed_clusters,
+    schedule_changed,
+)
+from placements.engine.scheduling.record import pack
 from placements.engine.scheduling.scheduler import schedule
-from tests.builders import cluster, cycle_of, fleet, labelled, pick_all, pick_n, spread, taint
+from placements.manifests.binding import BindingState, PlacedBinding
+from tests.builders import cluster, cycle_of, fleet, labelled, measured, pick_all, pick_n, spread, taint
 from tests.effort import examples
 from tests.engine.scheduling.random_cases import LABELS, MALFORMED, NAMES, cases
 
@@ -65,6 +73,43 @@ def _check(case: Any, rng: random.Random, answers: Counter[bool]) -> None:
             continue
         assert (after.picked_names, after.unscheduled) == ((), ())
         assert after.is_fulfilled == decision.is_fulfilled
+
+
+@pytest.mark.parametrize("changes", [300, pytest.param(5_000, marks=pytest.mark.nightly)])
+def test_a_pick_all_cycle_of_the_changed_clusters_is_byte_for_byte_a_full_one(changes: int) -> None:
+    rng, seen, merged = random.Random(83), 0, 0
+    required = [[labelled(env="prod")], [labelled(region="east"), measured("cpu", "Ge", "2")], []]
+    while seen < changes:
+        members = [cluster(name, {key: rng.choice(of) for key, of in LABELS.items()}) for name in NAMES[:9]]
+        policy = pick_all(required=rng.choice(required))
+        semantics = rng.choice([Semantics.FLEET, Semantics.KUBEFLEET])
+        decision = schedule(
+            Cycle(fleet(*members), policy, semantics=semantics, namespace=rng.choice(["", "x"]))
+        )
+        for _ in range(STEPS):
+            before = decision.cycle
+            # Bindings stay as they were, follow the decision, or are changed by someone else.
+            bindings = rng.choice([before.bindings, decision.bindings_after, decision.bindings_after])
+            if bindings and rng.random() < 0.1:
+                bindings = bindings[1:]
+            cycle = replace(before, bindings=tuple(_bound(one, rng) for one in bindings))
+            for _ in range(rng.randint(1, 2)):
+                changed, _, gone = _change(cycle, rng)
+                cycle = replace(cycle, fleet=cycle.fleet.with_clusters(changed, gone=gone))
+            full = schedule(cycle)
+            part = schedule_changed(decision, cycle, changed_clusters(before.fleet, cycle.fleet))
+            if part is not None:
+                merged += 1
+                assert pack(part) == pack(full)
+                assert (part.picked, part.bindings_after) == (full.picked, full.bindings_after)
+            decision, seen = part or full, seen + 1
+    assert merged > seen // 2
+
+
+def _bound(one: PlacedBinding, rng: random.Random) -> PlacedBinding:
+    """Return a binding as a rollout may leave it."""
+    is_scheduled = one.state is BindingState.SCHEDULED
+    return replace(one, state=BindingState.BOUND) if is_scheduled and rng.random() < 0.5 else one
 
 
 def _keys(old: Cluster, new: Cluster) -> set[str]:
