@@ -40,6 +40,7 @@ PHASE_MESSAGES = {
 }
 UP_TO_DATE = "all clusters are up to date"
 REMOVED = "removed from all clusters"
+DELETED = "the placement was deleted"
 RELEASED = "released on all clusters; the resources stay there"
 
 

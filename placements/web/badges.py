@@ -11,7 +11,7 @@ from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.health import PlacementHealth
-from placements.explain.rollouts import RELEASED, REMOVED, UP_TO_DATE
+from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
@@ -117,8 +117,10 @@ def phase_state(phase: str) -> Badge:
 
 def run_state(run: Rollout, verdict: str | None) -> Badge:
     if run.state == Rollout.State.FINISHED:
-        is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED)
+        is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED, DELETED)
         return Badge("healthy", "Completed") if is_complete else Badge("attention", "Completed with issues")
+    if run.ended_reason == DELETED:
+        return Badge("suspended", "Canceled")
     if run.state == Rollout.State.SUPERSEDED:
         return Badge("pending", "Superseded")
     if run.state == Rollout.State.STOPPED:

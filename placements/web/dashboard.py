@@ -127,9 +127,7 @@ def _tiles(
 
     return [
         Tile("Clusters", clusters, counts.clusters, parts(of_clusters), counts.ready, "ready", trend),
-        Tile(
-            "Placements", placements, counts.placements, parts(of_placements), sound, "not degraded or failed"
-        ),
+        Tile("Placements", placements, counts.placements, parts(of_placements), sound, "without problems"),
         Tile("Rollouts in progress", rollouts, runs, parts(of_rollouts)),
     ]
 

@@ -138,10 +138,13 @@ def test_an_older_rollout_links_to_the_newer_and_offers_no_action(operator: Clie
 
 
 @pytest.mark.usefixtures("world")
-def test_a_viewer_is_offered_no_action(viewer: Client, operator: Client, text_of: Fetch) -> None:
+def test_a_viewer_is_shown_the_actions_with_the_reason_why_not(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
     assert "/placements/web/pause/" in text_of(operator, RUN)
-    assert "/placements/web/pause/" not in text_of(viewer, RUN)
-    assert "/placements/web/stop/" not in text_of(viewer, "/placements/web/")
+    page = text_of(viewer, RUN)
+    assert not re.search(r'(href|action)="/placements/web/(pause|stop)/', page)
+    assert re.search(r'id="stop"[^>]* aria-disabled="true"[^>]* title="[^"]*Required role: operator', page)
 
 
 def test_actions_stay_or_lead_to_the_rollout(operator: Client, text_of: Fetch, world: World) -> None:

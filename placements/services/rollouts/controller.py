@@ -15,7 +15,7 @@ from placements.engine.rollout.actions import Action, Remove, RollingUpdateResul
 from placements.engine.rollout.rolling_update import needs_run, next_actions
 from placements.engine.rollout.state import EMPTY, Phase, Suspension
 from placements.engine.rollout.waves import plan_waves, rollout_progress
-from placements.explain.rollouts import finished_reason, result_document
+from placements.explain.rollouts import DELETED, finished_reason, result_document
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, RolloutSample
 from placements.services.conditions import update_conditions
@@ -36,7 +36,7 @@ def finish_deletion(placement: Placement, *, now: datetime) -> bool:
         return False
     if run := running_rollout(placement):
         state = Rollout.State.FINISHED if run.is_deletion else Rollout.State.SUPERSEDED
-        end_run(run, state, "the placement was deleted", now=now)
+        end_run(run, state, DELETED, now=now)
     placement.bindings.all().delete()
     placement.delete()
     return True

@@ -216,14 +216,20 @@ def done_count(scenario: Scenario) -> int:
 
 
 def scenario_pulse(number: int) -> str:
-    """Return the number of evaluated placements and whether all are done, as `12.0`, in one query."""
+    """Return the number of evaluated placements, whether all are done, and how many analyses come before.
+
+    As `12.0.0`: one query, and another while nothing is evaluated.
+    """
     done = Count("outcomes", filter=Q(outcomes__variant=Variant.CORDON))
     rows = Scenario.objects.filter(pk=number).annotate(done=done)
     found = rows.values_list("evaluate_at", "placements_count", "done").first()
     if found is None:
         return ""
     at, in_all, done_by_now = found
-    return f"{in_all}.1" if at is None else f"{done_by_now}.0"
+    if at is None:
+        return f"{in_all}.1.0"
+    before = Scenario.objects.filter(evaluate_at__isnull=False, pk__lt=number)
+    return f"{done_by_now}.0.{0 if done_by_now else before.count()}"
 
 
 def hypothetical_named(prefix: str) -> list[ScenarioDecision]:

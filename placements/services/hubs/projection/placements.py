@@ -13,6 +13,7 @@ from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.apimachinery.model import HUB_SEMANTICS
 from fleetui.bulk import BATCH_SIZE, batched
+from placements.explain.rollouts import DELETED
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, Rollout
@@ -161,7 +162,7 @@ def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
     """Delete placements with what belongs to them; bindings first, which refer to snapshots."""
     for part in batched(pks):
         running = Rollout.objects.filter(placement__in=part, state=Rollout.State.RUNNING)
-        running.update(state=Rollout.State.STOPPED, ended_at=now, ended_reason="the placement was deleted")
+        running.update(state=Rollout.State.STOPPED, ended_at=now, ended_reason=DELETED)
         Binding.objects.filter(placement__in=part).delete()
         Placement.objects.filter(pk__in=part).delete()
 
