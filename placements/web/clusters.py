@@ -304,7 +304,7 @@ def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[s
 TABS = ("placements", "labels", "properties", "events", "yaml")
 
 
-_ROWS = 100
+_ROWS = 50
 _KEYS_SHOWN = 40
 
 
@@ -333,7 +333,7 @@ def topology(request: HttpRequest) -> HttpResponse:
     if table := asked_table(request, charts):
         return table
     rows = []
-    for one in groups[:_ROWS]:
+    for one in sorted(groups, key=lambda one: one.counts.get(ClusterListState.READY, 0) / one.total)[:_ROWS]:
         states = [(badge, one.counts.get(state, 0)) for state, badge in badges.STATE_BADGES.items()]
         labels = [("label", label_filter(key, value)) for key, value in zip(chosen, one.values, strict=True)]
         words, present = list(map(value_words, one.values)), [state for state in states if state[1]]

@@ -157,7 +157,7 @@ def _row(run: Any) -> RunRow:
         False,
         badges.run_state(run, run.verdict),
         "Deletion" if run.is_deletion else resources,
-        f"{run.ready} of {run.of}" if is_running else "",
+        f"{int(run.ready):,} of {int(run.of):,}" if is_running else "",
         run.started_at,
         run.ended_at,
         f"{run.started_by}: {run.trigger}",

@@ -93,10 +93,10 @@ def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
     calibration = {"right": 1, "judged": 2}
     eta = {"at": now, "remaining": remaining, "calibration": calibration}
     run.update(eta=eta, progress_version=77)
-    words = "bout 3 to 5 min left (based on 3 runs)"
+    words = "About 3 to 5 min left (based on 3 runs)"
 
-    assert f"A{words}. 1 of the last 2 forecasts were right" in text_of(viewer, RUN)
-    assert f"a{words}" in text_of(viewer, "/rollouts/")
+    assert f"{words}. 1 of the last 2 forecasts were right" in text_of(viewer, RUN)
+    assert words in text_of(viewer, "/rollouts/")
     assert viewer.get("/api/v1" + RUN.rstrip("/")).json()["eta"]["remaining"]["basis"] == basis
 
 
