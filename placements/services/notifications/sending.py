@@ -41,15 +41,12 @@ class NotDeliveredError(Exception):
     """A message was not accepted; it says why, without the address."""
 
 
-def _due(now: datetime) -> Any:
-    is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
-    return NotificationDelivery.objects.filter(is_free, state=State.PENDING, due_at__lte=now)
-
-
 def send_due(*, now: datetime) -> int:
     """Send the first messages that are due; return how many were tried."""
+    is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
+    due = NotificationDelivery.objects.filter(is_free, state=State.PENDING, due_at__lte=now)
     tried = 0
-    for row in list(_due(now).select_related("channel").order_by("due_at", "pk")[:_BATCH]):
+    for row in list(due.select_related("channel").order_by("due_at", "pk")[:_BATCH]):
         mine = NotificationDelivery.objects.filter(
             pk=row.pk, state=State.PENDING, lease_expires_at=row.lease_expires_at
         )
