@@ -22,7 +22,6 @@ AREAS = {
         "clusters/preparation.py",
         "placements/engine/envelopes.py",
         "placements/management/commands/join.py",
-        "placements/services/rollouts/observed_objects.py",
         "placements/services/rollouts/read_objects.py",
     ),
     "Writes to live hubs": (
@@ -37,11 +36,7 @@ AREAS = {
         "placements/api/manifest_schema.py",
         "placements/management/commands/change_clusters.py",
         "placements/services/dashboard/causes.py",
-        "placements/services/dashboard/navigation.py",
-        "placements/services/disruption/overview.py",
         "placements/services/editor/completion.py",
-        "placements/services/overrides/effects.py",
-        "placements/web/cluster_rows.py",
         "placements/web/disruptions.py",
         "placements/web/fleet_map.py",
         "placements/web/overrides.py",
@@ -58,7 +53,6 @@ AREAS = {
         "placements/explain/agreements.py",
         "placements/models/full_names.py",
         "placements/models/hub_decisions.py",
-        "placements/web/fleet_versions.py",
     ),
     "Accounts and security": (
         "*/access_log.py",
