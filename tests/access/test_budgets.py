@@ -238,6 +238,7 @@ _LIGHT = {
     "placements.web.connections.prepare_cluster": "fills a template",
     "placements.web.decisions._hub_download": "inside of a page that is throttled",
     "placements.web.placements.placement_yaml": "writes one saved object",
+    "placements.web.request.as_file": "names the file of a response",
     "placements.web.hub_writes.copied": "inside of a page that is throttled",
 }
 """Addresses and functions that sound or look as if they computed, and why they do not."""
@@ -255,7 +256,7 @@ def test_every_address_that_exports_or_computes_is_throttled() -> None:
         for module in [import_module(f"placements.web.{one.name}")]
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__
-        if "Content-Disposition" in inspect.getsource(value)
+        if re.search(r"Content-Disposition|\bas_file\(", inspect.getsource(value))
     }
     found = addresses | downloads
 
