@@ -110,7 +110,8 @@ class LiveMiddleware(Middleware):
         is_same = version == request.GET.get("v")
         if is_same and now < known.fresh_until:
             return HttpResponse(status=204)
-        content = None if is_same else _content_of(known.key, version)
+        shared = None if is_same else _fragments.get((current_hub_id(), known.key, version))
+        content = shared.content if shared and now < shared.until else None
         if not is_same and content is None:
             return None
         if known.access is None or _access(session, known.user) != known.access:
@@ -133,11 +134,6 @@ class _Shared:
 
 
 _fragments: dict[Hashable, _Shared] = {}
-
-
-def _content_of(key: Hashable, version: str) -> bytes | None:
-    one = _fragments.get((current_hub_id(), key, version))
-    return one.content if one and monotonic() < one.until else None
 
 
 def _with_token(content: bytes, request: HttpRequest) -> bytes:

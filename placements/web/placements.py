@@ -15,7 +15,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
@@ -181,6 +181,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         "types": list(PlacementType),
         "namespaces": namespaces_of_placements(),
         "semantics": list(Semantics),
+        "default_rules": str(DEFAULT_SEMANTICS),
         "levels": levels_in(page.rows),
         "order": order,
     }

@@ -207,7 +207,8 @@ def _blob(blobs: subprocess.Popen[bytes], key: str) -> bytes:
 
 def _rendered(source: str, paths: Sequence[str]) -> Iterator[_File]:
     """Yield what kustomize makes of each path; one that this side does not have is left out."""
-    root, tops = Path(source), paths or ["."]
+    root = Path(source)
+    tops = paths or ["."]
     with ExitStack() as stack:
         if not root.is_dir():
             _refuse_option(source)
