@@ -8,7 +8,6 @@ from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.operations.edit import change_labels
 from fleetui.apimachinery.yaml import load_documents
 from placements.models import Placement
 from placements.services.placements import delete_placement
@@ -21,19 +20,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
 Fetch = Callable[[Client, str], str]
 PAGE = "/placements/web/"
-
-
-def test_a_decision_without_change_keeps_the_reasons(viewer: Client, text_of: Fetch, web: Placement) -> None:
-    reason = re.compile(r">(Rank \d[^<]*|[^<]*lost to[^<]*)<")
-    before = reason.findall(text_of(viewer, PAGE))
-    change_labels(["nimblefox"], put={"color": "green"}, by=None, now=NOW)
-    Placement.objects.update(generation=F("generation") + 1)
-    run_due()
-
-    web.refresh_from_db()
-    assert web.decisions_made == 2
-    assert before
-    assert reason.findall(text_of(viewer, PAGE)) == before
 
 
 def _names(page: str) -> list[str]:
