@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db.models import Exists
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, reverse
@@ -206,10 +207,14 @@ class PageLayout:
     @cached_property
     def simulated(self) -> frozenset[str]:
         """Return the names of the simulated clusters, where the fleet has others too."""
-        found = counts_of(self._request)
-        if not (found.has_simulated and found.has_others):
+        found: NavigationCounts | None = getattr(self._request, "navigation_counts", None)
+        if found and not (found.has_simulated and found.has_others):
             return frozenset()
-        return frozenset(MemberCluster.objects.filter(driver=SIMULATED).values_list("name", flat=True))
+        # A fragment has no counts: one query for both.
+        has_others = Exists(MemberCluster.objects.exclude(driver=SIMULATED))
+        return frozenset(
+            MemberCluster.objects.filter(has_others, driver=SIMULATED).values_list("name", flat=True)
+        )
 
     @property
     def is_all_simulated(self) -> bool:
