@@ -306,6 +306,7 @@ TABS = ("placements", "labels", "properties", "events", "yaml")
 
 _ROWS = 50
 _KEYS_SHOWN = 40
+_PROBLEMS = (ClusterListState.NOT_ELIGIBLE, ClusterListState.HEARTBEAT_LATE, ClusterListState.CORDONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +334,8 @@ def topology(request: HttpRequest) -> HttpResponse:
     if table := asked_table(request, charts):
         return table
     rows = []
-    for one in sorted(groups, key=lambda one: one.counts.get(ClusterListState.READY, 0) / one.total)[:_ROWS]:
+    groups.sort(key=lambda one: -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total)
+    for one in groups[:_ROWS]:
         states = [(badge, one.counts.get(state, 0)) for state, badge in badges.STATE_BADGES.items()]
         labels = [("label", label_filter(key, value)) for key, value in zip(chosen, one.values, strict=True)]
         words, present = list(map(value_words, one.values)), [state for state in states if state[1]]

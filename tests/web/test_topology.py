@@ -41,7 +41,11 @@ def fleet() -> None:
 def test_counts_the_clusters_of_each_value_and_those_without_one(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/topology/?key=region")
 
-    assert [row[:2] for row in _rows(page)] == [["east", "2"], ["west", "1"], ["no label", "1"]]
+    assert [row[:2] for row in _rows(page)] == [
+        ["east", "2 clusters"],
+        ["west", "1 cluster"],
+        ["no label", "1 cluster"],
+    ]
     assert "Ready 1" in _rows(page)[0][2]
     assert "Not monitored 1" in _rows(page)[1][2]
     assert "Cordoned 1" in _rows(page)[0][2]
@@ -53,10 +57,10 @@ def test_counts_the_combinations_of_two_labels(viewer: Client, text_of: Fetch) -
     page = text_of(viewer, "/topology/?key=region&key2=env")
 
     assert [row[:3] for row in _rows(page)] == [
-        ["east", "canary", "1"],
-        ["east", "prod", "1"],
-        ["west", "prod", "1"],
-        ["no label", "prod", "1"],
+        ["east", "canary", "1 cluster"],
+        ["east", "prod", "1 cluster"],
+        ["west", "prod", "1 cluster"],
+        ["no label", "prod", "1 cluster"],
     ]
 
 
