@@ -16,7 +16,7 @@ from placements.explain.charts.fleet import label_filter, value_words
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Decision, StalePick
+from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
 from placements.services.health import SelectedClusters, cluster_statuses
 from placements.services.rollouts.queries import applied_names
@@ -213,6 +213,7 @@ def placement_clusters(
     placement: Any,
     decision: Decision | None,
     selected: Sequence[SelectedClusters],
+    outdated: set[str],
     *,
     now: datetime,
 ) -> PlacementClusters:
@@ -222,8 +223,6 @@ def placement_clusters(
     """
     outcomes = summary_of(decision) if decision else {}
     bound = dict(Binding.objects.filter(placement=placement).values_list("cluster_name", "state"))
-    stale = StalePick.objects.filter(staleness_check__placement=placement)
-    outdated = set(stale.values_list("cluster_name", flat=True))
     facets = {name: _FACETS.get(one, ClusterFacet.NOT_SELECTED) for name, (one, _) in outcomes.items()}
     facets |= dict.fromkeys(bound, ClusterFacet.SELECTED)
     counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})

@@ -58,7 +58,7 @@ from placements.services.filters import (
     namespaces_of_placements,
     placements_matching,
 )
-from placements.services.fleet.queries import skews_of, stale_placements
+from placements.services.fleet.queries import MOST_NAMES, Stale, skews_of, stale_picks_of
 from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
@@ -204,10 +204,13 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         raise Http404(f"No placement is named {name}.")
     latest = latest_decision(found)
     now = datetime.now(UTC)
+    outdated = stale_picks_of(found)
     if tab == "clusters":
-        context, health = _clusters_tab(request, found, latest, now=now)
+        context, health = _clusters_tab(request, found, latest, set(outdated), now=now)
     else:
         context, health = {}, health_of(found, now=now)
+    stale = (found.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
+    context["outdated"] = [Stale(*stale, found.staleness_check.checked_at)] if outdated else []
     context |= {"version": version, "tab": tab, **_head_context(found, latest, health, now=now)}
     if tab != "clusters":
         context |= _tab_context(found, tab, latest, run=context["run"])
@@ -245,7 +248,6 @@ def _head_context(
         "agreement": agreement_of_row(judged) if judged else None,
         "differs": DIFFERS_SENTENCE,
         "decision": latest,
-        "outdated": stale_placements(most=1, placement=placement.full_name)[0],
         "problems": cluster_problems(placement, now=now) if health.level != HealthLevel.HEALTHY else [],
         "traps": [one for one in problems if not one.startswith(OUTDATED)],
         "may_reschedule": not reschedule_refusal(placement),
@@ -256,7 +258,7 @@ def _head_context(
 
 
 def _clusters_tab(
-    request: HttpRequest, placement: Any, latest: Decision | None, *, now: datetime
+    request: HttpRequest, placement: Any, latest: Decision | None, outdated: set[str], *, now: datetime
 ) -> tuple[dict[str, Any], PlacementHealth]:
     """Return the first tab: the domains, the tree and the clusters; and the status, of the same query."""
     decision = ranking_decision(placement, latest)
@@ -264,7 +266,7 @@ def _clusters_tab(
     health, selected = health_by_domain(placement, key, now=now)
     domains, more_domains = domain_nodes(key, selected)
     context = {
-        "clusters": placement_clusters(request, placement, decision, selected, now=now),
+        "clusters": placement_clusters(request, placement, decision, selected, outdated, now=now),
         "key": key,
         "domains": domains,
         "more_domains": more_domains,

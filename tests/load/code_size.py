@@ -37,6 +37,7 @@ AREAS = {
         "placements/management/commands/change_clusters.py",
         "placements/services/dashboard/causes.py",
         "placements/services/dashboard/navigation.py",
+        "placements/services/dashboard/trend.py",
         "placements/services/editor/completion.py",
         "placements/web/disruptions.py",
         "placements/web/fleet_map.py",
@@ -98,6 +99,8 @@ AREAS = {
     ),
     "Foresight: resilience": ("*/resilience*",),
     "Foresight: difference of revisions": (
+        "*/fleet_snapshot*.py",
+        "placements/explain/sarif.py",
         "placements/explain/impact.py",
         "placements/management/impact_command.py",
         "placements/services/impact/*",

@@ -144,11 +144,16 @@ class Stale:
     checked_at: datetime
 
 
-def stale_placements(*, most: int, placement: str = "") -> tuple[list[Stale], int]:
+def stale_picks_of(placement: Placement) -> list[str]:
+    """Return the names of the clusters that would not be selected again."""
+    picks = StalePick.objects.filter(staleness_check__placement=placement)
+    return list(picks.order_by("cluster_name").values_list("cluster_name", flat=True))
+
+
+def stale_placements(*, most: int) -> tuple[list[Stale], int]:
     """Return the first placements with stale picks, by name, and the number of such placements."""
     owner = "staleness_check__placement__full_name"
-    rows = StalePick.objects.filter(**{owner: placement}) if placement else StalePick.objects.all()
-    rows = rows.annotate(
+    rows = StalePick.objects.annotate(
         place=Window(RowNumber(), partition_by=F(owner), order_by="cluster_name"),
         count=Window(Count("pk"), partition_by=F(owner)),
     )
