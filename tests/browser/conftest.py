@@ -1,9 +1,8 @@
 """A browser for the tests: the system's Chromium, logged in as somebody, and every complaint of it counted.
 
-The headless shell of Chromium is preferred where it is installed: it takes a quarter less processor time than
-the whole browser. `CHROMIUM` names another program. Where there is none these tests are left out, and that is
-said; `.ci/run` installs it. A test that ends with an error on the console, or with something that the
-Content-Security-Policy refused, has failed.
+Where there is none (`tests/chromium.py`) these tests are left out, and that is said; `.ci/run` installs it. A
+test that ends with an error on the console, or with something that the Content-Security-Policy refused, has
+failed.
 """
 
 import os
@@ -24,12 +23,9 @@ from pytest_django.live_server_helper import LiveServer
 from fleetui.permissions import Role
 from placements.services.demo.load import load_demo
 from placements.tasks import fleet_changed, run_cluster_calls, schedule_due, sync_due_rollouts
+from tests.chromium import CHROMIUM
 from tests.rows import NOW, person
 
-_INSTALLED = (Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium"))
-CHROMIUM = Path(
-    os.environ.get("CHROMIUM") or next((one for one in _INSTALLED if one.exists()), _INSTALLED[-1])
-)
 # Playwright's loop runs in this thread while the tests ask the database beside it.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 

@@ -1,6 +1,5 @@
 """`make screenshots`: each demo fleet in a console of its own, its main pages in every look."""
 
-import os
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Playwright, sync_playwright
 
+from tests.chromium import CHROMIUM
 from tests.runtime.processes import ROOT
 from tests.screenshots.camera import KEPT_HEIGHT, LOOKS, Camera, Look, camera_at, photograph
 from tests.screenshots.console import SUBJECTS, console_with
@@ -29,7 +29,7 @@ def main() -> None:
     options = _options()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
+            executable_path=CHROMIUM,
             args=["--no-sandbox", "--disable-gpu"],
         )
         for size in options.fleets:
