@@ -41,7 +41,7 @@ def parts_of(up: Watched) -> dict[str, int]:
 
 
 def _status(address: str) -> int:
-    with urllib.request.urlopen(f"{address}admin/login/", timeout=20) as answer:
+    with urllib.request.urlopen(f"{address}admin/login/", timeout=PATIENCE) as answer:
         return int(answer.status)
 
 
