@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusters.fleet import Cluster, Eligibility, EligibilityKind
@@ -38,7 +38,7 @@ def test_a_skipped_cycle_would_have_changed_nothing() -> None:
 
     check()
 
-    assert min(answers[True], answers[False]) > 50
+    assert min(answers[True], answers[False]) > 4 * settings().max_examples  # each has many changes
 
 
 def _check(case: Any, rng: random.Random, answers: Counter[bool]) -> None:

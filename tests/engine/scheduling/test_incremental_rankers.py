@@ -100,10 +100,11 @@ def test_picks_as_the_eight_questions_do(
 
 
 @ALL_RULES
+@pytest.mark.parametrize("fleets", [20, pytest.param(60, marks=pytest.mark.nightly)])
 def test_picks_every_cluster_of_a_small_fleet_as_the_eight_questions_do(
-    rules: Rules, monkeypatch: pytest.MonkeyPatch
+    rules: Rules, fleets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(20):
+    for seed in range(fleets):
         draw = np.random.default_rng(seed)
         keys = {"region": 2, "zone": 3}
         one = _fleet(draw, int(draw.integers(0, 12)), keys, share=0.8)
