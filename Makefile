@@ -1,5 +1,5 @@
 SHELL := /bin/sh
-PYTHON ?= python3
+PYTHON ?= $(shell .ci/python)
 PORT ?= 8000
 BIN := .venv/bin
 STAMP := .venv/.made-from-lock

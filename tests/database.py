@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from django.apps import apps
@@ -77,17 +78,20 @@ def load_once(name: str, load: Callable[[], object]) -> None:
                 _replace(model, rows)
 
 
+@cache
 def _models() -> list[type[Model]]:
     everything = apps.get_models(include_auto_created=True)
     return [model for model in everything if model._meta.app_label in ("fleetui", "clusters", "placements")]
 
 
+@cache
 def _stored(model: type[Model]) -> list[str]:
     """Return the columns of a model, except those that the database derives."""
     fields = (one for one in model._meta.local_concrete_fields if not one.generated)
     return [connection.ops.quote_name(str(one.column)) for one in fields]
 
 
+@cache
 def _columns(model: type[Model]) -> str:
     return ", ".join(_stored(model))
 

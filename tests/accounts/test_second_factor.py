@@ -2,12 +2,10 @@
 
 import json
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
-from allauth.mfa.totp.internal import auth
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.contrib.auth.models import Group, User
 from django.core.cache import cache
@@ -17,7 +15,7 @@ from pytest_django import Settings
 from clusters.models import HubGrant
 from fleetui.accounts.second_factor import requires_second_factor, unreadable_keys
 from fleetui.env import new_encryption_key
-from tests.accounts.conftest import PASSWORD
+from tests.accounts.conftest import CODE_TIME, PASSWORD
 from tests.accounts.security_key import SecurityKey
 from tests.live_hubs import live_hub
 from tests.rows import person
@@ -26,13 +24,6 @@ from tests.web.reading import Outline
 pytestmark = pytest.mark.django_db
 FACTORS = "/account/second-factor/"
 TOKEN = "/api/v1/token"
-NOW = 1_800_000_015
-
-
-@pytest.fixture(autouse=True)
-def _middle_of_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the clock of the codes: one that is made at the end of its 30 seconds is refused."""
-    monkeypatch.setattr(auth, "time", SimpleNamespace(time=lambda: NOW))
 
 
 def browser_of(name: str) -> Client:
@@ -52,7 +43,7 @@ def confirmed(name: str) -> Client:
 def code_for(secret: str) -> str:
     """Return what an app shows now; no code counts as used."""
     cache.clear()
-    return format_hotp_value(hotp_value(secret, NOW // 30))
+    return format_hotp_value(hotp_value(secret, CODE_TIME // 30))
 
 
 def add_app(client: Client) -> tuple[str, list[str]]:
@@ -115,7 +106,9 @@ def test_guesses_of_a_code_are_limited_at_the_page_and_for_tokens_together(repor
         client.post(TOKEN, {**given, "code": "111111"}, content_type="application/json").status_code
         for _number in range(3)
     ]
-    last = client.post("/login/second-factor/", {"code": format_hotp_value(hotp_value(secret, NOW // 30))})
+    last = client.post(
+        "/login/second-factor/", {"code": format_hotp_value(hotp_value(secret, CODE_TIME // 30))}
+    )
 
     assert token == [401, 401, 429]
     assert (last.status_code, "Too many failed attempts" in last.content.decode()) == (429, True)
