@@ -6,6 +6,8 @@ from typing import Any
 from hypothesis import settings
 
 FEWEST = 12
+IS_FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
+"""Whether this is `make test-all`."""
 
 # The same examples on every run and no clock: a build that was green stays green on a slower machine.
 settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=FEWEST)

@@ -39,6 +39,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 @linux
+@pytest.mark.nightly
 @pytest.mark.servers_nightly
 def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
     chance = _chance()

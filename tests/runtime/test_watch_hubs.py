@@ -65,6 +65,7 @@ def hub_rows(fake: FakeHub) -> Rows:
     }
 
 
+@pytest.mark.nightly
 def test_a_watcher_killed_at_random_leaves_a_mirror_that_equals_the_hub(
     tmp_path: Path, variables: dict[str, str]
 ) -> None:

@@ -423,11 +423,11 @@ def test_name_servers_that_do_not_answer() -> None:
 
     rules = replace(RULES, resolve=resolve)
     started = time.monotonic()
-    error = unavailable(make(Connection("https://a.test"), dict, rules=rules), seconds=0.2)
+    error = unavailable(make(Connection("https://a.test"), dict, rules=rules), seconds=1)
     stopped.set()
 
     assert error.code == "dns"
-    assert time.monotonic() - started < 0.6
+    assert time.monotonic() - started < 5
 
 
 def test_every_connection_resolves_and_checks_its_address_again() -> None:
