@@ -78,19 +78,30 @@ _NOT_MONITORED = Q(driver="")
 
 
 def parse_filter_text(text: str) -> tuple[str, tuple[str, ...], ClusterFilterState | None]:
-    """Split a filter as typed: `key=value` and `!key` are labels, `status=ready` a state, the rest a name."""
+    """Split a filter as typed: `key=value` and `!key` are labels, `status=ready` a state, the rest a name.
+
+    `key=*` is a label with any value.
+    """
     words, labels, state = list[str](), list[str](), None
     for word in text.split():
         key, is_pair, value = word.partition("=")
         if key == "status" and value in list(ClusterFilterState):
             state = ClusterFilterState(value)
         elif is_pair and key:
-            labels.append(f"{key}:{value}")
+            labels.append(key if value == "*" else f"{key}:{value}")
         elif word.startswith("!") or ":" in word:
             labels.append(word)
         else:
             words.append(word)
     return " ".join(words), tuple(labels), state
+
+
+def filter_text(wanted: ClusterFilter) -> str:
+    """Return a filter as it is typed."""
+    labels = [one if one.startswith("!") or ":" in one else f"{one}=*" for one in wanted.labels]
+    typed = [one if one.startswith("!") else one.replace(":", "=", 1) for one in labels]
+    state = [f"status={wanted.state}"] if wanted.state else []
+    return " ".join([*state, *typed, wanted.text]).strip()
 
 
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:

@@ -197,7 +197,12 @@ StagedRunQuery = query_of(
     placement=_text(help_text="The name of the placement."),
     active=serializers.BooleanField(required=False, default=None, allow_null=True),
 )
-RolloutQuery = query_of(PageQuery, placement=_text(), state=choice(Rollout.State))
+RolloutQuery = query_of(
+    PageQuery,
+    q=_text(help_text="Part of the name of the placement."),
+    placement=_text(),
+    state=choice(Rollout.State),
+)
 EvictionQuery = query_of(
     PageQuery, placement=_text(help_text="Its full name."), outcome=choice(Eviction.Outcome.values)
 )

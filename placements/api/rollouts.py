@@ -214,7 +214,7 @@ class RolloutViewSet(FullNameViewSet):
     )
     def list(self, params: Params) -> Rows:
         """List rollouts, including those of deleted placements, the newest first."""
-        return runs_matching(placement=params["placement"], state=params.get("state", ""))
+        return runs_matching(placement=params["placement"], state=params.get("state", ""), text=params["q"])
 
     @documented("get_rollout", RolloutSerializer)
     def retrieve(self, request: Request, name: str, number: int) -> Response:

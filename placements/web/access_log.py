@@ -9,16 +9,19 @@ from fleetui.access.audit import VERBS, detail_words, json_lines, lines_matching
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_view_access_log
-from placements.web.request import page_from, unknown_words
+from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.web.request import page_from
 
-_FILTERS = ("verb", "by", "q", "address")
+_FILTERS = ("verb", "by", "address")
 
 
 def _given(request: HttpRequest) -> dict[str, str]:
     """Return the filters. Raise PermissionDenied for users who may not read the log."""
     if not may_view_access_log(request.user):
         raise PermissionDenied("You don't have permission to view the access log.")
+    text = read_typed(request, _FILTERS)
     given = {name: request.GET.get(name, "").strip().replace("\x00", "") for name in _FILTERS}
+    given["q"] = text.replace("\x00", "")
     given["verb"] = given["verb"] if given["verb"] in VERBS else ""
     return given
 
@@ -31,13 +34,12 @@ def access_log(request: HttpRequest) -> HttpResponse:
     given = _given(request)
     rows = lines_matching(verb=given["verb"], by=given["by"], text=given["q"], address=given["address"])
     page = page_from(request, rows, order="-at", unique="id")
+    verbs = [(one, one.capitalize(), None) for one in VERBS]
+    bar = filter_bar(request, _FILTERS, [Facet("verb", "Action", verbs)], verb=VERBS)
     context = {
         "lines": [(line, detail_words(line.details)) for line in page.rows],
         "after": page.after,
-        "wanted": given,
-        "is_filtered": any(given.values()),
-        "verbs": VERBS,
-        "unknown": unknown_words(request, verb=VERBS),
+        "bar": bar,
     }
     return render_page(request, "access/log.html", context, fragment="access/_log.html")
 

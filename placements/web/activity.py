@@ -18,7 +18,9 @@ from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.models import Resource
 from placements.services.filters import events_matching
-from placements.web.request import page_from, unknown_words
+from placements.templatetags.fleet import plain
+from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.web.request import page_from
 
 KINDS = (
     "cluster",
@@ -33,6 +35,7 @@ KINDS = (
     "staged-strategy",
     "approval-request",
 )
+_FILTERS = ("kind", "name", "verb", "by", "request")
 _EVERY_LINE = 1_000_000
 _WARNINGS = ("fail", "lost", "refused", "stalled", "not ready", "unreachable", "rejected", "drift")
 _CHANGES_SHOWN = 6
@@ -155,17 +158,16 @@ def grouped(rows: Sequence[HappeningRow]) -> list[ActivityRow]:
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """Return the events that match, a page at a time."""
-    fields = ("kind", "verb", "name", "q", "by", "request")
-    given = {field: request.GET.get(field, "").strip() for field in fields}
+    text = read_typed(request, _FILTERS)
+    given = {field: request.GET.get(field, "").strip() for field in _FILTERS}
     given["kind"] = given["kind"] if given["kind"] in KINDS else ""
-    rows = events_matching(part=given["q"], **{field: given[field] for field in fields if field != "q"})
+    rows = events_matching(part=text, **given)
     page = page_from(request, rows, order="-at", unique="id")
+    kinds = [(one, plain(one).capitalize(), None) for one in KINDS]
     context = {
         "events": grouped(event_rows(page.rows)),
         "after": page.after,
-        "wanted": given,
-        "kinds": KINDS,
-        "unknown": unknown_words(request, kind=KINDS),
+        "bar": filter_bar(request, _FILTERS, [Facet("kind", "Object", kinds, is_row=True)], kind=KINDS),
     }
     return render_page(request, "activity/list.html", context, fragment="activity/_list.html")
 

@@ -21,6 +21,7 @@ from clusters.filters import (
     clusters_matching,
     cordoned_among,
     counts_with,
+    filter_text,
     groups_by,
     groups_of,
     label_keys,
@@ -35,6 +36,7 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
+from placements.explain.vocabulary import counted
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
     LABEL,
@@ -46,12 +48,13 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named, statuses_on
-from placements.templatetags.fleet import offered
+from placements.templatetags.fleet import offered, state_words
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.bulk_changes import WORDS, cluster_filter
 from placements.web.fault_injection import fault_rows
-from placements.web.request import as_file, asked_table, number_of, page_from, unknown_words
+from placements.web.filter_bar import Facet, FilterBar, filter_bar
+from placements.web.request import as_file, asked_table, number_of, page_from
 
 FORMATS = ("csv", "json")
 _COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
@@ -127,7 +130,7 @@ class Header:
 @require_safe
 def clusters(request: HttpRequest) -> HttpResponseBase:
     """List the clusters that match, a page at a time, or download them all."""
-    wanted = cluster_filter(request.GET)
+    wanted = _read_filter(request)
     rows = clusters_matching(wanted)
     if request.GET.get("download") in FORMATS:
         return download(request, rows, request.GET["download"])
@@ -138,32 +141,18 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     written = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
     columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
     count, states_counted = counts_with(wanted)
-    by_label = given.removeprefix("-").startswith(LABEL)
     headers, orders = _columns_and_orders(columns, order)
     start = (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
     context = {
         "wanted": wanted,
-        "query": request.GET.get("q", ""),
-        "listed": request.GET.getlist("label"),
         "filter": [
             (key, value) for key in ("q", "label", "state") for value in request.GET.getlist(key) if value
         ],
-        "unknown": unknown_words(
-            request,
-            state=ClusterFilterState,
-            sort=([*ORDERS, given] if by_label else list(ORDERS)),
-            download=FORMATS,
-        ),
         "rows": _rows(page.rows, columns),
         "after": page.after,
         "first": start + 1,
         "last": start + len(page.rows),
         "count": count,
-        "states": {
-            state: count
-            for state, count in states_counted.items()
-            if state is not ClusterFilterState.ELIGIBLE  # a criterion of the scheduler, not a status
-        },
         "order": order,
         "orders": orders,
         "columns": columns,
@@ -171,7 +160,8 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
         "formats": FORMATS,
         "may_change": may_operate(request.user) and offered(reverse("web:bulk-change", args=["cordon"])),
         "actions": [(action, words) for action, (words, _) in WORDS.items()],
-        **_facets(request, wanted, keys, favourites),
+        "keys": keys,
+        "bar": _bar(request, wanted, keys, states_counted, favourites),
     }
     return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
 
@@ -199,18 +189,53 @@ def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], d
     return headers, {**orders, order: present}
 
 
-def _facets(
-    request: HttpRequest, wanted: ClusterFilter, keys: list[tuple[str, int]], favourites: list[str]
-) -> dict[str, Any]:
-    """Return label values to filter by: of the requested key, else of the filter, else of favourites."""
+def _read_filter(request: HttpRequest) -> ClusterFilter:
+    """Read the filter, and move what was typed into the parameters of the address."""
+    wanted, query = cluster_filter(request.GET), request.GET.copy()
+    typed = {"q": [wanted.text], "label": wanted.labels, "state": [wanted.state or query.get("state", "")]}
+    for key, values in typed.items():
+        query.setlist(key, [str(value) for value in values if value])
+    request.GET = query  # type: ignore[assignment]  # a cached property of the request
+    return wanted
+
+
+def _bar(
+    request: HttpRequest,
+    wanted: ClusterFilter,
+    keys: list[tuple[str, int]],
+    counts: dict[ClusterFilterState, int],
+    favourites: list[str],
+) -> FilterBar:
+    """Return the filters by status and by label: the requested one, else of the filter, else favourites."""
     filtered = [one.removeprefix("!").partition(":")[0] for one in wanted.labels]
     chosen = [request.GET["by"]] if request.GET.get("by") else filtered[:1]
-    shown = chosen or favourites[:_FACETS]
-    groups = [
-        (key, [(f"{key}:{value}", value or "(empty)", count) for value, count in found])
-        for key, found in groups_of(shown).items()
+    states = [
+        (one, state_words(one), count)
+        for one, count in counts.items()
+        if one == wanted.state or (count and one is not ClusterFilterState.ELIGIBLE)  # no status
     ]
-    return {"keys": keys, "by": next(iter(chosen), ""), "groups": [(key, one) for key, one in groups if one]}
+    values = groups_of(chosen or favourites[:_FACETS]).items()
+    given = request.GET.get("sort", "")
+    return filter_bar(
+        request,
+        (),
+        [
+            Facet("state", "Status", states, is_row=True),
+            *(
+                Facet("label", key, [(f"{key}:{one}", one or "(empty)", count) for one, count in found])
+                for key, found in values
+            ),
+            Facet("by", "Values of another label", [(key, key, None) for key, _ in keys]),
+        ],
+        text=filter_text(wanted),
+        hints=[
+            *((f"{key}=", counted(count, "cluster")) for key, count in keys),
+            *((f"{key}={one}", counted(count, "cluster")) for key, found in values for one, count in found),
+        ],
+        state=ClusterFilterState,
+        sort=[*ORDERS, given] if given.removeprefix("-").startswith(LABEL) else ORDERS,
+        download=FORMATS,
+    )
 
 
 def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterListRow]:

@@ -14,8 +14,10 @@ from placements.services.disruption.queries import (
     eviction_rows,
     evictions_matching,
 )
-from placements.web.request import page_from, unknown_words
+from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.web.request import page_from
 
+_FILTERS = ("placement", "outcome")
 MOST_BUDGETS, MOST_OF_A_BUDGET = 200, 20
 LEVELS = {
     Eviction.Outcome.PENDING: ("progress", "Pending"),
@@ -29,21 +31,24 @@ LEVELS = {
 @require_safe
 def disruptions(request: HttpRequest) -> HttpResponse:
     """List disruption budgets with what they allow now, and evictions, the newest first."""
-    placement, outcome = (request.GET.get(key, "").strip() for key in ("placement", "outcome"))
+    text = read_typed(request, _FILTERS)
+    placement, outcome = (request.GET.get(key, "").strip() for key in _FILTERS)
+    placement = placement or text
     outcome = outcome if outcome in Eviction.Outcome.values else ""
     page = page_from(
         request, evictions_matching(placement=placement, outcome=outcome), order="-id", unique="id"
     )
     budgets = list(budgets_matching(text=placement).order_by("name")[:MOST_BUDGETS])
+    outcomes = [(one.value, LEVELS[one][1], None) for one in Eviction.Outcome]
+    bar = filter_bar(
+        request, _FILTERS, [Facet("outcome", "Outcome", outcomes)], outcome=Eviction.Outcome.values
+    )
     context = {
         "budgets": budget_states(budgets),
         "evictions": [(one, *LEVELS[Eviction.Outcome(one.row.outcome)]) for one in eviction_rows(page.rows)],
         "after": page.after,
-        "placement": placement,
-        "outcome": outcome,
-        "outcomes": [(one.value, LEVELS[one][1]) for one in Eviction.Outcome],
+        "bar": bar,
         "most_budgets": MOST_BUDGETS,
-        "unknown": unknown_words(request, outcome=Eviction.Outcome.values),
     }
     return render_page(request, "disruptions/list.html", context, fragment="disruptions/_list.html")
 

@@ -348,7 +348,7 @@ _API_URLS: dict[str, Twin] = {
     "event": _object("event", "number"),
     "clusters": _clusters,
     "placements": _list(
-        "placements", "q", "state", "type", "semantics", "cluster", "namespace", sort="order"
+        "placements", "q", "state", "type", "semantics", "cluster", "namespace", "survives", sort="order"
     ),
     "placement-plan": _object("plan", "name"),
     "placement-reschedule": _object("reschedule", "name"),
@@ -357,7 +357,7 @@ _API_URLS: dict[str, Twin] = {
     ),
     "placement-history": _object("history", "name"),
     "comparison": _object("compare", "name", "before", "after"),
-    "rollouts": _list("rollouts", "placement", "state"),
+    "rollouts": _list("rollouts", "q", "placement", "state"),
     "rollout": _object("rollout", "name", "number"),
     "decision": _object("decision", "prefix"),
     "decision-semantics": _object("decision-semantics", "prefix"),

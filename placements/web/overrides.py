@@ -11,20 +11,22 @@ from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
 from placements.models import Override
 from placements.services.overrides.queries import effects_of, overrides_matching
+from placements.web.filter_bar import filter_bar, read_typed
 from placements.web.request import page_from
+
+_FILTERS = ("placement",)
 
 
 @for_readers
 @require_safe
 def overrides(request: HttpRequest) -> HttpResponse:
     """List the overrides."""
-    text, placement = (request.GET.get(key, "").strip() for key in ("q", "placement"))
+    text, placement = read_typed(request, _FILTERS), request.GET.get("placement", "").strip()
     page = page_from(request, overrides_matching(text=text, placement=placement), order="name", unique="id")
     context = {
         "rows": [(one, url_of_override(one)) for one in page.rows],
         "after": page.after,
-        "text": text,
-        "placement": placement,
+        "bar": filter_bar(request, _FILTERS),
     }
     return render_page(request, "overrides/list.html", context, fragment="overrides/_list.html")
 

@@ -1,5 +1,6 @@
 """Placements: the list, one of them, its manifest to download, deleting and rescheduling it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -52,6 +53,7 @@ from placements.services.filters import (
     PLACEMENT_ORDERS,
     PlacementFilter,
     PlacementFilterState,
+    PlacementTotals,
     counts_in_all,
     events_matching,
     latest_decisions,
@@ -71,9 +73,11 @@ from placements.services.rollouts.staged_queries import result_in, sentences_of
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
 from placements.services.teams import of_placement
+from placements.templatetags.fleet import state_words
 from placements.web import badges
 from placements.web.activity import event_rows, url_of
 from placements.web.dashboard import TightRow, skew_badges, tight_row
+from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choices, read_typed
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     as_file,
@@ -94,6 +98,15 @@ _RESOURCES_SHOWN = 100
 _CLUSTERS_SHOWN = 20
 _FAILED_SHOWN = 8
 _NAMES_OFFERED = 200
+_FILTERS = ("state", "cluster", "namespace", "type", "semantics", "survives")
+_ORDERS = {
+    "name": "Name",
+    "-name": "Name, descending",
+    "-updated_at": "Recently changed",
+    "-created_at": "Recently created",
+    "-placed_count": "Most clusters",
+    "placed_count": "Fewest clusters",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +160,10 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 @require_safe
 def placements(request: HttpRequest) -> HttpResponse:
     """List the placements that match, a page at a time."""
+    text = read_typed(request, _FILTERS)
     placement_type = word_from(request, "type", PlacementType)
     wanted = PlacementFilter(
-        text=request.GET.get("q", "").strip(),
+        text=text,
         state=word_from(request, "state", PlacementFilterState),
         placement_type=str(placement_type or ""),
         semantics=str(word_from(request, "semantics", Semantics) or ""),
@@ -157,6 +171,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         namespace=request.GET.get("namespace", "").strip(),
         survives=request.GET.get("survives", "").strip(),
     )
+    namespaces = namespaces_of_placements()
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     page = page_from(
         request,
@@ -166,26 +181,44 @@ def placements(request: HttpRequest) -> HttpResponse:
     )
     counts = counts_in_all()
     context = {
-        "wanted": wanted,
+        "bar": _list_bar(request, wanted, counts, namespaces, levels_in(page.rows)),
         "rows": placement_rows(page.rows),
         "after": page.after,
         "count": counts.in_all if wanted == PlacementFilter() else rows.count(),
-        "unknown": unknown_words(
-            request,
-            state=PlacementFilterState,
-            type=PlacementType,
-            semantics=Semantics,
-            sort=PLACEMENT_ORDERS,
-        ),
-        "states": counts.by_state,
-        "types": list(PlacementType),
-        "namespaces": namespaces_of_placements(),
-        "semantics": list(Semantics),
+        "namespaces": namespaces,
         "default_rules": str(DEFAULT_SEMANTICS),
-        "levels": levels_in(page.rows),
+        "orders": _ORDERS,
         "order": order,
     }
     return render_page(request, "placements/list.html", context, fragment="placements/_list.html")
+
+
+def _list_bar(
+    request: HttpRequest,
+    wanted: PlacementFilter,
+    counts: PlacementTotals,
+    namespaces: list[str],
+    levels: Iterable[str],
+) -> FilterBar:
+    states = [(PlacementFilterState.HEALTHY, None), *counts.by_state.items()]
+    present = [(one, state_words(one), n) for one, n in states if n != 0 or one == wanted.state]
+    survived = sorted({*levels, wanted.survives} - {""})
+    facets = [
+        Facet("state", "Status", present, is_row=True),
+        Facet("namespace", "Namespace", plain_choices(namespaces)),
+        Facet("type", "Type", plain_choices(PlacementType)),
+        Facet("semantics", "Scheduling rules", plain_choices(Semantics)),
+        Facet("survives", "Survives loss of", plain_choices(survived)),
+    ]
+    return filter_bar(
+        request,
+        _FILTERS,
+        facets,
+        state=PlacementFilterState,
+        type=PlacementType,
+        semantics=Semantics,
+        sort=PLACEMENT_ORDERS,
+    )
 
 
 @for_readers

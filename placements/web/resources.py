@@ -28,30 +28,35 @@ from placements.services.resources.operations import RESOURCE, delete_resource, 
 from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
+from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
+_FILTERS = ("kind", "namespace")
 
 
 @for_readers
 @require_safe
 def resources(request: HttpRequest) -> HttpResponse:
     """List the resources on the hub, by kind and namespace."""
-    kind, namespace = request.GET.get("kind", ""), request.GET.get("namespace", "")
-    text = request.GET.get("q", "").strip()
+    text = read_typed(request, _FILTERS)
+    kind, namespace = (request.GET.get(key, "") for key in _FILTERS)
     rows = resources_matching(kind=kind, namespace=namespace, text=text)
     page = page_from(request, rows.defer("content"), order="kind", unique="id")
     kinds = Resource.objects.values_list("kind").annotate(count=Count("pk")).order_by("kind")
     namespaces = Resource.objects.exclude(namespace="").order_by("namespace")
     used_by = placements_with(page.rows)
+    named = namespaces.values_list("namespace", flat=True).distinct()[:_NAMESPACES_SHOWN]
+    facets = [
+        Facet("kind", "Kind", [(one, one, number) for one, number in kinds]),
+        Facet("namespace", "Namespace", plain_choices(named)),
+    ]
     context = {
         "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
         "after": page.after,
         "count": rows.count(),
-        "kinds": list(kinds),
-        "namespaces": list(namespaces.values_list("namespace", flat=True).distinct()[:_NAMESPACES_SHOWN]),
-        "wanted": {"kind": kind, "namespace": namespace, "text": text},
+        "bar": filter_bar(request, _FILTERS, facets),
     }
     return render_page(request, "resources/list.html", context, fragment="resources/_list.html")
 

@@ -60,8 +60,10 @@ from placements.services.rollouts.queries import (
 from placements.services.rollouts.staged_operations import LONGEST_COMMENT
 from placements.services.run_history import run_charts
 from placements.services.teams import of_placement, of_run
+from placements.templatetags.fleet import state_words
 from placements.web import badges
 from placements.web.activity import event_rows
+from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import operates_here
 from placements.web.request import (
     PAGE_SIZE,
@@ -69,12 +71,12 @@ from placements.web.request import (
     current_user,
     number_of,
     page_from,
-    unknown_words,
     word_from,
 )
 
 _ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _SHOWN = 50, 20, 15, 8
 _APPROVAL = "approval"
+_FILTERS = ("placement", "state", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ class RunRow:
 @require_safe
 def rollouts(request: HttpRequest) -> HttpResponse:
     """List rollouts and staged runs, those in progress first, or the pending approvals."""
-    name = request.GET.get("placement", "").strip()
-    pending = approvals_waiting()
+    text, name = read_typed(request, _FILTERS), request.GET.get("placement", "").strip()
+    pending = approvals_waiting().filter(run__placement_name__contains=text.lower())
     pending = pending.filter(run__placement_name=name) if name else pending
     is_inbox = request.GET.get("waiting") == _APPROVAL
     state, after = word_from(request, "state", RunListState), request.GET.get("after", "")
@@ -110,16 +112,18 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         requests = page_from(request, pending, order="requested_at", unique="id")
         rows, following = [waiting_for(one, current_user(request)) for one in requests.rows], requests.after
     else:
-        active = [] if state or after else active_runs(placement=name, most=_ROWS)
-        page = runs_page(placement=name, state=state, after=after, size=PAGE_SIZE)
+        active = [] if state or after else active_runs(placement=name, text=text, most=_ROWS)
+        page = runs_page(placement=name, text=text, state=state, after=after, size=PAGE_SIZE)
         rows, following = [_row(run) for run in [*active, *page.rows]], page.after
+    states = [(one, state_words(one), None) for one in RunListState]
+    waiting = [(_APPROVAL, "Pending approval", pending.count())]
+    facets = [
+        Facet("state", "Status", states, is_row=True, without=("waiting",)),
+        Facet("waiting", "Waiting for", waiting, is_row=True, without=("state",)),
+    ]
     context = {
-        "name": name,
-        "states": list(RunListState),
-        "unknown": unknown_words(request, state=RunListState, waiting=(_APPROVAL,)),
-        "state": state,
+        "bar": filter_bar(request, _FILTERS, facets, state=RunListState, waiting=(_APPROVAL,)),
         "is_inbox": is_inbox,
-        "waiting": pending.count(),
         "rows": rows,
         "after": following,
     }

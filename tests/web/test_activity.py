@@ -175,7 +175,8 @@ def test_the_override_itself_stays_complete_over_rest(reader_of_secrets: Client)
 def test_kinds_and_filters_are_words(viewer: Client) -> None:
     page = viewer.get("/activity/").content.decode()
 
-    assert '<option value="staged-run">staged run</option>' in page
+    assert '<option value="kind=staged-run">Staged run</option>' in page
+    assert '<a href="?kind=staged-run">Staged run</a>' in page
     assert [plain(code) for code in ("not-eligible", "timeOut", "lostState")] == [
         "not eligible",
         "time out",

@@ -233,5 +233,5 @@ def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text
         "deleting": "Deleting",
     }
     for state, words in said.items():
-        page = text_of(viewer, f"/placements/?state={state}").partition('aria-label="Filter by state"')[2]
+        page = text_of(viewer, f"/placements/?state={state}").partition('aria-label="Filter by status"')[2]
         assert f">{words} <" in page.partition("</ul>")[0]

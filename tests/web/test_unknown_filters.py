@@ -68,3 +68,17 @@ def test_the_other_filters_hold_and_the_part_for_htmx_says_it_too(viewer: Client
     assert "Unsupported value for state: “xx”." in page
     assert 'href="?q=fox&amp;state=cordoned"' in page
     assert "bravelion" not in page
+
+
+@pytest.mark.usefixtures("web")
+def test_what_is_typed_is_the_same_filter_as_the_parameters(viewer: Client, text_of: Fetch) -> None:
+    typed = text_of(viewer, "/placements/?q=status%3Dhealthy+type%3DPickN+we")
+    given = text_of(viewer, "/placements/?q=we&state=healthy&type=PickN")
+    wrong = text_of(viewer, "/placements/?q=size%3Dbig+we")
+
+    for page in (typed, given):
+        assert 'name="q" value="status=healthy type=PickN we"' in page
+        assert 'href="?q=we&amp;state=healthy&amp;type=PickAll"' in page
+        assert 'href="/api/v1/placements?q=we&amp;state=healthy&amp;type=PickN' in page
+    assert "Unsupported value for filter: “size”." in wrong
+    assert 'href="/placements/web/"' in wrong

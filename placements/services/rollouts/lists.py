@@ -59,21 +59,23 @@ def newest_run(placement: str) -> AnyRun | None:
     return max((one for one in (rolling, staged) if one is not None), key=began_at, default=None)
 
 
-def active_runs(*, placement: str, most: int) -> list[AnyRun]:
-    rolling = _rolling(placement, RunListState.RUNNING).order_by("-id")[:most]
-    staged = _staged(placement, RunListState.RUNNING).order_by("-id")[:most]
+def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
+    rolling = _rolling(placement, text, RunListState.RUNNING).order_by("-id")[:most]
+    staged = _staged(placement, text, RunListState.RUNNING).order_by("-id")[:most]
     return list(_merged(rolling, staged))
 
 
-def runs_page(*, placement: str, state: RunListState | None, after: str, size: int) -> RunsPage:
+def runs_page(
+    *, placement: str, state: RunListState | None, after: str, size: int, text: str = ""
+) -> RunsPage:
     """Return a page of those in a state, or, without, of those that have ended.
 
     The cursor holds the last of each kind. An invalid cursor starts at the first page.
     """
     found = _CURSOR.fullmatch(after)
     last = (int(found[1]), int(found[2])) if found else _FIRST
-    rolling = _rolling(placement, state).filter(pk__lt=last[0]).order_by("-id")[: size + 1]
-    staged = _staged(placement, state).filter(pk__lt=last[1]).order_by("-id")[: size + 1]
+    rolling = _rolling(placement, text, state).filter(pk__lt=last[0]).order_by("-id")[: size + 1]
+    staged = _staged(placement, text, state).filter(pk__lt=last[1]).order_by("-id")[: size + 1]
     rows = list(_merged(rolling, staged))
     if len(rows) <= size:
         return RunsPage(rows, None)
@@ -87,15 +89,16 @@ def _merged(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iterator
     return merge(rolling, staged, key=began_at, reverse=True)
 
 
-def _rolling(placement: str, state: RunListState | None) -> QuerySet[Rollout]:
-    rows = runs_to_show(placement=placement)
+def _rolling(placement: str, text: str, state: RunListState | None) -> QuerySet[Rollout]:
+    rows = runs_to_show(placement=placement, text=text)
     if state is RunListState.FAILED:
         return rows.none()
     return rows.filter(state=state) if state else rows.exclude(state=Rollout.State.RUNNING)
 
 
-def _staged(placement: str, state: RunListState | None) -> QuerySet[StagedRun]:
-    rows = runs_matching(placement=placement).select_related("placement")
+def _staged(placement: str, text: str, state: RunListState | None) -> QuerySet[StagedRun]:
+    rows = runs_matching(placement=placement).filter(placement_name__contains=text.lower())
+    rows = rows.select_related("placement")
     rows = rows.defer("plan", "sync_result", "strategy", "overrides", "document", "placement__document")
     rows = rows.filter(_STAGED[state]) if state else rows.exclude(ended_at=None)
     return rows.annotate(

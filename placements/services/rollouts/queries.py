@@ -28,16 +28,16 @@ class UnknownRolloutError(LookupError):
         super().__init__(f"there is no rollout {number} of a placement {placement[:63]!r}")
 
 
-def runs_matching(*, placement: str = "", state: str = "") -> QuerySet[Rollout]:
-    """Return rollouts that match, without their large columns; unordered."""
-    rows = Rollout.objects.defer("sync_result")
+def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
+    """Return rollouts that match, without their large columns; unordered. `text` is part of a placement."""
+    rows = Rollout.objects.defer("sync_result").filter(placement_name__contains=text.lower())
     rows = rows.filter(placement_name=placement) if placement else rows
     return rows.filter(state=state) if state else rows
 
 
-def runs_to_show(*, placement: str = "", state: str = "") -> QuerySet[Rollout]:
+def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
     """Return the same with the values of a list: `verdict`, `ready` of `of` clusters; unordered."""
-    rows = runs_matching(placement=placement, state=state).select_related("placement")
+    rows = runs_matching(placement=placement, state=state, text=text).select_related("placement")
     return rows.defer("sync_result", "waves", "placement__document").annotate(
         verdict=KT("sync_result__verdict"),
         ready=KT("sync_result__budgets__updates__ready"),

@@ -1,0 +1,137 @@
+"""The filter bar of a list: free text and `key=value` in one field, and the values to choose from.
+
+What is typed becomes parameters of the address: links, older addresses and REST have the same filters.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+
+from placements.web.request import UnknownWord, address_with, unknown_words
+
+_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
+_TYPED = {"state": "status"}
+_PARAMETERS = {typed: key for key, typed in _TYPED.items()}
+_LONGEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """The values of one filter, each with its words and, where known, its count.
+
+    A choice also clears the filters `without`. `is_row`: shown beside the menu of the other facets.
+    """
+
+    key: str
+    title: str
+    choices: Sequence[tuple[str, str, int | None]]
+    is_row: bool = False
+    without: tuple[str, ...] = ()
+
+
+def plain_choices(values: Iterable[str]) -> list[tuple[str, str, None]]:
+    """Return values that are their own words."""
+    return [(str(one), str(one), None) for one in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One value of a facet as a link; that of the present value clears the filter."""
+
+    words: str
+    count: int | None
+    url: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBar:
+    """What the templates `parts/filter_bar.html` and `parts/facets.html` show."""
+
+    text: str
+    hints: list[tuple[str, str]]
+    rows: list[tuple[str, list[Choice]]]
+    menu: list[tuple[str, list[Choice]]]
+    is_filtered: bool
+    unknown: list[UnknownWord]
+
+
+def read_typed(request: HttpRequest, keys: Iterable[str]) -> str:
+    """Move each `key=value` from the text of the address into its parameters; return the free text."""
+    query, words, pairs = request.GET.copy(), list[str](), list[str]()
+    for word in _WORD.findall(query.get("q", "")):
+        name, is_pair, value = word.partition("=")
+        key = _PARAMETERS.get(name, name)
+        if is_pair and key in keys:
+            query[key] = value.replace('"', "")
+        else:
+            (pairs if is_pair else words).append(word)
+    if words or pairs:
+        query["q"] = " ".join((*words, *pairs))
+    else:
+        query.pop("q", None)
+    request.GET = query  # type: ignore[assignment]  # a cached property of the request
+    return " ".join(words)
+
+
+def filter_bar(
+    request: HttpRequest,
+    keys: Iterable[str],
+    facets: Iterable[Facet] = (),
+    *,
+    text: str | None = None,
+    hints: Iterable[tuple[str, str]] = (),
+    **closed: Iterable[str],
+) -> FilterBar:
+    """Return the bar of a list whose address went through `read_typed`; `text` is shown in place of that.
+
+    `closed` are the parameters with the values that each supports.
+    """
+    search, facets = request.GET.get("q", "").strip(), [one for one in facets if one.choices]
+    names = {key: _TYPED.get(key, key) for key in keys}
+    if text is None:
+        given = [(name, request.GET.get(key, "").strip()) for key, name in names.items()]
+        typed = [f'{name}="{value}"' if " " in value else f"{name}={value}" for name, value in given if value]
+        text = " ".join([*typed, search]).strip()
+    known = [
+        (f"{names[one.key]}={choice[0]}", choice[1])
+        for one in facets
+        if one.key in names
+        for choice in one.choices
+    ]
+    return FilterBar(
+        text,
+        [*hints, *(known or [(f"{name}=", "") for name in names.values()])],
+        [(one.title, _choices(request, one)) for one in facets if one.is_row],
+        [(one.title, _choices(request, one)) for one in facets if not one.is_row],
+        bool(text),
+        [*unknown_words(request, **closed), *_unknown_keys(request, search, names.values())],
+    )
+
+
+def _unknown_keys(request: HttpRequest, search: str, names: Collection[str]) -> Iterator[UnknownWord]:
+    """Yield the typed pairs whose key is no filter of the list, each with the keys that are."""
+    for word in search.split() if names else ():
+        key, is_pair, value = word.partition("=")
+        if is_pair:
+            texts = [(name, search.replace(word, f"{name}={value}")) for name in names]
+            known = [(name, address_with(request, after=None, q=text)) for name, text in texts]
+            rest = address_with(request, after=None, q=search.replace(word, "").strip() or None)
+            yield UnknownWord("filter", key[:_LONGEST], known, rest)
+
+
+def _choices(request: HttpRequest, facet: Facet) -> list[Choice]:
+    present = request.GET.getlist(facet.key)
+    cleared = {"after": None, "at": None, **dict.fromkeys(facet.without)}
+
+    def choice(value: str | None, words: str, count: int | None, *, is_chosen: bool) -> Choice:
+        target = {facet.key: None if is_chosen else value}
+        return Choice(words, count, address_with(request, **cleared, **target), is_chosen)
+
+    choices = [choice(*one, is_chosen=one[0] in present) for one in facet.choices]
+    if len(choices) == 1:
+        return choices
+    is_open = not any(present) and not any(map(request.GET.get, facet.without))
+    return [choice(None, "All", None, is_chosen=is_open), *choices]
