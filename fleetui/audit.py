@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from fleetui.models import Event
 
 SYSTEM = "system"
+_WARNINGS = ("fail", "lost", "refused", "stalled", "not ready", "unreachable", "rejected", "drift")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,14 @@ def record_of_others(happenings: Iterable[tuple[AuditEvent, str]], *, now: datet
 
 def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:
     facts = {name: getattr(one, name) for name in AuditEvent.__slots__}
-    return Event(at=now, actor=by, actor_name=name, **facts)
+    return Event(at=now, actor=by, actor_name=name, is_warning=warns(one.verb, one.after), **facts)
+
+
+def warns(verb: str, after: Any) -> bool:
+    """Return whether an event is of the type Warning: by verb and reason, or not ready."""
+    facts = after if isinstance(after, Mapping) else {}
+    words = f"{verb} {facts.get('reason', '')} {facts.get('because', '')}".lower()
+    return bool(facts.get("verdict")) or any(word in words for word in _WARNINGS)
 
 
 def events_since(kind: str, name: str, revision: int) -> list[Event]:

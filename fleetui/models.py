@@ -1,5 +1,6 @@
 """What both apps write down: events, who did what to which object."""
 
+from enum import StrEnum
 from typing import Any
 
 from django.conf import settings
@@ -10,6 +11,13 @@ from fleetui.hub_scope import HubManager, current_hub_id
 from fleetui.request_ids import current_request_id
 
 LONGEST_NAME = 253
+
+
+class EventType(StrEnum):
+    """The type of an event, as in Kubernetes."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
 
 
 class Event(models.Model):
@@ -31,6 +39,7 @@ class Event(models.Model):
     before = ManifestField(null=True)
     after = ManifestField(null=True)
     request_id = models.CharField(max_length=32, blank=True, default=current_request_id, editable=False)
+    is_warning = models.BooleanField(default=False, db_default=False)
 
     objects = HubManager()
 
@@ -40,6 +49,7 @@ class Event(models.Model):
             models.Index(fields=["hub", "actor_name", "-at", "-id"], name="event_of_actor"),
             models.Index(fields=["hub", "-at", "-id"], name="event_by_time"),
             models.Index(fields=["hub", "-id"], name="event_latest"),
+            models.Index(fields=["hub", "is_warning", "-at", "-id"], name="event_of_type"),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(verb=""), name="event_has_verb"),
@@ -50,6 +60,10 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor_name} {self.verb} {self.kind} {self.name}"
+
+    @property
+    def type(self) -> EventType:
+        return EventType.WARNING if self.is_warning else EventType.NORMAL
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -25,7 +25,8 @@ class EventViewSet(BaseViewSet):
     @listed("list_events", EventRowSerializer, query=EventQuery, order="-at", unique="id")
     def list(self, params: Params) -> Rows:
         """List events, the newest first."""
-        rows = events_matching(kind=params["kind"], name=params["name"], part=params["q"], by=params["by"])
+        exact = {key: params[key] for key in ("kind", "name", "by", "reason", "cluster")}
+        rows = events_matching(part=params["q"], event_type=params.get("type", ""), **exact)
         return rows.defer("before", "after")
 
     @documented("get_event", EventSerializer)

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.operations.fault_injection import not_ready_at
-from fleetui.models import Event
+from fleetui.models import Event, EventType
 from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.diff import manifest_diff
@@ -463,10 +463,11 @@ class EventRowSerializer(RowSerializer):
 
     by = text("actor_name")
     what = text("verb")
+    type = enum(EventType, read_only=True)
 
     class Meta:
         model = Event
-        fields: tuple[str, ...] = ("id", "at", "by", "what", "kind", "name", "revision")
+        fields: tuple[str, ...] = ("id", "at", "type", "by", "what", "kind", "name", "revision")
 
 
 class EventSerializer(EventRowSerializer):

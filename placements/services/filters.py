@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 from django.db import connection
 from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Concat, Replace
 
 from clusters.drivers.registry import DRIVERS
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.models import Event
+from fleetui.models import Event, EventType
 from fleetui.polling import ANY_TIME, PreparedQuery, number_of
 from placements.engine.envelopes import applied_identities
 from placements.engine.rollout.staged_run import RunStatus
@@ -60,6 +61,7 @@ class PlacementFilter:
 
 
 _MOST_NAMESPACES = 200
+_VERBS_AT_A_CLUSTER = ("evicted", "force-removed", "orphan removed", "retried")
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")
 PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
 
@@ -240,17 +242,36 @@ def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -
 
 
 def events_matching(
-    *, kind: str = "", name: str = "", part: str = "", by: str = "", request: str = "", verb: str = ""
+    *,
+    kind: str = "",
+    name: str = "",
+    part: str = "",
+    by: str = "",
+    request: str = "",
+    reason: str = "",
+    event_type: str = "",
+    cluster: str = "",
 ) -> QuerySet[Event]:
     """Return the matching events, unordered; `part` of the name and `by` ignore case.
 
-    `request` is the id that the events of one change of many clusters share.
+    `request` is the id that the events of one change of many clusters share; `reason` is a verb or, as in the
+    list, kind and verb: `ClusterChanged`. Evictions and retries of placements are events of the cluster too.
     """
-    rows = Event.objects.all()
+    rows = (
+        Event.objects.filter(is_warning=event_type == EventType.WARNING)
+        if event_type
+        else Event.objects.all()
+    )
+    if reason[:1].isupper():
+        said = Replace(Replace(Concat("kind", "verb"), Value("-"), Value("")), Value(" "), Value(""))
+        rows = rows.annotate(reason=said).filter(reason__iexact=reason)
+    if cluster:
+        there = Q(kind__in=("placement", "staged-run"), verb__in=_VERBS_AT_A_CLUSTER, after__cluster=cluster)
+        rows = rows.filter(Q(kind="cluster", name=cluster) | there)
     return _filtered(
         rows,
         kind=kind,
-        verb=verb,
+        verb="" if reason[:1].isupper() else reason,
         name=name,
         name__icontains=part,
         actor_name__icontains=by,

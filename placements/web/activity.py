@@ -13,13 +13,13 @@ from django.views.decorators.http import require_safe
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.models import Event
+from fleetui.models import Event, EventType
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.models import Resource
 from placements.services.filters import events_matching
 from placements.templatetags.fleet import plain
-from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
 from placements.web.request import page_from
 
 KINDS = (
@@ -35,9 +35,9 @@ KINDS = (
     "staged-strategy",
     "approval-request",
 )
-_FILTERS = ("kind", "name", "verb", "by", "request")
+_FILTERS = ("type", "kind", "reason", "name", "cluster", "by", "request")
+_CLOSED: dict[str, Iterable[str]] = {"type": list(EventType), "kind": KINDS}
 _EVERY_LINE = 1_000_000
-_WARNINGS = ("fail", "lost", "refused", "stalled", "not ready", "unreachable", "rejected", "drift")
 _CHANGES_SHOWN = 6
 _OBJECTS = {
     "cluster": "web:cluster",
@@ -134,13 +134,6 @@ class ActivityRow:
         words = f"{event.kind} {event.verb}".replace("-", " ").split()
         return "".join(word[:1].upper() + word[1:] for word in words)
 
-    @property
-    def is_warning(self) -> bool:
-        event = self.newest.event
-        text = f"{event.verb} {self.newest.facts}".lower()
-        is_not_ready = event.kind == "cluster" and bool((event.after or {}).get("verdict"))
-        return is_not_ready or any(word in text for word in _WARNINGS)
-
 
 def grouped(rows: Sequence[HappeningRow]) -> list[ActivityRow]:
     """Group events without changes that follow each other with the same reason, object, user and message."""
@@ -158,16 +151,21 @@ def grouped(rows: Sequence[HappeningRow]) -> list[ActivityRow]:
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """Return the events that match, a page at a time."""
-    text = read_typed(request, _FILTERS)
+    text = read_typed(request, _FILTERS, verb="reason")
     given = {field: request.GET.get(field, "").strip() for field in _FILTERS}
-    given["kind"] = given["kind"] if given["kind"] in KINDS else ""
-    rows = events_matching(part=text, **given)
+    for key, words in _CLOSED.items():
+        given[key] = given[key] if given[key] in words else ""
+    rows = events_matching(part=text, event_type=given.pop("type"), **given)
     page = page_from(request, rows, order="-at", unique="id")
     kinds = [(one, plain(one).capitalize(), None) for one in KINDS]
+    facets = [
+        Facet("type", "Type", plain_choices(EventType), is_row=True),
+        Facet("kind", "Object", kinds),
+    ]
     context = {
         "events": grouped(event_rows(page.rows)),
         "after": page.after,
-        "bar": filter_bar(request, _FILTERS, [Facet("kind", "Object", kinds, is_row=True)], kind=KINDS),
+        "bar": filter_bar(request, _FILTERS, facets, **_CLOSED),
     }
     return render_page(request, "activity/list.html", context, fragment="activity/_list.html")
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from placements.web.request import UnknownWord, address_with, unknown_words
 
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
-_TYPED = {"state": "status"}
+_TYPED = {"state": "status", "by": "user"}
 _PARAMETERS = {typed: key for key, typed in _TYPED.items()}
 _LONGEST = 40
 
@@ -58,9 +58,14 @@ class FilterBar:
     unknown: list[UnknownWord]
 
 
-def read_typed(request: HttpRequest, keys: Iterable[str]) -> str:
-    """Move each `key=value` from the text of the address into its parameters; return the free text."""
+def read_typed(request: HttpRequest, keys: Iterable[str], **former: str) -> str:
+    """Move each `key=value` from the text of the address into its parameters; return the free text.
+
+    `former` are parameters of older addresses with those that replace them.
+    """
     query, words, pairs = request.GET.copy(), list[str](), list[str]()
+    for old in former.keys() & query.keys():
+        query.setlist(former[old], query.pop(old))
     for word in _WORD.findall(query.get("q", "")):
         name, is_pair, value = word.partition("=")
         key = _PARAMETERS.get(name, name)

@@ -344,7 +344,7 @@ def _resource(arguments: Arguments, _: QueryDict) -> str:
 _API_URLS: dict[str, Twin] = {
     "overview": lambda _, __: _at("overview"),
     "search": lambda _, query: _at("search", query={"q": query.get("q", "").strip()}),
-    "activity": _list("events", "kind", "name", "q", "by"),
+    "activity": _list("events", "type", "kind", "reason", "name", "cluster", "q", "by"),
     "event": _object("event", "number"),
     "clusters": _clusters,
     "placements": _list(

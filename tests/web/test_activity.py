@@ -189,8 +189,15 @@ def test_activity_is_ordered_by_time_whatever_was_written_first(viewer: Client, 
     record(AuditEvent("changed", "cluster", "later"), by=None, now=NOW + timedelta(seconds=9))
     record(AuditEvent("changed", "cluster", "earlier"), by=None, now=NOW)
 
-    page = text_of(viewer, "/activity/")
-    answer = viewer.get("/api/v1/events").json()
+    record(AuditEvent("not decided", "placement", "web", after={"reason": "API lost"}), by=None, now=NOW)
 
+    page = text_of(viewer, "/activity/")
+    answer = viewer.get("/api/v1/events?type=Normal").json()
+    lost = viewer.get("/api/v1/events?type=Warning&reason=PlacementNotDecided").json()
+
+    assert [(one["name"], one["type"]) for one in lost["items"]] == [("web", "Warning")]
+    assert [one["name"] for one in viewer.get("/api/v1/events?cluster=later").json()["items"]] == ["later"]
+    assert ">web<" in text_of(viewer, "/activity/?q=type%3DWarning")
+    assert ">later<" not in text_of(viewer, "/activity/?q=type%3DWarning")
     assert page.index(">later<") < page.index(">earlier<")
     assert [one["name"] for one in answer["items"]] == ["later", "earlier"]
