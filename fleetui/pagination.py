@@ -24,37 +24,52 @@ class BadCursorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """The rows of one page, and the cursor of the next; None at the end."""
+    """The rows of one page, and the cursor of the next; None at the end.
+
+    `before` is the cursor of the previous page, where that is not the first one and its position is known.
+    """
 
     rows: list[Row]
     after: str | None
+    before: str | None = None
 
 
 def page_of(
-    rows: QuerySet[Row], *, order: str, size: int, after: str | None = None, unique: str = "name"
+    rows: QuerySet[Row],
+    *,
+    order: str,
+    size: int,
+    after: str | None = None,
+    unique: str = "name",
+    start: int = 0,
 ) -> Page[Row]:
     """Return one page of the rows; `order` is a column that is never null, with a minus for descending.
 
-    Equal rows come by `unique`. Raises BadCursorError.
+    Equal rows come by `unique`; `start` rows come before the page. Raises BadCursorError.
     """
     descending, column = order.startswith("-"), order.removeprefix("-")
     sign = "-" if descending else ""
     columns = [column] if column == unique else [column, unique]
     values = None if after is None else _read(after, len(columns))
+    sorted_rows = rows.order_by(*(f"{sign}{one}" for one in columns))
+    previous = list(sorted_rows[start - size - 1 : start - size]) if values and start > size else []
     try:
         if values is not None:
             compare = "lt" if descending else "gt"
             beyond = Q(**{f"{columns[0]}__{compare}": values[0]})
             if len(columns) > 1:
                 beyond |= Q(**{columns[0]: values[0], f"{columns[1]}__{compare}": values[1]})
-            rows = rows.filter(beyond)
-        found = list(rows.order_by(*(f"{sign}{one}" for one in columns))[: size + 1])
+            sorted_rows = sorted_rows.filter(beyond)
+        found = list(sorted_rows[: size + 1])
     except (ValidationError, ValueError, TypeError, OverflowError) as error:
         raise BadCursorError from error
-    if len(found) <= size:
-        return Page(found, None)
-    last = json.dumps([getattr(found[size - 1], one) for one in columns], default=str)
-    return Page(found[:size], base64.urlsafe_b64encode(last.encode()).decode().rstrip("="))
+    after = _written(found[size - 1], columns) if len(found) > size else None
+    return Page(found[:size], after, _written(previous[0], columns) if previous else None)
+
+
+def _written(row: Model, columns: list[str]) -> str:
+    values = json.dumps([getattr(row, one) for one in columns], default=str)
+    return base64.urlsafe_b64encode(values.encode()).decode().rstrip("=")
 
 
 def _read(cursor: str, length: int) -> list[Any]:

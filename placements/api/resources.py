@@ -36,7 +36,7 @@ from placements.api.serializers import (
 from placements.explain.doctor import finding_document
 from placements.models import Resource
 from placements.services.apply import apply_documents, preview_documents
-from placements.services.filters import resources_matching
+from placements.services.filters import resources_matching, with_sizes
 from placements.services.resources.operations import UnknownResourceError, apply_resource, delete_resource
 from placements.services.teams import of_resource
 
@@ -93,7 +93,7 @@ class ResourceViewSet(BaseViewSet):
     def list(self, params: Params) -> Rows:
         """List resources, without their content."""
         rows = resources_matching(kind=params["kind"], namespace=params["namespace"], text=params["q"])
-        return rows.defer("content")
+        return with_sizes(rows)
 
     @documented("get_resource", RESOURCE_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, **key: str) -> Response:

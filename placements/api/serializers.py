@@ -274,11 +274,12 @@ class ResourceSerializer(RowSerializer):
     """A resource on the hub, in a list."""
 
     labels = Labels()
+    size = serializers.IntegerField(read_only=True, help_text="Bytes of the manifest as stored.")
 
     class Meta:
         model = Resource
         fields = (
-            *("group", "version", "kind", "namespace", "name", "uid", "labels", "revision"),
+            *("group", "version", "kind", "namespace", "name", "uid", "labels", "size", "revision"),
             *("created_at", "updated_at", "is_demo"),
         )
 

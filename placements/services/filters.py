@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from django.db import connection
-from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, Value
-from django.db.models.functions import Concat, Replace
+from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast, Concat, Length, Replace
 
 from clusters.drivers.registry import DRIVERS
 from clusters.manifest import parse_member
@@ -239,6 +239,11 @@ def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
 def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -> QuerySet[Resource]:
     """Return the resources on the hub that match; unordered."""
     return _filtered(Resource.objects.all(), kind=kind, namespace=namespace, name__contains=text)
+
+
+def with_sizes(rows: QuerySet[Resource]) -> QuerySet[Resource]:
+    """Return the resources without their content, each with its `size` as stored, in bytes."""
+    return rows.defer("content").annotate(size=Length(Cast("content", TextField())))
 
 
 def events_matching(

@@ -228,7 +228,7 @@ def link_with(context: dict[str, Any], **changes: Any) -> str:
     `v`, the version that a fragment has, is not part of an address.
     """
     query: QueryDict = context["request"].GET.copy()
-    for name in ("after", "v", "panel"):
+    for name in ("after", "at", "v", "panel"):
         query.pop(name, None)
     for name, value in changes.items():
         query.pop(name, None)

@@ -54,7 +54,7 @@ from placements.web.activity import event_rows
 from placements.web.bulk_changes import WORDS, cluster_filter
 from placements.web.fault_injection import fault_rows
 from placements.web.filter_bar import Facet, FilterBar, filter_bar
-from placements.web.request import as_file, asked_table, number_of, page_from
+from placements.web.request import as_file, asked_table, page_from, pager_of
 
 FORMATS = ("csv", "json")
 _COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
@@ -142,16 +142,13 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
     count, states_counted = counts_with(wanted)
     headers, orders = _columns_and_orders(columns, order)
-    start = (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
     context = {
         "wanted": wanted,
         "filter": [
             (key, value) for key in ("q", "label", "state") for value in request.GET.getlist(key) if value
         ],
         "rows": _rows(page.rows, columns),
-        "after": page.after,
-        "first": start + 1,
-        "last": start + len(page.rows),
+        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
         "count": count,
         "order": order,
         "orders": orders,

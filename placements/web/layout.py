@@ -39,7 +39,7 @@ from placements.explain.hubs import ShownHub, shown_hub
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
 from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
 from placements.services.workqueue import waiting_since
-from placements.web.request import PAGE_SIZE
+from placements.web.request import page_size
 
 PREFERENCES = {"theme": ("system", "light", "dark"), "rows": ("comfortable", "dense"), "keys": ("on", "off")}
 """The values of each preference; the first one is the default."""
@@ -313,7 +313,7 @@ def _list(name: str, *words: str, **renamed: str) -> Twin:
     def twin(_: Arguments, asked: QueryDict) -> str:
         known = {word: word for word in (*words, "after")} | {new: old for old, new in renamed.items()}
         given = {new: [one.strip() for one in asked.getlist(old)] for new, old in known.items()}
-        return _at(name, query={**given, "limit": str(PAGE_SIZE)})
+        return _at(name, query={**given, "limit": str(page_size(asked))})
 
     return twin
 

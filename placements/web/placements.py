@@ -86,6 +86,7 @@ from placements.web.request import (
     number_of,
     order_from,
     page_from,
+    pager_of,
     unknown_words,
     word_from,
 )
@@ -180,11 +181,12 @@ def placements(request: HttpRequest) -> HttpResponse:
         unique="full_name",
     )
     counts = counts_in_all()
+    count = counts.in_all if wanted == PlacementFilter() else rows.count()
     context = {
         "bar": _list_bar(request, wanted, counts, namespaces, levels_in(page.rows)),
         "rows": placement_rows(page.rows),
-        "after": page.after,
-        "count": counts.in_all if wanted == PlacementFilter() else rows.count(),
+        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
+        "count": count,
         "namespaces": namespaces,
         "default_rules": str(DEFAULT_SEMANTICS),
         "orders": _ORDERS,

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import get_script_prefix
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -59,6 +59,7 @@ def file_or_text(request: HttpRequest, text: str) -> str | bytes:
 
 
 PAGE_SIZE = 50
+PAGE_SIZES = (25, 50, 100, 200)
 _LONGEST_WORD = 40
 Row = TypeVar("Row", bound=Model)
 Word = TypeVar("Word", bound=StrEnum)
@@ -66,11 +67,54 @@ Word = TypeVar("Word", bound=StrEnum)
 
 def page_from(request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: str = "name") -> Page[Row]:
     """Return the page that the address asks for; the first one where its cursor is of another order."""
-    after = request.GET.get("after")
+    after, size = request.GET.get("after"), page_size(request.GET)
     try:
-        return page_of(rows, order=order, unique=unique, size=PAGE_SIZE, after=after)
+        return page_of(rows, order=order, unique=unique, size=size, after=after, start=start_of(request))
     except BadCursorError:
-        return page_of(rows, order=order, unique=unique, size=PAGE_SIZE)
+        return page_of(rows, order=order, unique=unique, size=size)
+
+
+def page_size(query: QueryDict) -> int:
+    given = number_of(query.get("size", ""))
+    return given if given in PAGE_SIZES else PAGE_SIZE
+
+
+def start_of(request: HttpRequest) -> int:
+    """Return how many rows come before the page that the address asks for."""
+    return (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """Which rows of a list a page shows, and the addresses of its neighbours and of other page sizes."""
+
+    first: int
+    last: int
+    count: int
+    previous: str
+    following: str
+    sizes: list[tuple[int, str]]
+
+
+def pager_of(
+    request: HttpRequest, number: int, count: int, *, before: str | None, after: str | None
+) -> Pager:
+    """Return the pager of a page with this number of rows, and the cursors of its neighbours."""
+    start, size = start_of(request), page_size(request.GET)
+    last = start + number
+    earlier = {"after": before, "at": max(0, start - size) if before else None}
+    return Pager(
+        start + 1,
+        last,
+        max(count, last),
+        address_with(request, **earlier) if request.GET.get("after") else "",
+        address_with(request, after=after, at=last) if after else "",
+        [
+            (one, "" if one == size else address_with(request, after=None, at=None, size=one))
+            for one in PAGE_SIZES
+            if count > min(PAGE_SIZES)
+        ],
+    )
 
 
 def word_from(request: HttpRequest, name: str, words: type[Word]) -> Word | None:

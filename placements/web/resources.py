@@ -21,7 +21,7 @@ from fleetui.permissions import by_operation, for_operators, for_readers, may_ch
 from placements.models import Placement, Resource
 from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
-from placements.services.filters import events_matching, resources_matching
+from placements.services.filters import events_matching, resources_matching, with_sizes
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
@@ -29,7 +29,7 @@ from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
-from placements.web.request import current_user, file_or_text, is_confirmed, page_from
+from placements.web.request import current_user, file_or_text, is_confirmed, page_from, pager_of
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
@@ -43,7 +43,7 @@ def resources(request: HttpRequest) -> HttpResponse:
     text = read_typed(request, _FILTERS)
     kind, namespace = (request.GET.get(key, "") for key in _FILTERS)
     rows = resources_matching(kind=kind, namespace=namespace, text=text)
-    page = page_from(request, rows.defer("content"), order="kind", unique="id")
+    page = page_from(request, with_sizes(rows), order="kind", unique="id")
     kinds = Resource.objects.values_list("kind").annotate(count=Count("pk")).order_by("kind")
     namespaces = Resource.objects.exclude(namespace="").order_by("namespace")
     used_by = placements_with(page.rows)
@@ -52,10 +52,11 @@ def resources(request: HttpRequest) -> HttpResponse:
         Facet("kind", "Kind", [(one, one, number) for one, number in kinds]),
         Facet("namespace", "Namespace", plain_choices(named)),
     ]
+    count = rows.count()
     context = {
         "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
-        "after": page.after,
-        "count": rows.count(),
+        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
+        "count": count,
         "bar": filter_bar(request, _FILTERS, facets),
     }
     return render_page(request, "resources/list.html", context, fragment="resources/_list.html")

@@ -20,6 +20,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.live import TOKEN, shared_fragment
 from fleetui.middleware import costly
+from fleetui.pagination import Page
 from fleetui.permissions import Role, for_approvers, for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
@@ -43,7 +44,14 @@ from placements.services.health import health_of
 from placements.services.history.compare import compare
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
-from placements.services.rollouts.lists import RunListState, active_runs, newest_run, runs_page
+from placements.services.rollouts.lists import (
+    RunListState,
+    RunsPage,
+    active_runs,
+    newest_run,
+    runs_count,
+    runs_page,
+)
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import (
     Part,
@@ -66,11 +74,13 @@ from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import operates_here
 from placements.web.request import (
-    PAGE_SIZE,
     asked_table,
     current_user,
     number_of,
     page_from,
+    page_size,
+    pager_of,
+    start_of,
     word_from,
 )
 
@@ -108,13 +118,16 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     is_inbox = request.GET.get("waiting") == _APPROVAL
     state, after = word_from(request, "state", RunListState), request.GET.get("after", "")
     rows: list[Any]
+    page: Page[Any] | RunsPage
     if is_inbox:
-        requests = page_from(request, pending, order="requested_at", unique="id")
-        rows, following = [waiting_for(one, current_user(request)) for one in requests.rows], requests.after
+        page = page_from(request, pending, order="requested_at", unique="id")
+        rows, count = [waiting_for(one, current_user(request)) for one in page.rows], pending.count()
     else:
-        active = [] if state or after else active_runs(placement=name, text=text, most=_ROWS)
-        page = runs_page(placement=name, text=text, state=state, after=after, size=PAGE_SIZE)
-        rows, following = [_row(run) for run in [*active, *page.rows]], page.after
+        active = [] if state else active_runs(placement=name, text=text, most=_ROWS)
+        start, size = start_of(request) - len(active), page_size(request.GET)
+        page = runs_page(placement=name, text=text, state=state, after=after, size=size, start=start)
+        rows = [_row(run) for run in [*([] if after else active), *page.rows]]
+        count = len(active) + runs_count(placement=name, text=text, state=state)
     states = [(one, state_words(one), None) for one in RunListState]
     waiting = [(_APPROVAL, "Pending approval", pending.count())]
     facets = [
@@ -125,7 +138,7 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         "bar": filter_bar(request, _FILTERS, facets, state=RunListState, waiting=(_APPROVAL,)),
         "is_inbox": is_inbox,
         "rows": rows,
-        "after": following,
+        "pager": pager_of(request, len(rows), count, before=page.before, after=page.after),
     }
     return render_page(request, "rollouts/list.html", context, fragment="rollouts/_list.html")
 

@@ -104,6 +104,8 @@ def test_goes_on_where_a_page_ended(viewer: Client, text_of: Fetch) -> None:
     assert _names(second) == [f"c{number:03}" for number in range(50, 60)]
     assert "q=c" in following
     assert 'rel="next"' not in second
+    assert "51–60 of 60" in second  # noqa: RUF001  # as on the page
+    assert 'href="?q=c" rel="prev"' in second
 
 
 @pytest.mark.usefixtures("web")

@@ -30,7 +30,10 @@ SETTINGS = "/resources/_/ConfigMap/shop/settings/"
 )
 def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: list[str]) -> None:
     page = text_of(viewer, f"/resources/{query}")
+    sizes = {one["name"]: one["size"] for one in viewer.get(f"/api/v1/resources{query}").json()["items"]}
 
+    assert list(sizes) == sorted(names)
+    assert all(re.search(rf">{size}\xa0bytes<", page) for size in sizes.values())
     assert re.findall(r'<th scope="row"><a href="/resources/[^"]*">(\w+)</a>', page) == names
 
 

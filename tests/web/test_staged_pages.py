@@ -1,7 +1,8 @@
 """Staged runs in the browser: strategies, starting one, its page, actions on it, the inbox of approvals."""
 
+import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -405,7 +406,7 @@ def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting
 def test_both_sorts_are_paged_without_loss(
     viewer: Client, text_of: Fetch, waiting: StagedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placements.web.rollouts.PAGE_SIZE", 2)
+    monkeypatch.setattr("placements.web.request.PAGE_SIZE", 1)
     waiting.place("other", {"resourceSelectors": staged_spec()["resourceSelectors"]})
     waiting.run(until=waiting.is_settled)
     for name in ("one", "two", "three"):
@@ -414,15 +415,20 @@ def test_both_sorts_are_paged_without_loss(
         abandon(name, by=None, now=waiting.now)
         waiting.go_on(1)
 
-    seen: list[str] = []
-    address = "/rollouts/"
-    while address:
-        page = text_of(viewer, address)
-        seen += re.findall(r'<th scope="row" class="nowrap"><a href="/rollouts/([^"]+)/"', page)
-        following = re.search(r'href="(\?[^"]+)" rel="next"', page)
-        address = f"/rollouts/{following[1]}" if following else ""
+    def walk(page: str, direction: str) -> Iterator[str]:
+        while found := re.search(rf'href="(\?[^"]*)" rel="{direction}"', page):
+            page = text_of(viewer, f"/rollouts/{html.unescape(found[1])}")
+            yield page
 
-    assert seen == ["staged/runs/three", "staged/runs/two", "other/1", "staged/runs/one"]
+    pages = [first := text_of(viewer, "/rollouts/"), *walk(first, "next")]
+    back = [*walk(pages[-1], "prev")]
+    seen = [re.findall(r'<th scope="row" class="nowrap"><a href="/rollouts/([^"]+)/"', one) for one in pages]
+
+    assert seen == [["staged/runs/three"], ["staged/runs/two"], ["other/1"], ["staged/runs/one"]]
+    assert [one.partition("<tbody>")[2].partition("</nav>")[0] for one in back] == [
+        one.partition("<tbody>")[2].partition("</nav>")[0] for one in pages[-2::-1]
+    ]
+    assert "4–4 of 4" in pages[-1]  # noqa: RUF001  # as on the page
 
 
 @pytest.mark.usefixtures("waiting")

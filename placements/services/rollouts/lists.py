@@ -1,7 +1,7 @@
 """Rollouts and staged runs in one list, the newest first."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -46,6 +46,8 @@ class RunsPage:
 
     rows: list[AnyRun]
     after: str | None
+    before: str | None = None
+    """The cursor of the previous page, where that is not the first one."""
 
 
 def began_at(run: AnyRun) -> datetime:
@@ -66,23 +68,46 @@ def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
 
 
 def runs_page(
-    *, placement: str, state: RunListState | None, after: str, size: int, text: str = ""
+    *,
+    placement: str,
+    state: RunListState | None,
+    after: str,
+    size: int,
+    text: str = "",
+    start: int = 0,
 ) -> RunsPage:
-    """Return a page of those in a state, or, without, of those that have ended.
+    """Return a page of those in a state, or, without, of those that have ended; `start` come before it.
 
     The cursor holds the last of each kind. An invalid cursor starts at the first page.
     """
     found = _CURSOR.fullmatch(after)
     last = (int(found[1]), int(found[2])) if found else _FIRST
-    rolling = _rolling(placement, text, state).filter(pk__lt=last[0]).order_by("-id")[: size + 1]
-    staged = _staged(placement, text, state).filter(pk__lt=last[1]).order_by("-id")[: size + 1]
-    rows = list(_merged(rolling, staged))
-    if len(rows) <= size:
-        return RunsPage(rows, None)
-    rows = rows[:size]
-    last_rolling = min((run.pk for run in rows if isinstance(run, Rollout)), default=last[0])
-    last_staged = min((run.pk for run in rows if isinstance(run, StagedRun)), default=last[1])
-    return RunsPage(rows, f"{last_rolling}.{last_staged}")
+    rolling = _rolling(placement, text, state).order_by("-id")
+    staged = _staged(placement, text, state).order_by("-id")
+    before = None
+    if found and start > size:
+        times = [(at, pk, False) for at, pk in rolling.values_list("started_at", "pk")[: start - size]]
+        times += [(at, pk, True) for at, pk in staged.values_list("created_at", "pk")[: start - size]]
+        earlier = sorted(times, reverse=True)[: start - size]
+        before = _cursor(((pk, is_staged) for _, pk, is_staged in earlier), _FIRST)
+    rolling, staged = rolling.filter(pk__lt=last[0]), staged.filter(pk__lt=last[1])
+    rows = list(_merged(rolling[: size + 1], staged[: size + 1]))
+    keys = ((run.pk, isinstance(run, StagedRun)) for run in rows[:size])
+    after = _cursor(keys, last) if len(rows) > size else ""
+    return RunsPage(rows[:size], after or None, before)
+
+
+def runs_count(*, placement: str, state: RunListState | None, text: str = "") -> int:
+    """Return how many are in a state, or, without, have ended."""
+    return _rolling(placement, text, state).count() + _staged(placement, text, state).count()
+
+
+def _cursor(keys: Iterable[tuple[int, bool]], last: tuple[int, int]) -> str:
+    """Return the cursor after rows with these keys, true for staged runs, which continue after `last`."""
+    least = list(last)
+    for pk, is_staged in keys:
+        least[is_staged] = min(pk, least[is_staged])
+    return f"{least[0]}.{least[1]}"
 
 
 def _merged(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iterator[AnyRun]:
