@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from clusters.drivers.kubernetes.properties import ENTRYPOINT
+from clusters.drivers.kubernetes.properties import ENTRYPOINT, VERSION
 from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,
@@ -280,6 +280,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "tab": tab,
         "state": badges.cluster_badge(found, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
+        "kubernetes_version": found.properties.get(VERSION, ""),
         "reason": unreachable_words(found, now=now),
         "faults": fault_rows(found, now=now),
         "not_ready_at": not_ready_at(found, now=now),

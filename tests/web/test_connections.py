@@ -206,9 +206,13 @@ def test_the_page_of_a_connection(administrator: Client, server: LocalServer, vi
 
 def test_viewers_see_no_address(administrator: Client, viewer: Client, server: LocalServer) -> None:
     join(administrator, server)
-    MemberCluster.objects.update(properties={"k8s.io/cluster-entrypoint": server.url, "a.b/c": "1"})
+    version = {"k8s.io/k8s-version": "v1.33.1"}
+    MemberCluster.objects.update(
+        properties={"k8s.io/cluster-entrypoint": server.url, "a.b/c": "1", **version}
+    )
 
     assert server.url in administrator.get("/clusters/member/properties/").content.decode()
+    assert "<dt>Kubernetes</dt><dd>v1.33.1</dd>" in viewer.get("/clusters/member/").content.decode()
     seen = viewer.get("/clusters/member/properties/").content.decode()
     assert (server.url in seen, "a.b/c" in seen) == (False, True)
 
