@@ -226,8 +226,8 @@ def _bar(
         ],
         text=filter_text(wanted),
         hints=[
-            *((f"{key}=", counted(count, "cluster")) for key, count in keys),
             *((f"{key}={one}", counted(count, "cluster")) for key, found in values for one, count in found),
+            *((f"{key}=", counted(count, "cluster")) for key, count in keys),
         ],
         state=ClusterFilterState,
         sort=[*ORDERS, given] if given.removeprefix("-").startswith(LABEL) else ORDERS,
