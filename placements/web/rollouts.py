@@ -227,6 +227,8 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     is_running = run.state == Rollout.State.RUNNING
     parts = parts_of(run)
     names = names_in(run, parts) if is_running else list(parts)
+    blocked = {one.cluster for one in result.blocked} if result and is_running else set[str]()
+    names.sort(key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)])
     first = number_of(request.GET.get("from", "")) or 0
     first = first if first < len(names) else 0
     rows = clusters_in(run, names[first : first + _CLUSTERS_SHOWN], report)
@@ -275,6 +277,8 @@ _PART_LEVELS = {
     Part.PENDING: "pending",
 }
 _DONE = (Part.UPDATED, Part.REMOVED)
+_ORDER = {Part.FAILED: 0, None: 1, Part.UPDATING: 2, Part.PENDING: 3, **dict.fromkeys(_DONE, 4)}
+"""The order of the table of clusters; None stands for a blocked one."""
 _PILLS, _WAVES_SHOWN = 60, 20
 
 

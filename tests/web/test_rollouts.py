@@ -212,6 +212,14 @@ def test_offers_a_retry_where_something_failed(operator: Client, text_of: Fetch,
     assert operator.post("/placements/web/retry/c000/")["Location"] == "/rollouts/web/3/"
 
 
+def test_clusters_that_are_not_done_come_first(viewer: Client, text_of: Fetch, world: World) -> None:
+    fail_on(world, "c002")
+
+    clusters = text_of(viewer, "/rollouts/web/3/").partition('<section id="clusters"')[2]
+
+    assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/"', clusters) == ["c002", "c001", "c000"]
+
+
 @pytest.mark.usefixtures("world")
 def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/placements/web/plan/")
