@@ -13,7 +13,7 @@ from fleetui.request_ids import current_request_id
 LONGEST_NAME = 253
 
 
-class EventType(StrEnum):
+class AuditEventType(StrEnum):
     """The type of an event, as in Kubernetes."""
 
     NORMAL = "Normal"
@@ -62,8 +62,8 @@ class Event(models.Model):
         return f"{self.actor_name} {self.verb} {self.kind} {self.name}"
 
     @property
-    def type(self) -> EventType:
-        return EventType.WARNING if self.is_warning else EventType.NORMAL
+    def type(self) -> AuditEventType:
+        return AuditEventType.WARNING if self.is_warning else AuditEventType.NORMAL
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from clusters.models import HubWriteState
 from clusters.operations.connection import FAILED_CHECK
 from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
-from fleetui.models import EventType
+from fleetui.models import AuditEventType
 from placements.engine.assertions import AssertionState
 from placements.engine.doctor.examination import RULES
 from placements.engine.exact.model import STAGES
@@ -186,7 +186,7 @@ EventQuery = query_of(
     name=_text(),
     q=_text(help_text="Part of the name."),
     by=_text(help_text="Part of the name of a user, or of `system`."),
-    type=choice(EventType),
+    type=choice(AuditEventType),
     reason=_text(help_text="What was done, such as `changed`, or with the kind: `ClusterChanged`."),
     cluster=_text(help_text="A cluster, also with the evictions and retries of placements there."),
 )

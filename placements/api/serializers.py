@@ -11,7 +11,7 @@ from rest_framework import serializers
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.operations.fault_injection import not_ready_at
-from fleetui.models import Event, EventType
+from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.diff import manifest_diff
@@ -464,7 +464,7 @@ class EventRowSerializer(RowSerializer):
 
     by = text("actor_name")
     what = text("verb")
-    type = enum(EventType, read_only=True)
+    type = enum(AuditEventType, read_only=True)
 
     class Meta:
         model = Event

@@ -15,7 +15,7 @@ from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.models import Event, EventType
+from fleetui.models import AuditEventType, Event
 from fleetui.polling import ANY_TIME, PreparedQuery, number_of
 from placements.engine.envelopes import applied_identities
 from placements.engine.rollout.staged_run import RunStatus
@@ -263,7 +263,7 @@ def events_matching(
     list, kind and verb: `ClusterChanged`. Evictions and retries of placements are events of the cluster too.
     """
     rows = (
-        Event.objects.filter(is_warning=event_type == EventType.WARNING)
+        Event.objects.filter(is_warning=event_type == AuditEventType.WARNING)
         if event_type
         else Event.objects.all()
     )

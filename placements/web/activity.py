@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.models import Event, EventType
+from fleetui.models import AuditEventType, Event
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.models import Resource
@@ -36,7 +36,7 @@ KINDS = (
     "approval-request",
 )
 _FILTERS = ("type", "kind", "reason", "name", "cluster", "by", "request")
-_CLOSED: dict[str, Iterable[str]] = {"type": list(EventType), "kind": KINDS}
+_CLOSED: dict[str, Iterable[str]] = {"type": list(AuditEventType), "kind": KINDS}
 _EVERY_LINE = 1_000_000
 _CHANGES_SHOWN = 6
 _OBJECTS = {
@@ -159,7 +159,7 @@ def activity(request: HttpRequest) -> HttpResponse:
     page = page_from(request, rows, order="-at", unique="id")
     kinds = [(one, plain(one).capitalize(), None) for one in KINDS]
     facets = [
-        Facet("type", "Type", plain_choices(EventType), is_row=True),
+        Facet("type", "Type", plain_choices(AuditEventType), is_row=True),
         Facet("kind", "Object", kinds),
     ]
     context = {

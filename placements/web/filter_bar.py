@@ -4,7 +4,7 @@ What is typed becomes parameters of the address: links, older addresses and REST
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest
@@ -37,7 +37,7 @@ def plain_choices(values: Iterable[str]) -> list[tuple[str, str, None]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FacetValue:
     """One value of a facet as a link; that of the present value clears the filter."""
 
     words: str
@@ -52,8 +52,8 @@ class FilterBar:
 
     text: str
     hints: list[tuple[str, str]]
-    rows: list[tuple[str, list[Choice]]]
-    menu: list[tuple[str, list[Choice]]]
+    rows: list[tuple[str, list[FacetValue]]]
+    menu: list[tuple[str, list[FacetValue]]]
     is_filtered: bool
     unknown: list[UnknownWord]
 
@@ -106,34 +106,31 @@ def filter_bar(
         if one.key in names
         for choice in one.choices
     ]
+    unknown = unknown_words(request, **closed)
+    for word in search.split() if names else ():
+        key, is_pair, value = word.partition("=")
+        if is_pair:
+            texts = [(name, search.replace(word, f"{name}={value}")) for name in names.values()]
+            links = [(name, address_with(request, after=None, q=one)) for name, one in texts]
+            rest = address_with(request, after=None, q=search.replace(word, "").strip() or None)
+            unknown.append(UnknownWord("filter", key[:_LONGEST], links, rest))
     return FilterBar(
         text,
         [*hints, *(known or [(f"{name}=", "") for name in names.values()])],
         [(one.title, _choices(request, one)) for one in facets if one.is_row],
         [(one.title, _choices(request, one)) for one in facets if not one.is_row],
         bool(text),
-        [*unknown_words(request, **closed), *_unknown_keys(request, search, names.values())],
+        unknown,
     )
 
 
-def _unknown_keys(request: HttpRequest, search: str, names: Collection[str]) -> Iterator[UnknownWord]:
-    """Yield the typed pairs whose key is no filter of the list, each with the keys that are."""
-    for word in search.split() if names else ():
-        key, is_pair, value = word.partition("=")
-        if is_pair:
-            texts = [(name, search.replace(word, f"{name}={value}")) for name in names]
-            known = [(name, address_with(request, after=None, q=text)) for name, text in texts]
-            rest = address_with(request, after=None, q=search.replace(word, "").strip() or None)
-            yield UnknownWord("filter", key[:_LONGEST], known, rest)
-
-
-def _choices(request: HttpRequest, facet: Facet) -> list[Choice]:
+def _choices(request: HttpRequest, facet: Facet) -> list[FacetValue]:
     present = request.GET.getlist(facet.key)
     cleared = {"after": None, "at": None, **dict.fromkeys(facet.without)}
 
-    def choice(value: str | None, words: str, count: int | None, *, is_chosen: bool) -> Choice:
+    def choice(value: str | None, words: str, count: int | None, *, is_chosen: bool) -> FacetValue:
         target = {facet.key: None if is_chosen else value}
-        return Choice(words, count, address_with(request, **cleared, **target), is_chosen)
+        return FacetValue(words, count, address_with(request, **cleared, **target), is_chosen)
 
     choices = [choice(*one, is_chosen=one[0] in present) for one in facet.choices]
     if len(choices) == 1:
