@@ -165,7 +165,7 @@ def activity(request: HttpRequest) -> HttpResponse:
     context = {
         "events": grouped(event_rows(page.rows)),
         "after": page.after,
-        "bar": filter_bar(request, _FILTERS, facets, **_CLOSED),
+        "bar": filter_bar(request, _FILTERS, facets, type=_CLOSED["type"], kind=KINDS),
     }
     return render_page(request, "activity/list.html", context, fragment="activity/_list.html")
 

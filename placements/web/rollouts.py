@@ -277,7 +277,14 @@ _PART_LEVELS = {
     Part.PENDING: "pending",
 }
 _DONE = (Part.UPDATED, Part.REMOVED)
-_ORDER = {Part.FAILED: 0, None: 1, Part.UPDATING: 2, Part.PENDING: 3, **dict.fromkeys(_DONE, 4)}
+_ORDER: dict[Part | None, int] = {
+    Part.FAILED: 0,
+    None: 1,
+    Part.UPDATING: 2,
+    Part.PENDING: 3,
+    Part.UPDATED: 4,
+    Part.REMOVED: 4,
+}
 """The order of the table of clusters; None stands for a blocked one."""
 _PILLS, _WAVES_SHOWN = 60, 20
 
