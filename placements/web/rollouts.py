@@ -430,6 +430,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "plan": None,
         "selected": 0,
         "is_possible": True,
+        "chosen": number_of(request.GET.get("number", "")),
         "refusal": "",
     }
     argument: str | int | None = value
