@@ -250,6 +250,15 @@ urlpatterns = [
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
+    *(
+        path(
+            f"what-if/<int:number>/{action}/",
+            what_if.scenario_action,
+            {"action": action},
+            name=f"scenario-{action}",
+        )
+        for action in what_if.ACTIONS
+    ),
     path("doctor/", doctor.doctor, name="doctor"),
     path("resilience/", resilience.resilience, name="resilience"),
     # /overrides/, /disruptions/

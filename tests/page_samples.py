@@ -157,6 +157,7 @@ NO_PAGE = {
         "placement-yaml",
         "comparison-select",
         "rollout-latest",
+        *("scenario-cancel", "scenario-save", "scenario-run-again"),
         "theme-set",
         "rows-set",
         "keys-set",
