@@ -18,7 +18,7 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import counted, joined, policy_sentence
-from placements.models import Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import CHANGES_CLUSTERS, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import (
     EntryKind,
@@ -48,6 +48,8 @@ class RevisionRow:
     description: str
     changes: list[FieldDifference]
     restored: str
+    later: int
+    """How many more of its decisions changed clusters."""
     rolls_back: bool
     rollout: RunRow | None
 
@@ -67,12 +69,14 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     snapshots = {one.number: one for one in found.policy_snapshots.filter(number__in=policies)}
     restores, runs = spec_restores(found, page), run_rows(found.full_name, most=4 * PAGE_SIZE)
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
+    changing = found.decisions.filter(CHANGES_CLUSTERS).values_list("created_at", flat=True)
     rows = [
         _row(
             found,
             one,
             snapshots,
             dump_yaml(restores[one.at]) if one.at in restores else "",
+            sum(one.at <= at < ends.get(one.at, _NEVER) for at in changing) - (one.decision is not None),
             next((run for run in runs if one.at <= run.began_at < ends.get(one.at, _NEVER)), None),
         )
         for one in page
@@ -96,6 +100,7 @@ def _row(
     one: Revision,
     snapshots: Mapping[int, PolicySnapshot],
     restored: str,
+    later: int,
     rollout: RunRow | None,
 ) -> RevisionRow:
     before, new = one.before, snapshots.get(one.policy or 0)
@@ -123,6 +128,7 @@ def _row(
         description,
         changes[:_CHANGES_SHOWN],
         restored,
+        max(0, later),
         resources is not None and (not resources.is_latest or pinned not in (None, resources.number)),
         rollout,
     )
