@@ -216,6 +216,15 @@ urlpatterns = [
     path("rollouts/", rollouts.rollouts, name="rollouts"),
     path("rollouts/<full_name:name>/", rollouts.newest, name="rollout-latest"),
     path("rollouts/<full_name:name>/<int:number>/", rollouts.rollout, name="rollout"),
+    *(
+        path(
+            f"rollouts/<full_name:name>/<int:number>/{tab}/",
+            rollouts.rollout_plan if tab == "plan" else rollouts.rollout,
+            {"tab": tab},
+            name=f"rollout-{tab}",
+        )
+        for tab in rollouts.TABS
+    ),
     # /rollouts/staged/: two words after it, so that no placement and number is meant
     path("rollouts/staged/runs/<full_name:name>/", staged_updates.staged_run, name="staged-run"),
     *rollout_actions("rollouts/staged/runs/<full_name:name>/", RolloutKind.STAGED, "staged-run"),
@@ -241,6 +250,15 @@ urlpatterns = [
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
+    *(
+        path(
+            f"what-if/<int:number>/{action}/",
+            what_if.scenario_action,
+            {"action": action},
+            name=f"scenario-{action}",
+        )
+        for action in what_if.ACTIONS
+    ),
     path("doctor/", doctor.doctor, name="doctor"),
     path("resilience/", resilience.resilience, name="resilience"),
     # /overrides/, /disruptions/

@@ -68,16 +68,16 @@ class ScenarioSerializer(RowSerializer):
     class Meta:
         model = Scenario
         fields = (
-            *("id", "clusters", "chosen_by", "state", "done", "placements", "left_out", "fates"),
+            *("id", "name", "clusters", "chosen_by", "state", "done", "placements", "left_out", "fates"),
             *("fleet_version", "at", "by", "result"),
         )
 
-    @extend_schema_field(serializers.ChoiceField(["working", "answered"]))
+    @extend_schema_field(serializers.ChoiceField(["working", "answered", "canceled"]))
     def get_state(self, row: Scenario) -> str:
-        return "answered" if row.is_answered else "working"
+        return "canceled" if row.is_canceled else "answered" if row.is_answered else "working"
 
     def get_done(self, row: Scenario) -> int:
-        return row.placements_count if row.is_answered else done_count(row)
+        return row.placements_count if row.is_answered and not row.is_canceled else done_count(row)
 
     @extend_schema_field(_COUNTS)
     def get_fates(self, row: Scenario) -> dict[str, dict[str, int]]:

@@ -26,6 +26,9 @@ _ALTERNATIVES_SHOWN = 12
 _GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
+_MOST_SHOWN = 5
+
+
 def change_words(change: Change) -> str:
     return _change_words(change.kind, change.facts)
 
@@ -44,6 +47,25 @@ def effects_words(suggestion: Suggestion) -> str:
     """Return which clusters a change would select and deselect; empty where none changes."""
     effects = [("then selected:", suggestion.gains), ("deselected:", suggestion.losses)]
     return "; ".join(f"{verb} {_listed(names)}" for verb, names in effects if names)
+
+
+def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
+    """Return at most five, those that move the fewest clusters first.
+
+    A number of the other sign, or of another order of magnitude, is left out.
+    """
+
+    def is_near(facts: Facts) -> bool:
+        today = facts.get("today")
+        value = next(
+            (facts[name] for name in ("weight", "number", "maxSkew", "minDomains") if name in facts), None
+        )
+        if not (isinstance(today, int) and isinstance(value, int)):
+            return True
+        return value * today >= 0 and abs(value) <= 10 * max(1, abs(today))
+
+    near = (one for one in suggestions if is_near(one.change.facts))
+    return sorted(near, key=lambda one: len(one.gains) + len(one.losses))[:_MOST_SHOWN]
 
 
 def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:

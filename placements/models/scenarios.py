@@ -18,11 +18,13 @@ class Scenario(HubRow):
     A worker continues with it from `evaluate_at` on, and moves that time before it does; None once it is
     done. The two fleets are frozen when the evaluation starts, with the version of the fleet that they were
     made from, so that every placement is evaluated with the same ones. `chosen_by` describes how the
-    clusters were chosen.
+    clusters were chosen. One with a name is saved: it is not deleted with age.
     """
 
     clusters = models.JSONField()
     chosen_by = models.CharField(max_length=400)
+    name = models.CharField(max_length=63, blank=True, default="", db_default="")
+    is_canceled = models.BooleanField(default=False, db_default=False)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
     fleet_version = models.PositiveBigIntegerField(null=True)
@@ -42,8 +44,12 @@ class Scenario(HubRow):
         return f"what if {self.chosen_by}"
 
     @property
-    def is_answered(self) -> bool:
+    def is_answered(self) -> bool:  # or canceled: no more is evaluated
         return self.evaluate_at is None
+
+    @property
+    def title(self) -> str:
+        return self.name or self.chosen_by
 
 
 class ScenarioDecision(HubRow):

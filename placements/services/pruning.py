@@ -154,7 +154,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     yield "drains", drains.filter(Exists(later_drain) | ~Exists(member)), _SMALL_BATCH
 
-    analyses = Scenario.objects.filter(created_at__lt=now - settings.KEEP_ANALYSES, evaluate_at=None)
+    analyses = Scenario.objects.filter(created_at__lt=now - settings.KEEP_ANALYSES, evaluate_at=None, name="")
     yield "what-if analyses", analyses, 1
 
     yield "decisions", _prunable_decisions(now), _BATCH

@@ -2,139 +2,135 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.pagination import BadCursorError
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import counted, joined, policy_sentence
-from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import CHANGES_CLUSTERS, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import (
     EntryKind,
-    HistoryEntry,
-    PolicyRestore,
-    cursor_above,
+    Revision,
     history_of,
-    number_restores,
-    numbers_under,
     policy_restores,
+    revisions_of,
+    spec_restores,
 )
 from placements.services.snapshots import policy_of
-from placements.web.request import PAGE_SIZE
+from placements.web.request import PAGE_SIZE, number_of
+from placements.web.rollouts import RunRow, run_rows
 
 _CHANGES_SHOWN, _NAMES_SHOWN = 4, 20
 _KEY = re.compile("[a-z0-9-]{1,40}")
 _POLICY = re.compile("p([0-9]{1,9})")
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """One line: what it is, what changed by it, and whether it can be restored.
+class RevisionRow:
+    """One revision, what changed by it, and the manifest that restoring it brings to the editor."""
 
-    `restored` is the manifest that restoring a policy would bring to the editor.
-    """
-
-    entry: HistoryEntry
-    by: str
+    revision: Revision
+    key: str
+    title: str
     description: str
-    url: str = ""
-    is_latest: bool = False
-    changes: list[FieldDifference] = field(default_factory=list)
-    restored: str = ""
-    restored_words: str = ""
-    is_current: bool = False
-    rolls_back: bool = False
-
-    @property
-    def is_policy(self) -> bool:
-        return self.entry.kind is EntryKind.POLICY
+    changes: list[FieldDifference]
+    restored: str
+    later: int
+    """How many more of its decisions changed clusters."""
+    rolls_back: bool
+    rollout: RunRow | None
 
 
 @for_readers
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
-    """List the snapshots and decisions of a placement, newest first; `?at=p3` begins with a policy."""
+    """List the revisions of a placement, newest first; `?at=p3` begins with the page of a policy."""
     found = get_object_or_404(Placement, full_name=name)
-    after, at = request.GET.get("after"), _POLICY.fullmatch(request.GET.get("at", ""))
-    is_folded = request.GET.get("unchanged") != "1"
-    policy = at[1] if at and after is None else ""  # later pages are asked for without it
-    try:
-        page = history_of(found, is_folded=is_folded, size=PAGE_SIZE, after=after)
-    except BadCursorError:
-        page = history_of(found, is_folded=is_folded, size=PAGE_SIZE)
-    if policy and all(entry.key != f"p{policy}" for entry in page.entries):
-        cursor = cursor_above(found, int(policy))
-        page = (
-            page if cursor is None else history_of(found, is_folded=is_folded, size=PAGE_SIZE, after=cursor)
+    at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(found)
+    asked = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
+    first = number_of(request.GET.get("from", "")) or (revisions.index(asked) if asked else 0)
+    first -= first % PAGE_SIZE
+    page = revisions[first : first + PAGE_SIZE]
+    shown = [*page, *(one.before for one in page if one.before)]
+    policies = [one.policy for one in shown if one.policy is not None]
+    snapshots = {one.number: one for one in found.policy_snapshots.filter(number__in=policies)}
+    restores, runs = spec_restores(found, page), run_rows(found.full_name, most=4 * PAGE_SIZE)
+    ends = {one.at: newer.at for newer, one in pairwise(revisions)}
+    changing = found.decisions.filter(CHANGES_CLUSTERS).values_list("created_at", flat=True)
+    rows = [
+        _row(
+            found,
+            one,
+            snapshots,
+            dump_yaml(restores[one.at]) if one.at in restores else "",
+            sum(one.at <= at < ends.get(one.at, _NEVER) for at in changing) - (one.decision is not None),
+            next((run for run in runs if one.at <= run.began_at < ends.get(one.at, _NEVER)), None),
         )
-
-    rows = [entry.row for entry in page.entries]
-    restores = policy_restores(
-        found, [row for row in rows if isinstance(row, PolicySnapshot) and not row.is_latest]
-    )
-    numbers = number_restores(found, [row for row in rows if isinstance(row, Decision)])
-    chosen = ("", "")  # what is compared most often: the last two decisions, or the last two policies
-    for kind in (EntryKind.POLICY, EntryKind.DECISION):
-        keys = list(dict.fromkeys(one.key for one in page.entries if one.kind is kind))
-        if len(keys) > 1:
-            chosen = keys[1], keys[0]
+        for one in page
+    ]
     context = {
         "placement": found,
         "tab": "history",
         "clusters": None,
-        "at": f"p{policy}",
-        "missing": policy if all(entry.key != f"p{policy}" for entry in page.entries) else "",
-        "is_folded": is_folded,
-        "rows": [_row(found, entry, restores, numbers) for entry in page.entries],
-        "after": page.after,
-        "chosen_before": chosen[0],
-        "chosen_after": chosen[1],
+        "asked": asked,
+        "missing": at[1] if at and asked is None else "",
+        "rows": rows,
+        "sides": (("before", "from", min(2, len(rows))), ("after", "to", 1)),
+        "earlier": max(0, first - PAGE_SIZE) if first else None,
+        "later": first + PAGE_SIZE if first + PAGE_SIZE < len(revisions) else None,
     }
     return render_page(request, "placements/history.html", context)
 
 
 def _row(
     placement: Placement,
-    entry: HistoryEntry,
-    restores: Mapping[int, PolicyRestore],
-    numbers: Mapping[int, dict[str, Any]],
-) -> HistoryRow:
-    if isinstance(entry.row, PolicySnapshot):
-        restore = restores.get(entry.row.number, PolicyRestore(None, is_current=False))
-        row = entry.row
-        before, sentence = entry.before, ""
-        changes = differences(_content(before), _content(row)) if isinstance(before, PolicySnapshot) else []
-        if not changes:
-            policy = policy_of(row, numbers_under(placement, [row.number])[row.number])
-            sentence = policy_sentence(policy, Semantics(row.semantics), row.options)
-        return HistoryRow(
-            entry,
-            row.created_by,
-            sentence,
-            is_latest=row.is_latest,
-            changes=changes[:_CHANGES_SHOWN],
-            restored=_restored_text(restore),
-            restored_words=entry.title,
-            is_current=restore.is_current,
-        )
-    if isinstance(entry.row, ResourceSnapshot):
-        return _resource_row(placement, entry, entry.row)
-    restored = numbers.get(entry.row.number)
-    return replace(
-        _decision_row(entry, entry.row),
-        restored=dump_yaml(restored) if restored else "",
-        restored_words=f"{entry.row.wanted:,} clusters" if restored else "",
+    one: Revision,
+    snapshots: Mapping[int, PolicySnapshot],
+    restored: str,
+    later: int,
+    rollout: RunRow | None,
+) -> RevisionRow:
+    before, new = one.before, snapshots.get(one.policy or 0)
+    changes: list[FieldDifference] = []
+    if before:
+        old = snapshots.get(before.policy or 0)
+        changes += differences(_content(old), _content(new)) if old and new and old is not new else []
+        if one.decision and before.wanted != one.wanted:
+            numbers = (None if number is None else str(number) for number in (before.wanted, one.wanted))
+            changes.insert(0, FieldDifference("numberOfClusters", *numbers))
+        changes += differences({"strategy": before.strategy}, {"strategy": one.strategy})
+        description = _resource_words(before.resources, one.resources) if one.is_of_resources else ""
+    else:
+        policy = policy_of(new, one.wanted) if new else None
+        description = policy_sentence(policy, Semantics(new.semantics), new.options) if policy and new else ""
+    if one.decision and not changes and not description:
+        description = one.decision.trigger
+    titles = [f"#{one.policy}"] if one.policy is not None else []
+    titles += [counted(one.wanted, "cluster")] if one.wanted is not None else []
+    pinned, resources = placement.pinned_snapshot, one.resources
+    return RevisionRow(
+        one,
+        f"{one.spec_key}~s{resources.number}" if resources else one.spec_key,
+        ", ".join(titles),
+        description,
+        changes[:_CHANGES_SHOWN],
+        restored,
+        max(0, later),
+        resources is not None and (not resources.is_latest or pinned not in (None, resources.number)),
+        rollout,
     )
 
 
@@ -145,40 +141,14 @@ def _content(row: PolicySnapshot) -> dict[str, Any]:
     return {**policy, "semantics": row.semantics, **options}
 
 
-def _restored_text(restore: PolicyRestore) -> str:
-    """Return the manifest that is worth restoring."""
-    return "" if restore.manifest is None or restore.is_current else dump_yaml(restore.manifest)
-
-
-def _resource_row(placement: Placement, entry: HistoryEntry, row: ResourceSnapshot) -> HistoryRow:
-    before, description = entry.before, counted(row.objects_count, "object")
-    if isinstance(before, ResourceSnapshot):
-        old, new = (dict.fromkeys(map(tuple, one.identities)) for one in (before, row))
-        added = sum(one not in old for one in new)
-        removed = sum(one not in new for one in old)
-        changes = [
-            *([f"{counted(added, 'object')} added"] if added else ()),
-            *([f"{counted(removed, 'object')} removed"] if removed else ()),
-        ]
-        description = joined(changes) or f"{counted(len(new), 'object')}, content changed"
-    is_pinned_elsewhere = placement.pinned_snapshot is not None and placement.pinned_snapshot != row.number
-    return HistoryRow(
-        entry,
-        row.created_by,
-        description,
-        is_latest=row.is_latest,
-        rolls_back=not row.is_latest or is_pinned_elsewhere,
-    )
-
-
-def _decision_row(entry: HistoryEntry, row: Decision) -> HistoryRow:
-    before, changes = entry.before, []
-    # Another number of clusters makes no policy snapshot of its own.
-    if isinstance(before, Decision) and before.wanted != row.wanted:
-        old, new = (None if one.wanted is None else str(one.wanted) for one in (before, row))
-        changes = [FieldDifference("numberOfClusters", old, new)]
-    url = reverse("web:decision", args=[row.record.decision_id])
-    return HistoryRow(entry, row.triggered_by, row.trigger, url=url, changes=changes)
+def _resource_words(before: ResourceSnapshot | None, after: ResourceSnapshot | None) -> str:
+    old, new = (dict.fromkeys(map(tuple, one.identities if one else ())) for one in (before, after))
+    added, removed = (sum(one not in other for one in these) for these, other in ((new, old), (old, new)))
+    changes = [
+        *([f"{counted(added, 'object')} added"] if added else ()),
+        *([f"{counted(removed, 'object')} removed"] if removed else ()),
+    ]
+    return joined(changes) or f"{counted(len(new), 'object')}, content changed"
 
 
 @for_readers
@@ -186,6 +156,11 @@ def _decision_row(entry: HistoryEntry, row: Decision) -> HistoryRow:
 def choose(request: HttpRequest, name: str) -> HttpResponse:
     """Go to the comparison of the two that were chosen; to the history where they were not."""
     before, after = (request.GET.get(side, "").strip() for side in ("before", "after"))
+    if (
+        "~" in before and "~" in after
+    ):  # two revisions: their policies, or where these are equal their resources
+        old, new = before.split("~", 1), after.split("~", 1)
+        before, after = (old[1], new[1]) if old[0] == new[0] else (old[0], new[0])
     if not (_KEY.fullmatch(before) and _KEY.fullmatch(after)):
         return redirect("web:placement-history", name)
     return redirect("web:comparison", name, before, after)
@@ -221,8 +196,8 @@ def compare_two(request: HttpRequest, name: str, before: str, after: str) -> Htt
         "revisions": list(revisions.items()),
         "choices": [("before", "From", comparison.before.key), ("after", "To", comparison.after.key)],
         "restorable": [
-            (side, _restored_text(restores[number]), restores[number].is_current)
-            for number, (side, _) in sides.items()
+            (side, "" if one.manifest is None or one.is_current else dump_yaml(one.manifest), one.is_current)
+            for side, one in ((side, restores[number]) for number, (side, _) in sides.items())
         ],
         "most": _NAMES_SHOWN,
     }

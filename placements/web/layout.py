@@ -358,7 +358,11 @@ _API_URLS: dict[str, Twin] = {
     "placement-history": _object("history", "name"),
     "comparison": _object("compare", "name", "before", "after"),
     "rollouts": _list("rollouts", "q", "placement", "state"),
-    "rollout": _object("rollout", "name", "number"),
+    **{
+        f"rollout{tab}": _object("rollout", "name", "number")
+        for tab in ("", "-charts", "-clusters", "-events")
+    },
+    "rollout-plan": _object("plan", "name"),
     "decision": _object("decision", "prefix"),
     "decision-semantics": _object("decision-semantics", "prefix"),
     "decision-cluster": _object("outcome", "prefix", "cluster"),

@@ -248,7 +248,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     context["outdated"] = [Stale(*stale, found.staleness_check.checked_at)] if outdated else []
     context |= {"version": version, "tab": tab, **_head_context(found, latest, health, now=now)}
     if tab != "clusters":
-        context |= _tab_context(found, tab, latest, run=context["run"])
+        context |= _tab_context(request, found, tab, latest, run=context["run"])
     if not wants_fragment(request):
         context["your_draft"] = drafts_of(request.user, found).first()
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
@@ -315,29 +315,35 @@ def _clusters_tab(
     return context, health
 
 
-def _tab_context(placement: Any, tab: str, latest: Decision | None, *, run: Rollout | None) -> dict[str, Any]:
+def _tab_context(
+    request: HttpRequest, placement: Any, tab: str, latest: Decision | None, *, run: Rollout | None
+) -> dict[str, Any]:
     """Return what another tab shows."""
     if tab == "decision":
-        return _decision_tab(placement, latest)
+        return _decision_tab(request, placement, latest)
     if tab == "manifest":
         return {"manifest": dump_yaml(placement.document)}
     return _rollouts_tab(placement, run) if tab == "rollouts" else _resources_tab(placement)
 
 
-def _decision_tab(placement: Any, latest: Decision | None) -> dict[str, Any]:
+def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None) -> dict[str, Any]:
     """Return the decision that selected the clusters, and how many later ones changed nothing."""
     ranking = ranking_decision(placement, latest)
     value = decision_of(ranking) if ranking else None
+    rows, has_all = placement.decisions.select_related("record"), request.GET.get("unchanged") == "1"
+    page = page_from(request, rows, order="-number", unique="number") if has_all else None
     return {
+        "has_all": has_all,
+        "after": page.after if page else None,
         "condition": scheduled_condition(placement, latest),
         "ranking": ranking,
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,
         "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),
         "ways": fixes_of(latest) if latest else (),
-        "decisions": placement.decisions.filter(CHANGES_CLUSTERS)
-        .select_related("record")
-        .order_by("-number")[:_REVISIONS_SHOWN],
+        "decisions": page.rows
+        if page
+        else rows.filter(CHANGES_CLUSTERS).order_by("-number")[:_REVISIONS_SHOWN],
     }
 
 

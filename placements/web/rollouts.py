@@ -1,10 +1,11 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from django.contrib import messages
@@ -55,6 +56,7 @@ from placements.services.rollouts.lists import (
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import (
     Part,
+    RolloutReport,
     clusters_in,
     events_of,
     latest_run,
@@ -84,7 +86,9 @@ from placements.web.request import (
     word_from,
 )
 
-_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _SHOWN = 50, 20, 15, 8
+_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _SHOWN = 50, 20, 50, 8
+TABS = ("charts", "clusters", "events", "plan")
+"""Tabs of a rollout with an address of their own; the steps are on its page."""
 _APPROVAL = "approval"
 _FILTERS = ("placement", "state", "waiting")
 
@@ -200,8 +204,8 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 
 @for_readers
 @require_safe
-def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """Show one rollout; while it is in progress the page polls its fragment."""
+def rollout(request: HttpRequest, name: str, number: int, tab: str = "steps") -> HttpResponse:
+    """Show one tab of a rollout; while it is in progress the page polls its fragment."""
     look = partial(pulse_of, name, number)
     version = look()
     if not version:
@@ -212,20 +216,68 @@ def rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
         key = (request.path, operates_here(request), str(query))
-        return shared_fragment(request, key, version, lambda: _rollout(request, name, number), look=look)
-    return _rollout(request, name, number)
+        return shared_fragment(request, key, version, lambda: _rollout(request, name, number, tab), look=look)
+    return _rollout(request, name, number, tab)
 
 
-def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
+def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResponse:
     run, now = run_named(name, number), datetime.now(UTC)
-    report, charts = report_of(run), run_charts(run, now=now)
+    report, placement = report_of(run), run.placement
     result = report.result
-    latest = latest_run(run.placement) if run.placement else None
+    latest = latest_run(placement) if placement else None
+    has_plan = latest is not None and latest.pk == run.pk and not run.is_mirrored
     progress = progress_of(run, now=now)
     budgets = result.budgets if result else None
     sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
     is_running = run.state == Rollout.State.RUNNING
     parts = parts_of(run)
+    has_ended = latest is not None and not is_running
+    health = health_of(placement, now=now) if placement and has_ended else None
+    charts = run_charts(run, now=now) if tab == "charts" else []
+    context = {
+        "tab": tab,
+        "run": run,
+        "placement": placement,
+        "state": badges.run_state(run, str(result.phase) if result else None),
+        "version": f"{run.progress_version}.{placement.revision if placement else 0}",
+        "is_running": is_running,
+        "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
+        "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
+        "now": now,
+        "is_latest": latest is not None and latest.pk == run.pk,
+        "has_plan": has_plan,
+        "latest": latest,
+        "sentence": sentence or run.ended_reason,
+        "health": health,
+        "health_state": badges.placement_state(health) if health else None,
+        "charts": charts,
+        "segments": _segments(parts.values()),
+        "clusters_count": len(parts),
+    }
+    if tab == "steps":
+        updating = [one.cluster for one in result.in_progress[:_SHOWN]] if result else []
+        said = {row.cluster: row.message for row in clusters_in(run, updating, report)} if updating else {}
+        context["why"] = _waiting_context(result, said, is_initial=run.is_initial) if result else None
+        context |= {"waves": _wave_rows(run, parts), "more_waves": max(0, len(run.waves) - _WAVES_SHOWN)}
+    elif tab == "clusters":
+        context |= _clusters_context(request, run, parts, report)
+    elif tab == "events":
+        context["events"] = event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN])
+    elif tab == "plan":
+        if not (has_plan and placement):
+            raise Http404(f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one.")
+        context |= _plan_context(placement)
+    if wants_fragment(request):
+        context["csrf_token"] = TOKEN
+    return asked_table(request, charts) or render_page(
+        request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
+    )
+
+
+def _clusters_context(
+    request: HttpRequest, run: Rollout, parts: dict[str, Part], report: RolloutReport
+) -> dict[str, Any]:
+    is_running, result = run.state == Rollout.State.RUNNING, report.result
     names = names_in(run, parts) if is_running else list(parts)
     blocked = {one.cluster for one in result.blocked} if result and is_running else set[str]()
     names.sort(key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)])
@@ -233,28 +285,7 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
     first = first if first < len(names) else 0
     rows = clusters_in(run, names[first : first + _CLUSTERS_SHOWN], report)
     last = first + len(rows)
-    has_ended = run.placement is not None and latest is not None and not is_running
-    health = health_of(run.placement, now=now) if run.placement and has_ended else None
-    context = {
-        "run": run,
-        "placement": run.placement,
-        "state": badges.run_state(run, str(result.phase) if result else None),
-        "version": f"{run.progress_version}.{run.placement.revision if run.placement else 0}",
-        "is_running": is_running,
-        "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
-        "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
-        "now": now,
-        "is_latest": latest is not None and latest.pk == run.pk,
-        "latest": latest,
-        "sentence": sentence or run.ended_reason,
-        "health": health,
-        "health_state": badges.placement_state(health) if health else None,
-        "why": _waiting_context(result, is_initial=run.is_initial) if result else None,
-        "events": event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]),
-        "charts": charts,
-        "segments": _segments(parts.values()),
-        "waves": _wave_rows(run, parts),
-        "more_waves": max(0, len(run.waves) - _WAVES_SHOWN),
+    return {
         "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
         "first": first + 1,
         "last": last,
@@ -262,11 +293,6 @@ def _rollout(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "earlier": max(0, first - _CLUSTERS_SHOWN) if first else None,
         "later": last if last < len(names) else None,
     }
-    if wants_fragment(request):
-        context["csrf_token"] = TOKEN
-    return asked_table(request, charts) or render_page(
-        request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
-    )
 
 
 _PART_LEVELS = {
@@ -325,7 +351,9 @@ def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
     return rows
 
 
-def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -> dict[str, Any]:
+def _waiting_context(
+    result: RollingUpdateResult, said: Mapping[str, str] = MappingProxyType({}), *, is_initial: bool = False
+) -> dict[str, Any]:
     """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
     removals = result.blocked_removals
     return {
@@ -336,20 +364,33 @@ def _waiting_context(result: RollingUpdateResult, *, is_initial: bool = False) -
             for one in blocked_groups(result)
         ],
         "in_progress": [
-            (one.cluster, in_progress_sentence(one), one.available_at) for one in result.in_progress[:_SHOWN]
+            (one.cluster, in_progress_sentence(one), one.available_at, said.get(one.cluster, ""))
+            for one in result.in_progress[:_SHOWN]
         ],
         "more_in_progress": max(0, len(result.in_progress) - _SHOWN),
         "blocked_removals": blocked_removals_sentence(removals) if removals else "",
     }
 
 
+rollout_plan = for_readers(costly(rollout))
+
+
 @for_readers
 @costly
 @require_safe
 def plan(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the waves that a placement needs from the current state of its clusters."""
+    """Redirect to the plan of the latest rollout; show it here where there is none."""
     placement = get_object_or_404(Placement, full_name=name)
-    planned, names, running = plan_now(placement, now=datetime.now(UTC))
+    latest = None if placement.is_staged else latest_run(placement)
+    if latest and not latest.is_mirrored:
+        return redirect("web:rollout-plan", name, latest.number)
+    return render_page(request, "rollouts/plan.html", _plan_context(placement))
+
+
+def _plan_context(placement: Placement) -> dict[str, Any]:
+    """Return the waves that a placement needs from the current state of its clusters."""
+    now = datetime.now(UTC)
+    planned, names, running = plan_now(placement, now=now)
     waves = []
     for wave in planned.waves[:_ROWS]:
         rows: dict[str, list[str]] = {}
@@ -359,17 +400,16 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
             (wave.number if at == 0 else None, words, clusters[:_ROWS], len(clusters))
             for at, (words, clusters) in enumerate(rows.items())
         ]
-    context = {
+    return {
         "placement": placement,
-        "health": health_of(placement, now=datetime.now(UTC)),
-        "waves": waves,
+        "plan_health": health_of(placement, now=now),
+        "planned_waves": waves,
         "more": max(0, len(planned.waves) - _ROWS),
         "total": len(planned.waves),
         "why": _waiting_context(with_names(planned.rest, names)),
         "blocked": len(planned.rest.blocked),
         "in_progress": len(planned.in_progress),
     }
-    return render_page(request, "rollouts/plan.html", context)
 
 
 @acts_through(chosen=lambda kind, action, **_: ACTIONS[kind, action].operation)
@@ -419,6 +459,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "plan": None,
         "selected": 0,
         "is_possible": True,
+        "chosen": number_of(request.GET.get("number", "")),
         "refusal": "",
     }
     argument: str | int | None = value

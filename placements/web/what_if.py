@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.filters import label_keys
 from clusters.hubs.dispatch import acts_through
@@ -14,12 +16,12 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
 from fleetui.middleware import costly, too_many
-from fleetui.permissions import for_readers
+from fleetui.permissions import for_readers, may_operate
 from fleetui.polling import not_modified
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
 from placements.explain.what_if import VARIANT_WORDS, fates_sentence
 from placements.models import Scenario
-from placements.services.what_if.operations import TooManyAnalysesError, create_scenario
+from placements.services.what_if.operations import TooManyAnalysesError, cancel_scenario, create_scenario
 from placements.services.what_if.queries import (
     PlacementImpact,
     Totals,
@@ -47,7 +49,8 @@ _MARKS = {
     PlacementImpact.CANNOT: Badge("pending", "Not evictable"),
     PlacementImpact.STAYS: Badge("healthy", "Unchanged"),
 }
-_NAMES_SHOWN = 20
+_NAMES_SHOWN, _LONGEST_NAME = 20, 63
+ACTIONS = ("cancel", "save", "run-again")
 
 
 @acts_through(create_scenario, has_page=True)
@@ -101,6 +104,36 @@ def _form(
     return render_page(request, "what_if/list.html", context, status=status)
 
 
+@acts_through(create_scenario, has_page=True)
+@for_readers
+@costly
+@require_POST
+def scenario_action(request: HttpRequest, number: int, action: str) -> HttpResponse:
+    """Cancel an analysis, save it under a name, or run it again with the clusters of today."""
+    found, user = get_object_or_404(Scenario, pk=number), current_user(request)
+    if action != "run-again" and user.get_username() != found.created_by and not may_operate(user):
+        raise PermissionDenied("Only its author and operators may change an analysis.")
+    if action == "cancel":
+        said = "Analysis canceled." if cancel_scenario(found) else "The analysis was completed already."
+    elif action == "save":
+        found.name = request.POST.get("name", "").strip()[:_LONGEST_NAME]
+        found.save(update_fields=["name"])
+        said = f"Analysis {found.name} saved." if found.name else "Name removed."
+    else:
+        try:
+            row = create_scenario(
+                names=found.clusters, labels=(), by=user, now=datetime.now(UTC), chosen_by=found.chosen_by
+            )
+        except InvalidManifest as error:
+            given = {"names": found.clusters, "labels": [], "variant": str(Variant.LEAVE)}
+            return _form(request, given, faults=error.faults, status=422)
+        except TooManyAnalysesError as error:
+            return too_many(request, error)
+        return redirect("web:scenario", row.pk)
+    messages.success(request, said)
+    return redirect("web:scenario", number)
+
+
 @for_readers
 @require_safe
 def scenario(request: HttpRequest, number: int) -> HttpResponse:
@@ -149,6 +182,8 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "default_rules": str(DEFAULT_SEMANTICS),
         "rows": [(one, _MARKS[PlacementImpact(one.impact)]) for one in shown[:PAGE_SIZE]],
         "notes": notes,
+        "longest_name": _LONGEST_NAME,
+        "may_change": found.created_by == request.user.get_username() or may_operate(request.user),
         "names": found.clusters[:_NAMES_SHOWN],
         "more_names": max(0, len(found.clusters) - _NAMES_SHOWN),
         "later": start + PAGE_SIZE if len(shown) > PAGE_SIZE else None,

@@ -8,7 +8,13 @@ from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.changes import ChangeKind
 from placements.engine.advice.search import Suggestion, evaluated_decision
 from placements.engine.scheduling.outcome import Outcome
-from placements.explain.advice import change_words, effects_words, failure_sentences, untried_sentences
+from placements.explain.advice import (
+    change_words,
+    effects_words,
+    failure_sentences,
+    plausible,
+    untried_sentences,
+)
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.scores import build_up_chart
 from placements.explain.decisions import course_sentences
@@ -50,12 +56,12 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
     return Explanation(
         outcome_row(advice.outcome),
         course_sentences(evaluated, cluster),
-        [_help(view, one) for one in advice.helps],
+        [_help(view, one) for one in plausible(advice.helps)],
         failure_sentences(advice.fails),
         untried_sentences(advice.not_tried),
         is_placed=not advice.is_rescheduled and advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
         is_rescheduled=advice.is_rescheduled,
-        build_up=chart if chart and any(points for _, points in chart.rows) else None,
+        build_up=chart if chart and len(chart.rows) > 2 and any(points for _, points in chart.rows) else None,
     )
 
 

@@ -60,7 +60,7 @@ def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[],
     page.locator("#least-headroom a[href^='/rollouts/web/']").click()
     clicks.count += 1
     expect(page.get_by_role("heading", level=1)).to_contain_text("web/")
-    expect(page.locator("#clusters")).to_contain_text("Available")
+    expect(page.locator(".rollout-progress")).to_contain_text("updated")
     assert clicks.count <= 1
 
     # Pause and resume: 1 click each on the page of the placement.

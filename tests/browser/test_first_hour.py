@@ -64,7 +64,7 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
     work()
     page.get_by_role("link", name="shop/1", exact=True).click()
     expect(page).to_have_url(re.compile("/rollouts/shop/1/$"))
-    expect(page.locator("#clusters tbody tr")).to_have_count(3)
+    expect(page.locator(".waves .label")).to_have_count(3)
 
 
 @pytest.mark.usefixtures("nine")

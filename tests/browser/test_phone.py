@@ -62,17 +62,17 @@ def test_a_run_moves_by_itself(enter: Enter) -> None:
     world.work()
     page = enter("/help/glossary/", "operator", width=WIDTH)
     page.clock.install()
-    page.goto("/rollouts/web/2/")
+    page.goto("/rollouts/web/2/charts/")
     page.evaluate("window.loaded = true")
-    phase = page.locator("#clusters tbody td:nth-child(3)").first
-    expect(phase).not_to_contain_text("Available")
+    progress = page.locator(".rollout-progress")
+    expect(progress).to_contain_text("2 pending")
     page.locator("#live").get_by_role("button", name="Chart").first.click()
     expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert _fits(page)
 
     world.pass_time(3)
     page.clock.fast_forward(3_000)
-    expect(phase).to_contain_text("Available")
+    expect(progress).to_contain_text("1 updated")
     assert _fits(page)
 
     world.run(until=world.is_settled)

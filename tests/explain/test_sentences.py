@@ -1,10 +1,14 @@
 """A policy as one English sentence."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from fleetui.apimachinery.model import Semantics
+from placements.engine.advice.changes import Change, ChangeKind
+from placements.engine.advice.search import Suggestion
+from placements.explain.advice import plausible
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from tests.builders import (
@@ -165,3 +169,14 @@ def test_rows_take_the_place_of_the_preferred_terms() -> None:
     policy = pick_n(1, prefer=[prefer(30, labelled(tier="edge"))])
 
     assert policy_sentence(policy, Semantics.OCM, options) == "Select 1 cluster; prefer region=a (+20)."
+
+
+def test_advice_is_ranked_by_the_clusters_it_moves_and_leaves_implausible_numbers_out() -> None:
+    def suggestion(moved: int, today: int, weight: int) -> Suggestion:
+        change = Change(ChangeKind.WEIGHT, {"term": 0, "today": today, "weight": weight}, Mock())
+        return Suggestion(change, helps=True, gains=("a",) * moved, losses=())
+
+    found = [suggestion(3, 20, 30), suggestion(1, 20, -1), suggestion(1, 2, 21), suggestion(2, 20, 0)]
+    kept = plausible([*found, *(suggestion(4, 5, 6 + at) for at in range(9))])
+
+    assert [one.change.facts["weight"] for one in kept] == [0, 30, 6, 7, 8]

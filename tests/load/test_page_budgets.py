@@ -56,7 +56,15 @@ MORE_QUERIES = {"cluster-drain": 30}
 """A page of many parts: each is fetched on its own, however many clusters there are."""
 LISTS = ("clusters", "placements", "rollouts", "resources", "activity", "staged-strategies")
 MOST_QUERIES_OF_A_LIST = 12
-POLLED = ("placement", "rollout", "staged-run", "scenario")
+POLLED = (
+    "placement",
+    "rollout",
+    "rollout-charts",
+    "rollout-clusters",
+    "rollout-plan",
+    "staged-run",
+    "scenario",
+)
 MOST_BYTES_OF_A_POLL, MOST_QUERIES_OF_A_POLL = 70_000, 16
 EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")
 MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 60_000, 16
@@ -64,7 +72,7 @@ OTHER_VIEWS = {
     "clusters": ("/clusters/?sort=-placements", "/clusters/?sort=-stale", "/clusters/?label=env:prod"),
     "placement": (f"/placements/{SMALLER}/",),
     "rollouts": ("/rollouts/?state=finished",),
-    "rollout": (f"/rollouts/{LARGEST}/1/?from={SIZE // 2}",),
+    "rollout": (f"/rollouts/{LARGEST}/1/clusters/?from={SIZE // 2}",),
     "topology": ("/topology/?key=zone",),
     "what-if": ("/what-if/?label=env:prod",),
     "decision": ("{decision}?view=funnel", "{decision}?view=scores", "{decision}?view=joint"),

@@ -39,21 +39,23 @@ def addresses(page: Page, console: Console) -> Addresses:
         "placement": f"/placements/{name}/",
         "editor": _draft(page, name),
         "decision": f"/decisions/{decision}/?step=2&cluster={member}",
-        "rollout": f"/rollouts/{name}/{run['number']}/",
+        "rollout": f"/rollouts/{name}/{run['number']}/charts/",
         "what-if": _scenario(page, f"region={labels['region']}"),
         "compare": f"/placements/{name}/compare/{decisions[1]['id']}..{decisions[0]['id']}/",
     }
     assert tuple(found) == MAIN
-    return found | _more(name, decision, member)
+    return found | _more(name, run["number"], decision, member)
 
 
-def _more(name: str, decision: str, member: str) -> Addresses:
+def _more(name: str, run: int, decision: str, member: str) -> Addresses:
     return {
         "placements": "/placements/",
         "why-not": f"/decisions/{decision}/clusters/{member}/",
         "rollouts": "/rollouts/",
         "history": f"/placements/{name}/history/",
-        "plan": f"/placements/{name}/plan/",
+        "plan": f"/rollouts/{name}/{run}/plan/",
+        "rollout-steps": f"/rollouts/{name}/{run}/",
+        "rollout-clusters": f"/rollouts/{name}/{run}/clusters/",
         "drain": f"/clusters/{member}/drain/",
     }
 

@@ -228,7 +228,7 @@ def test_refuses_a_question_about_nobody(chosen: dict[str, list[str]], path: str
     joined("a", region="east")
 
     with pytest.raises(InvalidManifest) as found:
-        create_scenario(**chosen, by=None, now=NOW)
+        create_scenario(names=chosen["names"], labels=chosen["labels"], by=None, now=NOW)
 
     assert [(one.path, one.code) for one in found.value.faults] == [(path, code)]
     assert not Scenario.objects.exists()

@@ -188,6 +188,8 @@ def test_activity_is_ordered_by_time_whatever_was_written_first(viewer: Client, 
     """A long operation records its events with the time at which it started, after those of shorter ones."""
     record(AuditEvent("changed", "cluster", "later"), by=None, now=NOW + timedelta(seconds=9))
     record(AuditEvent("changed", "cluster", "earlier"), by=None, now=NOW)
+    page = text_of(viewer, f"/activity/{Event.objects.get(name='later').pk}/")
+    assert '<a href="/clusters/later/">later</a>' in page  # without details, it leads to its object
 
     record(AuditEvent("not decided", "placement", "web", after={"reason": "API lost"}), by=None, now=NOW)
 

@@ -149,9 +149,8 @@ def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Cl
     assert re.search(
         r"numberOfClusters 7 \(now 5\) . then selected: flyingpenguin, bravelion Open as draft", words
     )
-    assert "no spread constraint on env" in words
-    more = words.partition("2 more changes that would select it")[2]
-    assert "smartfish removed from the fleet – then selected: bravelion, flyingpenguin" in more  # noqa: RUF001 -- a dash
+    advice = words.partition("Changes that would select it")[2].partition("Changes that would not")[0]
+    assert 1 <= advice.count("then selected") <= 5
     assert "Open as draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
 
 
@@ -159,6 +158,7 @@ def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Cl
 def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text_of: Fetch) -> None:
     page = text_of(operator, address("web", "?cluster=bravelion"))
     manifests = [html.unescape(one) for one in re.findall(r'name="manifest" value="([^"]+)"', page)]
+    manifests = [one for one in manifests if "numberOfClusters: 7" in one]
     before = Placement.objects.get(name="web")
 
     answer = operator.post(

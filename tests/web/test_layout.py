@@ -17,6 +17,7 @@ Fetch = Callable[[Client, str], str]
 
 
 def test_logs_in_and_out(client: Client) -> None:
+    assert "No users yet." in client.get("/login/").content.decode()
     person("ana", "operator")
 
     page = client.get("/login/?next=/clusters/").content.decode()
@@ -26,6 +27,7 @@ def test_logs_in_and_out(client: Client) -> None:
     left = client.post("/logout/")
 
     assert Outline(page).problems == []
+    assert "No users yet." not in page
     assert (entered.status_code, entered["Location"]) == (302, "/clusters/")
     assert (left.status_code, left["Location"]) == (302, "/login/")
 

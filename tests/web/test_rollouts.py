@@ -67,14 +67,15 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetc
     assert "Cannot take down any cluster (2 available, minimum 2)" in page
     assert "Unblocks when c000 is available." in page
     assert "On r0, waiting for r1." in page
-    assert "r0 → r1" in page
+    assert "r0 → r1" in text_of(viewer, f"{RUN}clusters/")
+    assert "Blocked" not in text_of(viewer, f"{RUN}clusters/")
 
 
 @pytest.mark.usefixtures("world")
 def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
     viewer: Client, text_of: Fetch
 ) -> None:
-    under_way, ended = text_of(viewer, RUN), text_of(viewer, "/rollouts/web/1/")
+    under_way, ended = text_of(viewer, f"{RUN}clusters/"), text_of(viewer, "/rollouts/web/1/clusters/")
 
     clocks = re.findall(r'duration </span><time datetime="2026-11-20T12:\d\d:\d\d\+00:00"', under_way)
     assert len(clocks) == 1
@@ -120,11 +121,12 @@ def test_a_run_is_followed_until_it_ends(viewer: Client, text_of: Fetch, world: 
     unchanged = poll(viewer, f"{RUN}{query}")
     world.pass_time(3)
     moved = poll(viewer, f"{RUN}{query}")
+    tabs = [poll(viewer, f"{RUN}{tab}/{query}") for tab in ("charts", "clusters", "events", "plan")]
     world.run(until=world.is_settled)
     ended = poll(viewer, f"{RUN}{query}")
 
     assert unchanged == (204, "")
-    assert "1 of 3 clusters updated" in moved[1]
+    assert [len(polled(one)) for _, one in (moved, *tabs) if "1 of 3 clusters updated" in one] == [1] * 5
     assert (ended[0], polled(ended[1])) == (200, [])
     assert "Completed" in ended[1]
 
@@ -208,23 +210,25 @@ def test_what_was_just_resumed_is_not_called_halted(operator: Client, text_of: F
 def test_offers_a_retry_where_something_failed(operator: Client, text_of: Fetch, world: World) -> None:
     fail_on(world, "c000")
 
-    assert 'action="/placements/web/retry/c000/"' in text_of(operator, "/rollouts/web/3/")
+    assert 'action="/placements/web/retry/c000/"' in text_of(operator, "/rollouts/web/3/clusters/")
     assert operator.post("/placements/web/retry/c000/")["Location"] == "/rollouts/web/3/"
 
 
 def test_clusters_that_are_not_done_come_first(viewer: Client, text_of: Fetch, world: World) -> None:
     fail_on(world, "c002")
 
-    clusters = text_of(viewer, "/rollouts/web/3/").partition('<section id="clusters"')[2]
+    clusters = text_of(viewer, "/rollouts/web/3/clusters/").partition('<section id="clusters"')[2]
 
     assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/"', clusters) == ["c002", "c001", "c000"]
 
 
 @pytest.mark.usefixtures("world")
 def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
-    page = text_of(viewer, "/placements/web/plan/")
+    assert viewer.get("/placements/web/plan/")["Location"] == f"{RUN}plan/"
+    assert viewer.get("/rollouts/web/1/plan/").status_code == 404
+    page = text_of(viewer, f"{RUN}plan/")
 
-    assert "<h1>Rollout plan: 2 waves</h1>" in page
+    assert '<h2 id="plan">Rollout plan: 2 waves</h2>' in page
     assert re.findall(r'class="label" href="/clusters/(\w+)/"', page) == ["c001", "c002"]
     assert page.count('<td class="nowrap inline">Update r0 → r1</td>') == 2
     assert not re.search(r"\b[0-9a-f]{16,}\b", page.partition("<main")[2])
@@ -319,11 +323,11 @@ def test_the_plan_names_revisions_and_what_is_in_progress(
         verdict="staleHeartbeat", verdict_reason="x", verdict_since=world.now
     )
 
-    page = text_of(viewer, "/placements/web/plan/")
+    page = text_of(viewer, f"{RUN}plan/")
     answer = viewer.get("/api/v1/placements/web/plan").json()
 
-    assert "1 cluster updating now" in page
-    assert '<h2 id="rest">Blocked' in page
+    assert "Updating</span> 1 cluster." in page
+    assert '<h3 id="rest">Blocked' in page
     assert "On r0, waiting for r1." in page
     assert "On r0, waiting for r1." in answer["rest"]["sentences"]["waiting"][0]["why"]
 
@@ -333,12 +337,12 @@ def test_the_plan_does_not_call_up_to_date_what_is_being_updated(
 ) -> None:
     world.run(until=lambda: world.phases()["c002"] == "settling")
 
-    page = text_of(viewer, "/placements/web/plan/")
+    page = text_of(viewer, f"{RUN}plan/")
 
     assert "up to date" not in page.lower()
-    assert "<h1>Rollout plan: no further waves</h1>" in page
+    assert "Rollout plan: no further waves</h2>" in page
     world.run(until=world.is_settled)
-    assert "<h1>Rollout plan: no updates pending</h1>" in text_of(viewer, "/placements/web/plan/")
+    assert "Rollout plan: no updates pending</h2>" in text_of(viewer, f"{RUN}plan/")
 
 
 def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
@@ -349,10 +353,10 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
 
     status = re.findall(r'<p role="status">(.*?)</p>', text_of(viewer, RUN), re.DOTALL)[0]
     why = text_of(viewer, RUN).partition('<h2 id="why">')[2].partition("<p>")[2]
-    plan = text_of(viewer, "/placements/web/plan/")
+    plan = text_of(viewer, f"{RUN}plan/")
     sentences = viewer.get("/api/v1/rollouts/web/2").json()["sentences"]
 
     assert re.search(r"Paused.* by system.*No new updates start\..*updated", status, re.DOTALL)
     assert why.startswith("Paused: no new updates start")
     assert sentences["verdict"].startswith("Paused: no new updates start")
-    assert "No new updates start until web is resumed." in plan
+    assert "No new updates start." in plan

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
@@ -122,6 +123,33 @@ def test_while_it_is_answered_the_page_polls_again_and_gets_only_news(
     assert same.status_code == 204
     assert news.content.decode().startswith('<div id="answer"')
     assert 'hx-trigger="tick' not in news.content.decode()
+
+
+def test_an_analysis_is_canceled_saved_and_run_again(
+    viewer: Client, operator: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(1))
+    monkeypatch.setattr(operations, "SMALL_FLEET", 0)
+    address = viewer.post("/what-if/", {"clusters": "b"})["Location"].partition("?")[0]
+
+    assert "Cancel analysis</button>" in text_of(viewer, address)
+    viewer.post(f"{address}cancel/")
+    assert evaluate_due(now=datetime.now(UTC)) == 0
+    assert "Canceled</span> · 0 of 1 placements evaluated" in text_of(viewer, address)
+    assert viewer.get(f"/api/v1{address.rstrip('/')}").json()["state"] == "canceled"
+
+    again = viewer.post(f"{address}run-again/")["Location"]
+    assert evaluate_due(now=datetime.now(UTC)) == 1
+    viewer.post(f"{again}save/", {"name": "Loss of b"})
+    monkeypatch.setattr(operations, "KEPT", 0)
+    create_scenario(names=["a"], labels=[], by=None, now=NOW)
+
+    assert [one.title for one in Scenario.objects.all()] == ["Loss of b"]
+    assert "Loss of b</a><br>" in text_of(viewer, "/what-if/")
+    Scenario.objects.update(created_by="ann")
+    assert viewer.post(f"{again}save/", {"name": ""}).status_code == 403
+    assert operator.post(f"{again}save/", {"name": ""}).status_code == 302
 
 
 def test_lists_scenarios_with_a_bounded_number_of_queries(

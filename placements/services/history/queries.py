@@ -19,6 +19,7 @@ from placements.manifests.placement import SEMANTICS_ANNOTATION, is_ocm_placemen
 from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
 
 Document = dict[str, Any]
+_SAVES_READ = 200
 
 
 class EntryKind(StrEnum):
@@ -110,12 +111,6 @@ def history_of(
     return PlacementHistory(page, page[-1].cursor if len(entries) > size else None)
 
 
-def cursor_above(placement: Placement, number: int) -> str | None:
-    """Return the cursor of the page that begins with a policy; None where that is no longer kept."""
-    row = placement.policy_snapshots.filter(number=number).first()
-    return f"{row.created_at.isoformat()}~{_RANKS[EntryKind.POLICY]}~{number + 1}" if row else None
-
-
 def _parse_cursor(cursor: str) -> tuple[datetime, int, int]:
     at, _, rest = cursor.partition("~")
     rank, _, number = rest.partition("~")
@@ -147,27 +142,105 @@ def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -
     }
 
 
-def number_restores(placement: Placement, decisions: Iterable[Decision]) -> dict[int, Document]:
-    """Return manifests with the policy and number of clusters of decisions, by the number of the decision.
+@dataclass(slots=True)
+class Revision:
+    """What a placement asked for from a moment on: policy, number of clusters, strategy and resources.
 
-    Another number of clusters makes no policy snapshot, so these are the decisions that restoring their
-    policy would not bring back.
+    `decision` is the first one under its policy and number of clusters, if these came with this revision.
     """
-    several = [one for one in decisions if one.wanted is not None]
-    policies = {one.policy_number for one in several}
+
+    at: datetime
+    by: str
+    policy: int | None = None
+    wanted: int | None = None
+    strategy: Document | None = None
+    resources: ResourceSnapshot | None = None
+    decision: Decision | None = None
+    spec_key: str = ""
+    """The key of its policy and number in a comparison."""
+    before: "Revision | None" = None
+
+    @property
+    def is_of_resources(self) -> bool:
+        return self.before is not None and self.resources is not self.before.resources
+
+
+def revisions_of(placement: Placement) -> list[Revision]:
+    """Return all revisions of a placement that are recorded, the newest first."""
+    saves = Event.objects.filter(kind="placement", name=placement.full_name, verb="changed")
+    saves = saves.filter(at__gte=placement.created_at, before__isnull=False, after__isnull=False)
+    values = saves.order_by("-id").values_list("at", "actor_name", "before", "after")[:_SAVES_READ]
+    saved = [(at, by, old, new) for at, by, old, new in values if old and new]
+    found: dict[datetime, Revision] = {}
+    by_policy: dict[int, Revision] = {}
+    for snapshot in placement.policy_snapshots.order_by("number"):
+        revision = found.setdefault(snapshot.created_at, Revision(snapshot.created_at, snapshot.created_by))
+        revision.policy, revision.spec_key = snapshot.number, f"p{snapshot.number}"
+        by_policy[snapshot.number] = revision
+    for decision in _first_decisions(placement):
+        known = by_policy.pop(decision.policy_number, None)
+        if known is None:  # another number makes no policy snapshot
+            wanted = decision.wanted
+            numbers = ((at, by) for at, by, old, new in saved if _number(old) != _number(new) == wanted)
+            own = decision.created_at, decision.triggered_by
+            at, by = next((one for one in numbers if one[0] <= own[0]), own)
+            known = found.setdefault(at, Revision(at, by, decision.policy_number))
+            known.spec_key = decision.record.decision_id
+        known.decision, known.wanted = decision, decision.wanted
+    strategy: Document = placement.document["spec"].get("strategy") or {}
+    for at, by, old, new in saved:
+        if old["spec"].get("strategy") != new["spec"].get("strategy"):
+            found.setdefault(at, Revision(at, by)).strategy = new["spec"].get("strategy") or {}
+            strategy = old["spec"].get("strategy") or {}
+    for resources in placement.resource_snapshots.order_by("number"):
+        at = min(found) if found and resources.number == 0 else resources.created_at
+        found.setdefault(at, Revision(at, resources.created_by)).resources = resources
+    before = None
+    for _, one in sorted(found.items()):
+        one.before = before
+        one.strategy = strategy = strategy if one.strategy is None else one.strategy
+        if before:
+            one.policy = before.policy if one.policy is None else one.policy
+            one.wanted = one.wanted if one.decision else before.wanted
+            one.spec_key, one.resources = one.spec_key or before.spec_key, one.resources or before.resources
+        before = one
+    return [found[at] for at in sorted(found, reverse=True)]
+
+
+def _first_decisions(placement: Placement) -> QuerySet[Decision]:
+    """Return the first decision under each policy and number of clusters, the oldest first."""
+    specs = placement.decisions.order_by("number").values_list("number", "policy_number", "wanted")
+    numbers = [new[0] for old, new in pairwise([(0, -1, -1), *specs]) if old[1:] != new[1:]]
+    rows = placement.decisions.filter(number__in=numbers).order_by("number")
+    return rows.select_related("record").defer("record__content")
+
+
+def _number(document: Document) -> int | None:
+    spec = document["spec"]
+    number: int | None = (spec.get("policy") or spec).get("numberOfClusters")
+    return number
+
+
+def spec_restores(placement: Placement, revisions: Sequence[Revision]) -> dict[datetime, Document]:
+    """Return the manifests with policy, number and strategy of revisions that differ from today's."""
+    policies = {one.policy for one in revisions if one.policy is not None}
     snapshots = {one.number: one for one in placement.policy_snapshots.filter(number__in=policies)}
-    last = numbers_under(placement, list(snapshots))
+    latest = placement.policy_snapshots.filter(is_latest=True).first()
+    today = placement.number_of_clusters, placement.document["spec"].get("strategy") or {}
     found = {}
-    for one in several:
-        snapshot = snapshots.get(one.policy_number)
-        number = last.get(one.policy_number)
-        restored = placement.number_of_clusters if snapshot and snapshot.is_latest else number
-        if (
-            snapshot
-            and one.wanted != restored
-            and (manifest := manifest_with(placement, snapshot, one.wanted))
-        ):
-            found[one.number] = manifest
+    for one in revisions:
+        snapshot = snapshots.get(one.policy) if one.policy is not None else None
+        if snapshot is None or latest is None:
+            continue
+        wanted = one.wanted if one.decision or one.wanted else placement.number_of_clusters
+        if snapshot.content_hash == latest.content_hash and (wanted, one.strategy) == today:
+            continue
+        manifest = manifest_with(placement, snapshot, wanted)
+        if manifest and not is_ocm_placement(manifest):
+            kept = {key: value for key, value in manifest["spec"].items() if key != "strategy"}
+            manifest["spec"] = {**kept, **({"strategy": one.strategy} if one.strategy else {})}
+        if manifest:
+            found[one.at] = manifest
     return found
 
 

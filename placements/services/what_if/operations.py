@@ -9,7 +9,7 @@ from time import perf_counter
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.hubs.queries import across_hubs
@@ -49,7 +49,7 @@ AT_ONCE = 0.2
 SMALL_FLEET = 500
 PIECE = 1.0
 KEPT = 100
-"""Number of scenarios to keep; older ones are deleted with the records that only they cite."""
+"""Number of scenarios to keep; older ones without a name are deleted with the records that only they cite."""
 _BATCH = 10
 _SHOWN = 20
 
@@ -64,10 +64,11 @@ class TooManyAnalysesError(Exception):
 
 @on_live_hub(refuse_local)
 def create_scenario(
-    *, names: Sequence[str], labels: Sequence[str], by: User | None, now: datetime
+    *, names: Sequence[str], labels: Sequence[str], by: User | None, now: datetime, chosen_by: str = ""
 ) -> Scenario:
     """Create an analysis and start it: immediately on a small fleet, otherwise in a worker.
 
+    `chosen_by` describes the clusters in the place of names and labels.
     Raise InvalidManifest, TooManyAnalysesError.
     """
     waiting = (
@@ -78,7 +79,7 @@ def create_scenario(
     chosen = chosen_clusters(names, labels)
     row = Scenario.objects.create(
         clusters=list(chosen),
-        chosen_by=choice_words(sorted(set(names)), labels, len(chosen)),
+        chosen_by=chosen_by or choice_words(sorted(set(names)), labels, len(chosen)),
         created_at=now,
         created_by=actor_name(by),
         placements_count=asked_placements().count(),
@@ -99,6 +100,16 @@ def evaluate_due(*, now: datetime) -> int:
         return 0
     _evaluate(row, now=now, seconds=PIECE)
     return 1
+
+
+@on_live_hub(refuse_local)
+def cancel_scenario(row: Scenario) -> bool:
+    """End an analysis that is queued or running; what is evaluated already stays. Return whether it was."""
+    return bool(_unfinished(row).update(evaluate_at=None, is_canceled=True))
+
+
+def _unfinished(row: Scenario) -> QuerySet[Scenario]:
+    return Scenario.objects.filter(pk=row.pk, evaluate_at__isnull=False)
 
 
 def is_due(*, now: datetime) -> bool:
@@ -153,7 +164,7 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
             break
     row.evaluate_at = now if left and _next(row) else None
     row.left_out = Placement.objects.count() - asked_placements().count()
-    row.save(update_fields=["evaluate_at", "left_out"])
+    _unfinished(row).update(evaluate_at=row.evaluate_at, left_out=row.left_out)  # unless it was canceled
 
 
 def _next(row: Scenario) -> list[Placement]:
@@ -189,7 +200,7 @@ def _prune() -> None:
     The record of the current fleet stays: a cycle in progress keeps its key before a decision cites it.
     """
     newest = Scenario.objects.order_by("-pk").values_list("pk", flat=True)[:KEPT]
-    surplus = Scenario.objects.exclude(pk__in=list(newest))
+    surplus = Scenario.objects.filter(name="").exclude(pk__in=list(newest))
     if not surplus.exists():
         return
     with transaction.atomic():

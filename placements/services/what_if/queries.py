@@ -222,12 +222,12 @@ def scenario_pulse(number: int) -> str:
     """
     done = Count("outcomes", filter=Q(outcomes__variant=Variant.CORDON))
     rows = Scenario.objects.filter(pk=number).annotate(done=done)
-    found = rows.values_list("evaluate_at", "placements_count", "done").first()
+    found = rows.values_list("evaluate_at", "done").first()
     if found is None:
         return ""
-    at, in_all, done_by_now = found
+    at, done_by_now = found
     if at is None:
-        return f"{in_all}.1.0"
+        return f"{done_by_now}.1.0"
     before = Scenario.objects.filter(evaluate_at__isnull=False, pk__lt=number)
     return f"{done_by_now}.0.{0 if done_by_now else before.count()}"
 

@@ -162,6 +162,7 @@ def test_a_run_of_its_own_carries_the_removal() -> None:
     world.run(until=world.is_settled)
     update.refresh_from_db()
     assert update.outcome == "removed"
+    assert Placement.objects.get().decisions.latest("number").leaves == ["c001"]
 
 
 def test_an_eviction_joins_the_run_that_is_under_way() -> None:
