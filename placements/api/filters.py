@@ -11,7 +11,7 @@ from clusters.operations.connection import FAILED_CHECK
 from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from placements.engine.assertions import AssertionState
-from placements.engine.doctor.examination import RULES
+from placements.engine.doctor.examination import ALIASES, RULES
 from placements.engine.exact.model import STAGES
 from placements.engine.exact.record import REQUEST_OPTIONS
 from placements.engine.resilience import LossVariant
@@ -98,7 +98,10 @@ ApplyQuery = query_of(
 )
 DoctorQuery = query_of(
     placement=_text(help_text="Findings of this placement only."),
-    rule=choice(list(RULES), help_text="Findings of this rule, or with one of it as a consequence."),
+    rule=choice(
+        [*RULES, *ALIASES],
+        help_text="Findings of this rule or code of a warning, or with one of it as a consequence.",
+    ),
 )
 LimitQuery = query_of(limit=_number(100, 1, 500))
 PageQuery = query_of(

@@ -120,6 +120,7 @@ def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
     assert item["fix"]["edits"] == [
         {"path": "spec.policy.topologySpreadConstraints[0].topologyKey", "value": "region"}
     ]
+    assert viewer.get("/api/v1/doctor?placement=web&rule=unknown-key").json()["items"] == [item]
     assert viewer.get("/api/v1/doctor?rule=S99").status_code == 400
     assert viewer.get("/api/v1/doctor?placement=none").status_code == 404
 
@@ -128,7 +129,7 @@ def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
 def test_muted_rules_are_counted(viewer: Client, settings: Any) -> None:
     _unknown_key()
     document = Placement.objects.get(name="web").document
-    document["metadata"]["annotations"] = {MUTE_ANNOTATION: "-S01"}
+    document["metadata"]["annotations"] = {MUTE_ANNOTATION: "-unknown-key, -S07"}
     save_placement(document, by=None, now=NOW)
 
     by_annotation = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()

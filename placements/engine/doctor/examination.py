@@ -20,6 +20,12 @@ from placements.engine.doctor.placement import PLACEMENT
 from placements.engine.doctor.spread import SPREAD
 
 RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *SPREAD, *AFFINITY, *PLACEMENT)}
+ALIASES = {
+    alias: {one.id for one in RULES.values() if alias in one.aliases}
+    for rule in RULES.values()
+    for alias in rule.aliases
+}
+"""The rules of each code of a warning."""
 _FAMILIES = "HASTNRF"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -35,6 +41,11 @@ class Examination:
     muted: int = 0
     not_checked: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
+
+
+def rules_named(names: Iterable[str]) -> frozenset[str]:
+    """Return rules by their ids or by codes of warnings."""
+    return frozenset(rule for name in names for rule in ALIASES.get(name, (name,)))
 
 
 def rank(rule: str) -> tuple[int, str]:

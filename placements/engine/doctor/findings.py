@@ -53,6 +53,7 @@ class Fix:
     """A change that removes a finding; a person confirms it.
 
     `edits` set fields of the spec of the placement, or remove them with None; `labels` those of clusters.
+    Without either it is a rebalance plan.
     """
 
     words: str
@@ -147,13 +148,14 @@ HygieneCheck = Callable[[Fleet], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; `title` says in a few words what it finds."""
+    """One rule; `title` says in a few words what it finds, `aliases` are codes of warnings about the same."""
 
     id: str
     severity: Severity
     needs: Needs
     title: str
     check: Any
+    aliases: tuple[str, ...] = ()
 
     def finding(self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None) -> Finding:
         return Finding(self.id, self.severity, path, message, evidence, fix)

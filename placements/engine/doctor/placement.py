@@ -43,7 +43,9 @@ def no_spare(case: Case) -> Iterator[Finding]:
     number = case.policy.number_of_clusters or 0
     if case.is_pick_n and number and number == int(case.passes.sum()):
         message = "No spare cluster: any loss leaves the placement unfulfilled."
-        yield N02.finding("spec.policy.numberOfClusters", message)
+        edits = ((("policy", "numberOfClusters"), number - 1),)
+        fix = Fix(f"Set numberOfClusters to {number - 1}, or widen the filters.", edits=edits)
+        yield N02.finding("spec.policy.numberOfClusters", message, fix=fix if number > 1 else None)
 
 
 def _one_domain(case: Case, names: tuple[str, ...]) -> tuple[str, str] | None:
@@ -142,7 +144,9 @@ def names_together(case: Case) -> Iterator[Finding]:
 N01 = Rule("N01", Severity.ERROR, Needs.FLEET, "More clusters than candidates", too_many)
 N02 = Rule("N02", Severity.WARNING, Needs.FLEET, "No spare cluster", no_spare)
 N04 = Rule("N04", Severity.INFO, Needs.DECISION, "All selected clusters in one domain", picks_together)
-R01 = Rule("R01", Severity.ERROR, Needs.POLICY, "maxUnavailable 0", no_unavailability)
+R01 = Rule(
+    "R01", Severity.ERROR, Needs.POLICY, "maxUnavailable 0", no_unavailability, ("zero-max-unavailable",)
+)
 R02 = Rule("R02", Severity.WARNING, Needs.POLICY, "maxUnavailable 100 %", all_at_once)
 R03 = Rule("R03", Severity.WARNING, Needs.DECISION, "Long rollout", slow_rollout)
 F01 = Rule("F01", Severity.ERROR, Needs.FLEET, "Unknown cluster name", unknown_clusters)
