@@ -307,7 +307,7 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, t
     policy = decision.cycle.policy.to_plain()
     page = address(decided("dead", {**pick_n_spec(8), "policy": policy}))
     words = plain(text_of(viewer, page))
-    found = viewer.get(f"/api/v1{page}exact").json()
+    found = viewer.post(f"/api/v1{page}exact", {}, content_type="application/json").json()
     clusters = [{"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet]
     placement = placement_document("dead", {**pick_n_spec(8), "policy": policy})
     simulated = viewer.post(
