@@ -126,23 +126,9 @@ def toleration_without_effect(case: Case) -> Iterator[Finding]:
             yield T03.finding(_path("tolerations", index), message, evidence, fix=_removal(index))
 
 
-A01 = Rule(
-    "A01",
-    Severity.ERROR,
-    Needs.FLEET,
-    "Unknown label key or property",
-    unknown_names,
-    ("unknown-key", "unknown-property"),
-)
+A01 = Rule("A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", unknown_names)
 A02 = Rule("A02", Severity.INFO, Needs.DECISION, "Required term without effect today", term_without_effect)
-A04 = Rule(
-    "A04",
-    Severity.INFO,
-    Needs.DECISION,
-    "Preference without effect today",
-    preference_without_effect,
-    ("matches-nothing",),
-)
+A04 = Rule("A04", Severity.INFO, Needs.DECISION, "Preference without effect today", preference_without_effect)
 T01 = Rule("T01", Severity.INFO, Needs.FLEET, "Toleration without a taint", without_taint)
 T02 = Rule("T02", Severity.WARNING, Needs.POLICY, "Toleration of every taint", tolerates_everything)
 T03 = Rule("T03", Severity.INFO, Needs.DECISION, "Toleration without effect today", toleration_without_effect)

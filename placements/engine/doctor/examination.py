@@ -21,11 +21,16 @@ from placements.engine.doctor.spread import SPREAD
 
 RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *SPREAD, *AFFINITY, *PLACEMENT)}
 ALIASES = {
-    alias: {one.id for one in RULES.values() if alias in one.aliases}
-    for rule in RULES.values()
-    for alias in rule.aliases
+    "unknown-key": ("S01", "A01"),
+    "unknown-property": ("A01",),
+    "single-group": ("S02",),
+    "clusters-lack-key": ("S06",),
+    "matches-nothing": ("A04",),
+    "zero-max-unavailable": ("R01",),
+    "not-a-quantity": ("H07",),
+    "malformed-property": ("H07",),
 }
-"""The rules of each code of a warning."""
+"""The rules that each code of a warning stands for."""
 _FAMILIES = "HASTNRF"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 

@@ -148,14 +148,13 @@ HygieneCheck = Callable[[Fleet], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; `title` says in a few words what it finds, `aliases` are codes of warnings about the same."""
+    """One rule; `title` says in a few words what it finds."""
 
     id: str
     severity: Severity
     needs: Needs
     title: str
     check: Any
-    aliases: tuple[str, ...] = ()
 
     def finding(self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None) -> Finding:
         return Finding(self.id, self.severity, path, message, evidence, fix)

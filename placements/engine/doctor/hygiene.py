@@ -159,12 +159,5 @@ H02 = Rule("H02", Severity.WARNING, Needs.LABELS, "Value in another spelling", c
 H03 = Rule("H03", Severity.INFO, Needs.LABELS, "Misspelt label value", misspelt_values)
 H04 = Rule("H04", Severity.INFO, Needs.LABELS, "Label missing on a few clusters", missing_labels)
 H06 = Rule("H06", Severity.WARNING, Needs.LABELS, "Exception to a pair of labels", exceptional_pairs)
-H07 = Rule(
-    "H07",
-    Severity.WARNING,
-    Needs.LABELS,
-    "Property without a quantity",
-    malformed_properties,
-    ("not-a-quantity", "malformed-property"),
-)
+H07 = Rule("H07", Severity.WARNING, Needs.LABELS, "Property without a quantity", malformed_properties)
 HYGIENE = (H01, H02, H03, H04, H06, H07)

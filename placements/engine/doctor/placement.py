@@ -144,9 +144,7 @@ def names_together(case: Case) -> Iterator[Finding]:
 N01 = Rule("N01", Severity.ERROR, Needs.FLEET, "More clusters than candidates", too_many)
 N02 = Rule("N02", Severity.WARNING, Needs.FLEET, "No spare cluster", no_spare)
 N04 = Rule("N04", Severity.INFO, Needs.DECISION, "All selected clusters in one domain", picks_together)
-R01 = Rule(
-    "R01", Severity.ERROR, Needs.POLICY, "maxUnavailable 0", no_unavailability, ("zero-max-unavailable",)
-)
+R01 = Rule("R01", Severity.ERROR, Needs.POLICY, "maxUnavailable 0", no_unavailability)
 R02 = Rule("R02", Severity.WARNING, Needs.POLICY, "maxUnavailable 100 %", all_at_once)
 R03 = Rule("R03", Severity.WARNING, Needs.DECISION, "Long rollout", slow_rollout)
 F01 = Rule("F01", Severity.ERROR, Needs.FLEET, "Unknown cluster name", unknown_clusters)

@@ -216,19 +216,12 @@ def impossible(case: Case) -> Iterator[Finding]:
     yield S09.finding("spec.policy.numberOfClusters", message, *evidence, fix=fix)
 
 
-S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", unknown_key, ("unknown-key",))
-S02 = Rule("S02", Severity.WARNING, Needs.FLEET, "Topology key with one value", one_value, ("single-group",))
+S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", unknown_key)
+S02 = Rule("S02", Severity.WARNING, Needs.FLEET, "Topology key with one value", one_value)
 S03 = Rule("S03", Severity.WARNING, Needs.FLEET, "Topology key that is nearly unique", nearly_unique)
 S04 = Rule("S04", Severity.ERROR, Needs.DECISION, "Blocking domain", blocking_domain)
 S05 = Rule("S05", Severity.WARNING, Needs.FLEET, "maxSkew without effect", limit_without_effect)
-S06 = Rule(
-    "S06",
-    Severity.WARNING,
-    Needs.FLEET,
-    "Candidates without the key",
-    candidates_without_key,
-    ("clusters-lack-key",),
-)
+S06 = Rule("S06", Severity.WARNING, Needs.FLEET, "Candidates without the key", candidates_without_key)
 S07 = Rule("S07", Severity.INFO, Needs.DECISION, "Constraint without effect today", no_effect_today)
 S08 = Rule("S08", Severity.ERROR, Needs.EXACT, "More are possible", more_are_possible)
 S09 = Rule("S09", Severity.ERROR, Needs.EXACT, "Number that is not possible", impossible)
