@@ -76,8 +76,8 @@ def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
         assert reader.post(address, body, format="json").status_code in (400, 422), body
 
     monkeypatch.setattr(exact, "is_small", lambda _model: False)
-    body = {"stages": ["n", "skew"], "limitSeconds": 20}
-    started = reader.post(address, body, format="json")
+    wanted = {"stages": ["n", "skew"], "limitSeconds": 20}
+    started = reader.post(address, wanted, format="json")
     result, search = started.headers["Location"], started.json()["id"]
     assert (started.status_code, result.endswith(f"/api/v1/exact/{search}")) == (202, True)
     cache = caches["default"]
@@ -89,7 +89,7 @@ def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
     large = reader.get(result).json()
     assert (large["verdict"], large["picks"]) == ("optimal", small["picks"])
     assert (large["id"], search) == (search, large["id"])
-    assert reader.post(address, body, format="json").json() == large
+    assert reader.post(address, wanted, format="json").json() == large
     assert reader.get("/api/v1/exact/x-0").status_code == 404
 
 

@@ -264,7 +264,10 @@ def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned
     words = plain(text_of(viewer, address(pinned, "?panel=replay")))
 
     assert "2 of 4 clusters selected" in words
-    assert "Blocking domain: region=south has 0 clusters, no candidates, so the minimum stays at 0" in words
+    assert (
+        "Blocking domain: region=south has 0 selected clusters and no candidates, so the minimum stays at 0"
+        in words
+    )
     assert "south stays at 0 (no candidates)." in words
     assert "Step 3 → no cluster" in words
     assert "every selection would break region (max skew 1, hard)" in words

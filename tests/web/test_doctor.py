@@ -201,6 +201,6 @@ def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
     assert "No spare cluster: any loss leaves the placement unfulfilled." in shown
     kept = re.sub(r"<[^>]*>", "", html.unescape(shown[shown.index("Assertions: ") :].partition("</p>")[0]))
     assert kept.endswith(
-        'Holds never: {"env": "canary"} · Unknown survives: zone No resilience report of zone yet'
+        'Holds never: {"env": "canary"} · Unknown survives: zone (no resilience report of zone yet)'
     )
     assert "Assertion broken: minFree: 1" in html.unescape(shown)
