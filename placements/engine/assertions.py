@@ -83,9 +83,12 @@ def evaluate_assertions(
     stays = active(decision.cycle.live_bindings).difference(
         () if decision.is_failed else decision.unscheduled
     )
-    kept = [fleet.positions[name] for name in stays if name in fleet.positions]
+    kept = {name: fleet.positions[name] for name in stays if name in fleet.positions}
     placed = _PlacedClusters(
-        fleet, np.sort(np.concatenate((decision.chosen, np.array(kept, dtype=np.int64))))
+        fleet,
+        decision,
+        frozenset(kept),
+        np.sort(np.concatenate((decision.chosen, np.array([*kept.values()], dtype=np.int64)))),
     )
     return [_evaluate(one, decision, placed, known) for one in items]
 
@@ -95,6 +98,8 @@ class _PlacedClusters:
     """The positions of the placed clusters, in the order of their names."""
 
     fleet: Fleet
+    decision: Decision
+    kept: frozenset[str]
     positions: Ints
 
     def __len__(self) -> int:
@@ -102,7 +107,7 @@ class _PlacedClusters:
 
     @cached_property
     def clusters(self) -> frozenset[str]:
-        return frozenset(map(self.fleet.names.__getitem__, self.positions.tolist()))
+        return self.kept.union(self.decision.picked_names)
 
     def counts(self, key: str) -> dict[str, int]:
         """Return how many of them have each value of a label."""
