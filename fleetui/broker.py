@@ -19,8 +19,10 @@ from kombu.transport import TRANSPORT_ALIASES, virtual
 from kombu.utils.json import dumps, loads
 
 SCHEME = "atomicfs"
-UPDATES, PERIODIC, ANALYSES = "celery", "periodic", "analyses"
-"""The queues: scheduling and rollouts; the sweep and observation, which do not wait for those; what-if."""
+UPDATES, PERIODIC, ANALYSES, EXACT = "celery", "periodic", "analyses", "exact"
+"""The queues: scheduling and rollouts; the sweep and observation, which do not wait for those; what-if; exact
+search.
+"""
 VALID_SECONDS = 90.0
 """A message that waited longer is dropped, by the clock of the worker: that may be a minute ahead."""
 _TICK_NANOSECONDS = 100_000_000

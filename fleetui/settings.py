@@ -189,7 +189,7 @@ CELERY_ENABLE_UTC = True
 # The sweep and the observation of clusters have their own queue, so that many updates do not delay them.
 # A worker that is not restricted with -Q reads all of these.
 CELERY_TASK_QUEUES = [
-    Queue(name, routing_key=name) for name in (broker.UPDATES, broker.PERIODIC, broker.ANALYSES)
+    Queue(name, routing_key=name) for name in (broker.UPDATES, broker.PERIODIC, broker.ANALYSES, broker.EXACT)
 ]
 CELERY_TASK_ROUTES = {
     "placements.tasks.sweep": {"queue": broker.PERIODIC},
@@ -202,6 +202,7 @@ CELERY_TASK_ROUTES = {
     "placements.tasks.evaluate_resilience": {"queue": broker.ANALYSES},
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
+    "placements.tasks.search_exactly": {"queue": broker.EXACT},
     "placements.tasks.run_dry_runs": {"queue": broker.ANALYSES},
     "placements.tasks.judge_hub": {"queue": broker.ANALYSES},
 }

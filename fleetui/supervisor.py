@@ -21,7 +21,7 @@ from types import FrameType
 from typing import IO, TextIO
 
 from fleetui import broker, tether
-from fleetui.broker import ANALYSES, PERIODIC, UPDATES
+from fleetui.broker import ANALYSES, EXACT, PERIODIC, UPDATES
 from fleetui.logs import wrapped_line
 
 _PERIODIC_SLOTS = 2
@@ -295,7 +295,7 @@ def workers(options: ProcessOptions) -> list[SupervisedProcess]:
     names = ["worker", "worker-2"][:count]
     return [
         *(
-            _celery_worker(name, options, [UPDATES, ANALYSES], slots=-(-options.worker_slots // count))
+            _celery_worker(name, options, [UPDATES, ANALYSES, EXACT], slots=-(-options.worker_slots // count))
             for name in names
         ),
         _celery_worker("observer", options, [PERIODIC], slots=_PERIODIC_SLOTS),

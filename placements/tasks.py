@@ -17,6 +17,7 @@ from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
 from placements.services import assertions, bulk_changes, doctor, dry_runs, pruning, scheduling, verification
+from placements.services.decisions import exact
 from placements.services.disruption import hub_drains
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
@@ -113,6 +114,11 @@ def run_cluster_calls(self: Task[..., None], **_newer: Any) -> None:
 def evaluate_scenarios(self: Task[..., None], **_newer: Any) -> None:
     if _repeat(evaluate_due):
         send_now(self.name, {})
+
+
+@shared_task(acks_late=True)
+def search_exactly(*, search: str, **_newer: Any) -> None:
+    exact.search_requested(search)
 
 
 @shared_task(acks_late=True, bind=True)

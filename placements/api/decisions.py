@@ -6,14 +6,26 @@ from typing import Any
 
 from django.http import Http404
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
 from fleetui.apimachinery.model import Semantics
-from placements.api.base import BaseViewSet, Params, Rows, listed, next_page, page_response, query_params
-from placements.api.filters import DecisionQuery, ExactQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
+from placements.api.base import (
+    BaseViewSet,
+    MayRead,
+    Params,
+    Rows,
+    listed,
+    next_page,
+    page_response,
+    query_params,
+)
+from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
 from placements.api.hubs import HubDecisionSerializer
+from placements.api.parsers import parse_body
 from placements.api.renderers import CsvRenderer, YamlRenderer
 from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
 from placements.api.serializers import (
@@ -33,7 +45,7 @@ from placements.api.serializers import (
 )
 from placements.engine.advice.search import why_not
 from placements.engine.exact.model import STAGES
-from placements.engine.exact.record import REQUEST_OPTIONS, ExactVerdict, OpenReason, PickOrder
+from placements.engine.exact.record import REQUEST_OPTIONS, ExactRecord, ExactVerdict, OpenReason, PickOrder
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.replay import Replay
@@ -49,7 +61,7 @@ from placements.explain.decision_document import (
 )
 from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
-from placements.services.decisions.exact import searched
+from placements.services.decisions.exact import LONGEST_SECONDS, request_search, result_of
 from placements.services.decisions.records import UnknownInDecisionError, cycles_of, exact_of, recorded
 from placements.services.filters import decisions_of
 from placements.services.hubs.queries import hub_decision_of
@@ -238,6 +250,24 @@ class ExactSerializer(CamelCaseSerializer):
     cut_stages = names(help_text="Stages that a limit cut.")
 
 
+class ExactInputSerializer(CamelCaseSerializer):
+    """What an exact search computes, and the limit of the solver in seconds."""
+
+    stages = serializers.ListField(
+        child=serializers.ChoiceField(STAGES),
+        required=False,
+        max_length=len(STAGES),
+        help_text="Which columns of sets to compare; by default all.",
+    )
+    limit_seconds = serializers.FloatField(required=False, min_value=1, max_value=LONGEST_SECONDS)
+
+
+class SearchStartedSerializer(CamelCaseSerializer):
+    """A search in progress; the header Location has the address of its result."""
+
+    id = serializers.CharField()
+
+
 class DivergenceSerializer(CamelCaseSerializer):
     """The first difference between two scheduling rules, and its reason."""
 
@@ -258,6 +288,26 @@ class ComparisonSerializer(CamelCaseSerializer):
     compared_with = serializers.CharField(help_text="The scheduling rules of the decision or the document.")
     partings = DivergenceSerializer(many=True)
     refused = Texts(required=False, help_text="Why some rules cannot be evaluated, by their name.")
+
+
+class ExactViewSet(BaseViewSet):
+    """Exact searches that a worker does."""
+
+    permission_classes = (MayRead,)
+
+    @documented("get_exact_search", ExactSerializer, also={202: SearchStartedSerializer})
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get the result of an exact search."""
+        query_params(request)
+        return _search_response(request, name, result_of(name))
+
+
+def _search_response(request: Request, search: str, found: ExactRecord | str | None) -> Response:
+    """Respond with a record, or with the address at which it will be."""
+    if isinstance(found, ExactRecord):
+        return Response(found.to_plain())
+    location = reverse("api:exact-search", args=[search], request=request)
+    return Response({"id": search}, status=202, headers={"Location": location, "Retry-After": "1"})
 
 
 _CYCLES_SHOWN = 20
@@ -322,14 +372,25 @@ class DecisionViewSet(BaseViewSet):
         document = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
         return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
 
-    @_of_record("get_exact_search", ExactSerializer, query=ExactQuery, path="exact", is_costly=True)
+    @_of_record(
+        "search_exactly",
+        ExactSerializer,
+        method="post",
+        route={"permission_classes": (MayRead,)},
+        body=ExactInputSerializer,
+        also={202: SearchStartedSerializer},
+        is_costly=True,
+    )
     def exact(self, request: Request, decision: str) -> Response:
-        """Search for the best set of a decision; may take seconds on a large fleet."""
-        params = query_params(request, ExactQuery)
+        """Search for the best set of a decision."""
+        given = parse_body(request, ExactInputSerializer, errors=ValidationError) if request.data else {}
         options = replace(
-            REQUEST_OPTIONS, stages=tuple(params["stages"]) or STAGES, limit_seconds=params["limitSeconds"]
+            REQUEST_OPTIONS,
+            stages=tuple(given.get("stages", ())) or STAGES,
+            limit_seconds=given.get("limit_seconds", REQUEST_OPTIONS.limit_seconds),
         )
-        return Response(searched(recorded(decision)[1], options, user=request.user.pk).to_plain())
+        found = request_search(recorded(decision)[1], options, user=request.user.pk)
+        return _search_response(request, found if isinstance(found, str) else found.id, found)
 
     @_of_record("list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery)
     def rounds(self, request: Request, decision: str) -> Response:

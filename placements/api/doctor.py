@@ -10,7 +10,7 @@ from placements.api.base import BaseViewSet, MayRead, query_params
 from placements.api.filters import DoctorQuery
 from placements.api.schema import documented
 from placements.api.serializers import AnyValue, CamelCaseSerializer, enum, names
-from placements.engine.doctor.findings import Severity, flat
+from placements.engine.doctor.findings import Severity
 from placements.explain.doctor import finding_document
 from placements.services.doctor import current_report
 from placements.services.results import get_placement
@@ -89,14 +89,9 @@ class DoctorViewSet(BaseViewSet):
         if placement:
             placement = get_placement(placement).full_name
             examined = [report.placements[placement]] if placement in report.placements else []
-        findings = [
-            (name, one)
-            for name, one in report.findings_of(placement)
-            if rule in ("", *(each.rule for each in flat([one])))
-        ]
         document = {
             "fleet_version": report.fleet_version,
-            "items": [finding_document(name, one) for name, one in findings],
+            "items": [finding_document(name, one) for name, one in report.findings_of(placement, rule)],
             "muted": sum(one.muted for one in examined),
             "not_checked": sorted({each for one in examined for each in one.not_checked}),
         }

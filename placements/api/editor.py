@@ -29,7 +29,6 @@ from placements.explain.decision_document import bounded_document, comparison_do
 from placements.explain.doctor import finding_document
 from placements.explain.rollouts import plan_document
 from placements.manifests.placement import parse_placement
-from placements.services.assertions import assertion_results
 from placements.services.decisions.compare_semantics import side_by_side_of_draft
 from placements.services.doctor import examine_one
 from placements.services.editor.preview import preview
@@ -127,7 +126,6 @@ class PreviewViewSet(PlacementViewSet):
             result = preview(parse_placement(document))
         manifest = result.manifest
         found = examine_one(manifest, result.decision.cycle).findings
-        asserted = assertion_results(manifest, result.decision, saved=result.saved, now=datetime.now(UTC))
         decision, rounds = result.decision, result.decision.number_of_rounds
         document = {
             "decision": decision.id,
@@ -141,7 +139,7 @@ class PreviewViewSet(PlacementViewSet):
             "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
             "warnings": result.caveats,
             "findings": [finding_document(manifest.full_name, one) for one in found],
-            "assertions": [result_document(one) for one in asserted],
+            "assertions": [result_document(one.result) for one in result.assertions],
         }
         return Response(PreviewSerializer(document).data)
 

@@ -12,15 +12,12 @@ from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from fleetui.models import AuditEventType
 from placements.engine.assertions import AssertionState
-from placements.engine.doctor.examination import RULES
-from placements.engine.exact.model import STAGES
-from placements.engine.exact.record import REQUEST_OPTIONS
+from placements.engine.doctor.examination import ALIASES, RULES
 from placements.engine.resilience import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
 from placements.models import Agreement, Eviction, Rollout
-from placements.services.decisions.exact import LONGEST_SECONDS
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.hubs.inbox import InboxKind
 from placements.services.placements import CONFIRMATION
@@ -99,7 +96,10 @@ ApplyQuery = query_of(
 )
 DoctorQuery = query_of(
     placement=_text(help_text="Findings of this placement only."),
-    rule=choice(list(RULES), help_text="Findings of this rule, or with one of it as a consequence."),
+    rule=choice(
+        [*RULES, *ALIASES],
+        help_text="Findings of this rule or code of a warning, or with one of it as a consequence.",
+    ),
 )
 LimitQuery = query_of(limit=_number(100, 1, 500))
 PageQuery = query_of(
@@ -224,22 +224,6 @@ RebalanceQuery = query_of(
         max_value=MOST_MOVES,
         help_text="The maximum of moves; by default the fewest that repair all hard limits.",
     )
-)
-ExactQuery = query_of(
-    stages=serializers.ListField(
-        child=serializers.ChoiceField(STAGES),
-        required=False,
-        default=list,
-        max_length=len(STAGES),
-        help_text="Which columns of sets to compare; by default all.",
-    ),
-    limitSeconds=serializers.FloatField(
-        required=False,
-        default=REQUEST_OPTIONS.limit_seconds,
-        min_value=1,
-        max_value=LONGEST_SECONDS,
-        help_text="The limit of the solver.",
-    ),
 )
 ResilienceQuery = query_of(
     variant=choice(LossVariant),

@@ -42,6 +42,7 @@ from placements.api.preconditions import PreconditionError, StaleResourceVersion
 from placements.api.serializers import CamelCaseSerializer, names, text
 from placements.engine.scheduling.record import UnreadableRecordError
 from placements.services.assertions import UnknownAssertionsError
+from placements.services.decisions.exact import UnknownSearchError
 from placements.services.decisions.records import (
     AmbiguousDecisionError,
     UnknownDecisionError,
@@ -310,6 +311,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownPlanError: _as(404, "unknown-rebalance-plan"),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     NoReportError: _as(404, "no-report"),
+    UnknownSearchError: _as(404, "unknown-search"),
     BadCursorError: _as(400, "bad-cursor"),
     ValidationError: lambda error: _field_errors(
         error.status_code,

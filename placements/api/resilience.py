@@ -112,6 +112,9 @@ class CellSerializer(CamelCaseSerializer):
     lost = serializers.IntegerField(source="cell.lost")
     unfulfilled = serializers.BooleanField(source="cell.is_unfulfilled")
     empty = serializers.BooleanField(source="cell.is_empty")
+    skew = serializers.IntegerField(
+        source="cell.skew", help_text="The worst skew afterwards; of the clusters that work for `down`."
+    )
 
 
 class PlacementReportSerializer(CamelCaseSerializer):

@@ -56,6 +56,7 @@ router.register("placements", assertions.PlacementAssertionViewSet, "placement-a
 router.register("placements", rebalance.RebalanceViewSet, "rebalance")
 router.register("rollouts", rollouts.RolloutViewSet, "rollout")
 router.register("decisions", decisions.DecisionViewSet, "decision")
+router.register("exact", decisions.ExactViewSet, "exact-search")
 router.register("resources", resources.ResourceViewSet, "resource")
 router.register("overrides", overrides.OverrideViewSet, "override")
 router.register("budgets", disruption.BudgetViewSet, "budget-state")

@@ -178,13 +178,17 @@ def losses_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -
 
 
 class LossResult(NamedTuple):
-    """What one loss does to one placement: numbers of clusters, and whether it is unfulfilled or empty."""
+    """What one loss does to one placement: numbers of clusters, and whether it is unfulfilled or empty.
+
+    `skew` is the worst of all constraints after the loss; of clusters that are down those that work count.
+    """
 
     kept: int
     moved: int
     lost: int
     is_unfulfilled: bool = False
     is_empty: bool = False
+    skew: int = 0
 
     @property
     def is_bad(self) -> bool:
@@ -225,10 +229,25 @@ class Subject:
             return None
         return candidates_of(cycle)
 
+    def _skew(self, fleet: Fleet, names: Iterable[str]) -> int:
+        """Return the worst skew of the constraints with these clusters."""
+        constraints = self.cycle.policy.topology_spread_constraints
+        positions = [fleet.positions[name] for name in names] if constraints else []
+        worst = 0
+        for one in constraints:
+            column = fleet.topology(one.topology_key, one.topology_key_type)
+            codes = column.codes[positions]
+            counts = np.bincount(codes[codes != ABSENT], minlength=len(column.values))
+            worst = max(worst, int(np.ptp(counts)) if len(counts) else 0)
+        return worst
+
     def _picked(
         self, candidates: Candidates, of: "LossFleets", *, has_left: bool, are_evicted: bool, wanted: int
-    ) -> int:
-        """Return how many clusters join after a loss, without running the filters and scores again."""
+    ) -> tuple[int, list[str]]:
+        """Return how many clusters join after a loss, without running the filters and scores again.
+
+        Their names too, where there is a constraint that counts them.
+        """
         is_lost = np.zeros(len(self.cycle.fleet), dtype=np.bool_)
         is_lost[of.positions] = True
         failed, is_placed = candidates.failed, self.cycle.is_placed
@@ -248,9 +267,11 @@ class Subject:
         elif untolerated((CORDON,), self.cycle.policy.tolerations):
             failed = failed | is_lost
         if not candidates.constraints:
-            return min(wanted, int(np.count_nonzero(failed == 0)))
+            return min(wanted, int(np.count_nonzero(failed == 0))), []
         placed = np.nonzero(is_placed)[0].astype(np.int32)
-        return len(pick(replace(candidates, failed=failed, placed=placed), wanted).positions)
+        found = pick(replace(candidates, failed=failed, placed=placed), wanted).positions
+        names = (of.left if has_left else self.cycle.fleet).names
+        return len(found), [names[at] for at in found]
 
     def cell(self, variant: LossVariant, of: "LossFleets") -> LossResult | None:
         """Return the result of a loss; None for one that does not concern the placement."""
@@ -259,7 +280,8 @@ class Subject:
             return None
         outside = len(self.placed) - len(inside)
         if variant is LossVariant.DOWN:
-            return LossResult(outside, 0, len(inside), is_empty=not outside)
+            skew = self._skew(self.cycle.fleet, self.placed - inside)
+            return LossResult(outside, 0, len(inside), is_empty=not outside, skew=skew)
         is_evicted = False
         if variant is LossVariant.CORDON:
             is_evicted = why_stays(policy, is_namespaced=bool(self.cycle.namespace)) is None
@@ -273,15 +295,16 @@ class Subject:
             are_evicted = has_left or is_evicted
             kept = outside if are_evicted else len(self.placed)
             wanted = (policy.number_of_clusters or 0) - kept
-            moved = 0
+            moved, joins = 0, list[str]()
             if wanted:
-                moved = self._picked(
+                moved, joins = self._picked(
                     self._candidates, of, has_left=has_left, are_evicted=are_evicted, wanted=wanted
                 )
             lost = max(0, len(self.placed) - kept - moved)
-            return LossResult(
-                kept, moved, lost, self.was_fulfilled is True and moved < wanted, not kept + moved
-            )
+            is_short = self.was_fulfilled is True and moved < wanted
+            names = [*(self.placed - inside if are_evicted else self.placed), *joins]
+            skew = self._skew(of.left if has_left else self.cycle.fleet, names)
+            return LossResult(kept, moved, lost, is_short, not kept + moved, skew)
         fleet = of.left if has_left else of.cordoned
         start = without(self.cycle, *(inside if is_evicted else ()), fleet=fleet)
         last = decisions_until_rest(start)[-1]
@@ -289,7 +312,8 @@ class Subject:
         kept, moved = len(self.placed & after), len(after - self.placed)
         lost = max(0, len(self.placed) - kept - moved)
         is_short = last.is_failed or not last.is_fulfilled
-        return LossResult(kept, moved, lost, self.was_fulfilled is True and is_short, not after)
+        skew = self._skew(fleet, after & fleet.positions.keys())
+        return LossResult(kept, moved, lost, self.was_fulfilled is True and is_short, not after, skew)
 
 
 class LossFleets:

@@ -117,9 +117,9 @@ def trap_sentences(
     if decision.is_failed:
         return
     for one in pinned_groups(decision):
-        cause = (
-            "has no more candidates" if one.has_candidates else f"has {one.count:,} clusters, no candidates"
-        )
+        cause = "has no more candidates"
+        if not one.has_candidates:
+            cause = f"has {one.count:,} selected clusters and no candidates"
         limit = f"so the minimum stays at {one.count:,}"
         yield f"blocking domain: {one.topology_key}={one.group} {cause}, {limit}"
     if exact is not None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fleetui.apimachinery.errors import format_path
+from fleetui.apimachinery.yaml import Document, lines_of
 from placements.engine.doctor.examination import RULES
 from placements.engine.doctor.findings import Finding, Fix, Severity
 from placements.explain.sarif import SarifResult, sarif_text
@@ -50,31 +51,49 @@ def finding_lines(findings: Iterable[tuple[str, Finding]]) -> list[str]:
     return lines
 
 
-def place_of_labels(finding: Finding, files: Mapping[str, str]) -> tuple[str, int]:
-    """Return the file of a cluster that a finding about labels would change, else of any; "" if unknown.
+MemberFiles = Mapping[str, tuple[str, Document | None]]
+"""The file of each cluster, and its document there."""
 
-    `files` are those of the clusters.
+
+def labels_sarif(findings: Iterable[Finding], files: MemberFiles) -> list[SarifResult]:
+    """Return findings about labels at the line of the first label that the fix would change.
+
+    Without a fix it is the first file of a cluster. Lines are read from the texts once, for all together.
     """
-    named = (name for name, *_ in (finding.fix.labels if finding.fix else ()) if name in files)
-    first = next(named, next(iter(files), None))
-    return (files[first] if first else "", 1)
+    several, wanted, first = list(findings), list[tuple[Document, str]](), next(iter(files), "")
+    places = list[tuple[str, int]]()
+    for one in several:
+        labels = one.fix.labels if one.fix else ()
+        name, key = next(((name, key) for name, key, _ in labels if name in files), (first, ""))
+        file, document = files.get(name, ("", None))
+        if document and key:
+            wanted.append((document, format_path(("metadata", "labels", key))))
+        places.append((file, len(wanted) if document and key else 0))
+    lines = [1, *(line or 1 for line in lines_of(wanted))]
+    return [
+        SarifResult(one.rule, SARIF_LEVELS[one.severity], one.message, file, lines[at])
+        for one, (file, at) in zip(several, places, strict=True)
+    ]
 
 
 def findings_sarif(
     findings: Iterable[tuple[str, Finding]],
     places: Mapping[str, tuple[str, int]],
-    member_files: Mapping[str, str],
+    member_files: MemberFiles,
     *,
     version: str,
 ) -> str:
     """Return SARIF; `places` are the file and line of placements that were read from files."""
-    results = [
+    several = list(findings)
+    results = labels_sarif((one for placement, one in several if not placement), member_files)
+    results += [
         SarifResult(
             one.rule,
             SARIF_LEVELS[one.severity],
-            f"{placement}: {one.message}" if placement else one.message,
-            *(places.get(placement, ("", 1)) if placement else place_of_labels(one, member_files)),
+            f"{placement}: {one.message}",
+            *places.get(placement, ("", 1)),
         )
-        for placement, one in findings
+        for placement, one in several
+        if placement
     ]
     return sarif_text(results, TITLES, version=version)

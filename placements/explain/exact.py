@@ -3,18 +3,12 @@
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
-from placements.engine.exact.conflict import Correction, ShoppingItem
+from placements.engine.exact.conflict import FILTER_WORDS, Correction, ShoppingItem
 from placements.engine.exact.record import ExactRecord, ExactVerdict, OpenReason, PickOrder
 from placements.explain.vocabulary import counted, joined
 from placements.manifests.policy import PlacementPolicy
 
 _SHOWN = 5
-_FILTERS = {
-    "required-affinity": "the required affinity",
-    "eligibility": "eligibility",
-    "taints": "taints",
-    "namespace": "the namespace",
-}
 _COLUMN_WORDS = {
     "excess": "excess of soft limits",
     "skew": "skew",
@@ -72,24 +66,15 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     """Yield the smallest conflicts and the corrections."""
     if record.conflict:
-        limits = [one.max_skew for one in policy.topology_spread_constraints]
-        words, conflicts = _FILTERS, []
-        for elements in record.conflict[:_SHOWN]:
-            names = [
-                f"{one.name} spread (maxSkew {limits[one.index]})" if one.is_constraint else words[one.name]
-                for one in elements
-            ]
-            conflicts.append(joined(names, "with"))
+        several = record.conflict[:_SHOWN]
+        conflicts = [joined([one.words(policy) for one in elements], "with") for elements in several]
         yield f"conflict: {'; '.join(conflicts)}"
     if record.corrections:
         yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_SHOWN]))}"
 
 
 def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
-    places = []
-    for one in items[:_SHOWN]:
-        domains = ", ".join(f"{key}={value}" for key, value in one.domains.items())
-        places.append(f"{one.count:,} in {domains or 'any domain'}")
+    places = [one.words for one in items[:_SHOWN]]
     more = [f"{len(items) - _SHOWN:,} more places"] if len(items) > _SHOWN else []
     added = counted(sum(one.count for one in items), "more cluster")
     return f"possible with {added}: {'; '.join(places + more)}"
@@ -97,7 +82,7 @@ def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
 
 def _correction(correction: Correction) -> str:
     changes = [
-        f"without {_FILTERS.get(element.name, element.name)}"
+        f"without {FILTER_WORDS.get(element.name, element.name)}"
         if to is None
         else f"{element.name} maxSkew {to}"
         for element, to in correction.changes

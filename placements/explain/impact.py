@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from placements.explain.doctor import SARIF_LEVELS, TITLES, finding_document, place_of_labels
+from placements.explain.doctor import SARIF_LEVELS, TITLES, finding_document, labels_sarif
 from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
 
@@ -164,11 +164,7 @@ def _plain(text: str) -> str:
 
 def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
     """Return new findings and gates that did not pass as SARIF, at the lines of their placements."""
-    files = impact.head.member_files
-    results = [
-        SarifResult(one.rule, SARIF_LEVELS[one.severity], one.message, *place_of_labels(one, files))
-        for one in impact.fleet_findings
-    ]
+    results = labels_sarif(impact.fleet_findings, impact.head.member_files)
     results += [
         SarifResult(
             one.rule,

@@ -1,6 +1,7 @@
 """Assertions of placements: checked after every decision and change of the fleet, and before a save."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -241,17 +242,32 @@ def _known(placement: Placement | None, items: Collection[Assertion], *, now: da
     return Known(others, survived, churn)
 
 
+@dataclass(frozen=True, slots=True)
+class SourcedResult:
+    """A result with the name of the document that asserts it, "" for the annotation of the placement."""
+
+    document: str
+    refuses: bool
+    result: AssertionResult
+
+    @property
+    def is_broken(self) -> bool:
+        return self.result.state is AssertionState.BROKEN
+
+    @property
+    def warning(self) -> ManifestWarning:
+        sentence = assertion_sentence(self.result)
+        if not self.document:
+            path = annotation_path(ASSERTIONS_ANNOTATION)
+            return ManifestWarning("assertion-broken", path, f"Assertion broken: {sentence}")
+        message = f"Assertion of {ASSERTION_KIND} {self.document} broken: {sentence}"
+        return ManifestWarning("assertion-broken", "metadata.name", message)
+
+
 def assertion_results(
     manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
-) -> list[AssertionResult]:
+) -> list[SourcedResult]:
     """Evaluate the assertions of a manifest on the decision that saving it would lead to."""
-    return [one for _, _, one in _results(manifest, decision, saved=saved, now=now)]
-
-
-def _results(
-    manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
-) -> list[tuple[str, bool, AssertionResult]]:
-    """Return each result with the name of its document, and whether that refuses what breaks it."""
     metadata = manifest.metadata
     documents = assertion_documents()
     about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
@@ -265,26 +281,7 @@ def _results(
         known = Known(known.others, known.survived, known.churn + len(before ^ after))
     sources = [(name, assertions.refuses) for name, assertions in about for _ in assertions.items]
     found = evaluate_assertions(items, decision, known)
-    return [(*source, one) for source, one in zip(sources, found, strict=True)]
-
-
-def assertion_warnings(
-    manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
-) -> tuple[ManifestWarning, ...]:
-    """Return a warning for each assertion that a decision breaks."""
-    return tuple(
-        _warning(name, one)
-        for name, _, one in _results(manifest, decision, saved=saved, now=now)
-        if one.state is AssertionState.BROKEN
-    )
-
-
-def _warning(document: str, one: AssertionResult) -> ManifestWarning:
-    if not document:
-        path = annotation_path(ASSERTIONS_ANNOTATION)
-        return ManifestWarning("assertion-broken", path, f"Assertion broken: {assertion_sentence(one)}")
-    message = f"Assertion of {ASSERTION_KIND} {document} broken: {assertion_sentence(one)}"
-    return ManifestWarning("assertion-broken", "metadata.name", message)
+    return [SourcedResult(*source, one) for source, one in zip(sources, found, strict=True)]
 
 
 def check_assertions_before_save(
@@ -294,8 +291,8 @@ def check_assertions_before_save(
     if not has_assertions(manifest):
         return ()
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=load_fleet()))
-    results = _results(manifest, decision, saved=saved, now=now)
-    broken = [(refuses, _warning(name, one)) for name, refuses, one in results if one.state == "broken"]
+    results = assertion_results(manifest, decision, saved=saved, now=now)
+    broken = [(one.refuses, one.warning) for one in results if one.is_broken]
     allowed = "a placement that keeps its assertions, or onBreak: warn"
     refused = [FieldError(one.path, one.code, one.message, allowed) for refuses, one in broken if refuses]
     if refused:

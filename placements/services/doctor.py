@@ -22,7 +22,13 @@ from clusters.models import FleetState
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
-from placements.engine.doctor.examination import RULES, Examination, examine_fleet, examine_placement
+from placements.engine.doctor.examination import (
+    RULES,
+    Examination,
+    examine_fleet,
+    examine_placement,
+    rules_named,
+)
 from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
@@ -33,8 +39,8 @@ MUTE_ANNOTATION = "fleetui.io/doctor"
 KEPT_SECONDS = 300
 _LOG = logging.getLogger(__name__)
 _INDEX = re.compile(r"\[\d+\]")
-_MUTED = re.compile(r"-([A-Z][0-9]{2})")
-if _UNKNOWN := sorted(set(settings.DOCTOR_MUTED) - RULES.keys()):
+_MUTED = re.compile(r"-([A-Z][0-9]{2}|[a-z]+(?:-[a-z]+)+)")
+if _UNKNOWN := sorted(rules_named(settings.DOCTOR_MUTED) - RULES.keys()):
     raise ImproperlyConfigured(
         f"FLEETUI_DOCTOR_MUTED: unknown rules: {', '.join(_UNKNOWN)} (allowed: {', '.join(RULES)})"
     )
@@ -69,18 +75,25 @@ class DoctorReport:
         ]
         return fleet + own
 
-    def findings_of(self, placement: str) -> list[tuple[str, Finding]]:
-        """Return the findings of one placement, those about labels that cause others too; "" for all."""
-        if not placement:
-            return self.findings
-        found = self.placements.get(placement)
-        return [(placement, one) for one in found.findings] if found else []
+    def findings_of(self, placement: str, rule: str = "") -> list[tuple[str, Finding]]:
+        """Return the findings of one placement, those about labels that cause others too; "" for all.
+
+        `rule` is an id or the code of a warning; a finding of it may be below another.
+        """
+        found = self.findings
+        if placement:
+            own = self.placements.get(placement)
+            found = [(placement, one) for one in own.findings] if own else []
+        wanted = rules_named([rule])
+        return [
+            pair for pair in found if not rule or not wanted.isdisjoint(each.rule for each in flat([pair[1]]))
+        ]
 
 
 def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
     """Return the rules that the settings mute, and those of an annotation such as `-S07,-N04`."""
     text = (annotations or {}).get(MUTE_ANNOTATION, "")
-    return frozenset([*settings.DOCTOR_MUTED, *_MUTED.findall(text)])
+    return rules_named([*settings.DOCTOR_MUTED, *_MUTED.findall(text)])
 
 
 def current_report() -> DoctorReport:

@@ -13,7 +13,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
-from placements.engine.doctor.examination import RULES
+from placements.engine.doctor.examination import ALIASES, RULES
 from placements.engine.doctor.findings import Finding, Fix, Severity, flat
 from placements.explain.doctor import LEVELS
 from placements.models import Placement
@@ -54,8 +54,8 @@ def doctor(request: HttpRequest) -> HttpResponse:
         raise Http404(f"There is no placement {name}.")
     shown = [
         (placement, one)
-        for placement, one in report.findings_of(name)
-        if severity in ("", str(one.severity)) and rule in ("", *(each.rule for each in flat([one])))
+        for placement, one in report.findings_of(name, rule)
+        if severity in ("", str(one.severity))
     ]
     order = list(Severity)
     shown.sort(key=lambda found: order.index(found[1].severity))
@@ -76,7 +76,7 @@ def doctor(request: HttpRequest) -> HttpResponse:
         "name": name,
         "muted": sum(one.muted for one in examined),
         "not_checked": sorted({each for one in examined for each in one.not_checked}),
-        "unknown": unknown_words(request, rule=RULES, severity=Severity),
+        "unknown": unknown_words(request, rule=[*RULES, *ALIASES], severity=Severity),
     }
     return render_page(request, "doctor/doctor.html", context)
 

@@ -29,6 +29,7 @@ from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.preview import afresh_words
+from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
 from placements.explain.vocabulary import counted, headline, policy_sentence
 from placements.manifests.binding import BindingState
@@ -308,7 +309,8 @@ def _clusters_tab(
         "spreads": spreads_of(decision) if decision else (),
         "ranking": decision,
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
-        "resilience": resilience_in(placement),
+        "resilience": (resilience := resilience_in(placement)),
+        "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value) if resilience else "",
         "assertions": check_of(placement),
         "findings": doctor_check_of(placement),
     }

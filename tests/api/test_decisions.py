@@ -4,10 +4,13 @@ import csv
 import io
 
 import pytest
+from django.core.cache import caches
 from rest_framework.test import APIClient
 
+from fleetui.middleware import RequestTooLongError
 from placements.models import Decision, DecisionRecord, Placement
 from placements.services.decisions import exact
+from placements.services.decisions.records import recorded
 from tests.builders import labelled, prefer
 from tests.rows import all_joined, decided, joined, pick_n_spec
 
@@ -63,36 +66,47 @@ def test_large_records_side_by_side_leave_rounds_and_outcomes_out(reader: APICli
         assert (one["rounds"], one["outcomes"]) == (None, None)
 
 
-def test_an_exact_search_is_requested_with_its_limits(
+def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
     reader: APIClient, decision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"{DECISIONS}/{decision}/exact"
-    small = reader.get(address).json()
-    monkeypatch.setattr(exact, "is_small", lambda _model: False)
-    large = reader.get(f"{address}?stages=n&stages=skew&limitSeconds=2").json()
-
+    small = reader.post(address).json()
     assert (small["verdict"], small["most"], small["columns"]["exact"]["skew"]) == ("optimal", [2, 2], 0)
+    for body in ({"stages": ["n", "best"]}, {"limitSeconds": 1e9}, {"limit": 2}):
+        assert reader.post(address, body, format="json").status_code in (400, 422), body
+
+    monkeypatch.setattr(exact, "is_small", lambda _model: False)
+    wanted = {"stages": ["n", "skew"], "limitSeconds": 20}
+    started = reader.post(address, wanted, format="json")
+    result, search = started.headers["Location"], started.json()["id"]
+    assert (started.status_code, result.endswith(f"/api/v1/exact/{search}")) == (202, True)
+    cache = caches["default"]
+    cache.add("exact-search", "another", 60)
+    exact.search_requested(search)
+    assert reader.get(result).status_code == 202, "one search at a time"
+    cache.delete("exact-search")
+    exact.search_requested(search)
+    large = reader.get(result).json()
     assert (large["verdict"], large["picks"]) == ("optimal", small["picks"])
-    assert large["id"] != small["id"]
-    for query in ("stages=n&stages=best", "limitSeconds=1e9", "limitSeconds=nan", "limit=2"):
-        assert reader.get(f"{address}?{query}").status_code == 400, query
+    assert (large["id"], search) == (search, large["id"])
+    assert reader.post(address, wanted, format="json").json() == large
+    assert reader.get("/api/v1/exact/x-0").status_code == 404
 
 
 def test_one_large_search_at_a_time_is_kept_and_has_a_price(
-    reader: APIClient, decision: str, monkeypatch: pytest.MonkeyPatch
+    decision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, spent = f"{DECISIONS}/{decision}/exact", list[float]()
+    value, spent = recorded(decision)[1], list[float]()
     monkeypatch.setattr(exact, "is_small", lambda _model: False)
     monkeypatch.setattr(exact, "settle", lambda _user, *, deposit, used: spent.append(used - deposit))
     monkeypatch.setattr(exact, "GRACE_SECONDS", 0.01)
-    with exact._place:
-        busy = reader.get(address)
-    found = [reader.get(address).json() for _ in range(2)]
+    with exact._place, pytest.raises(RequestTooLongError):
+        exact.searched(value, user=1)
+    found = [exact.searched(value, user=1) for _ in range(2)]
 
-    assert (busy.status_code, "too-long" in busy.content.decode()) == (503, True)
     assert found[0] == found[1]
     [seconds] = spent
-    assert seconds > found[0]["seconds"]
+    assert seconds > found[0].seconds
 
 
 @pytest.mark.parametrize("length", [4, 12, 32])

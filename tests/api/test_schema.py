@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import schemathesis
 from django.contrib.auth.models import Permission
+from django.core.cache import caches
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
 from hypothesis import HealthCheck, given, settings
@@ -33,6 +34,7 @@ from clusters.operations.connection import set_connection
 from fleetui.access.models import ApiToken
 from fleetui.hub_scope import in_hub
 from fleetui.models import Event
+from placements.engine.exact.record import exact_search
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
     ClusterStep,
@@ -49,6 +51,7 @@ from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
 from placements.services.assertions import save_assertions
 from placements.services.bulk_changes import BulkAction, start_change
+from placements.services.decisions.records import recorded
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
@@ -165,6 +168,7 @@ BODIES = {
     "POST /api/v1/staged-runs/{name}/skip-wait": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/retry": {"cluster": "a"},
     "POST /api/v1/resilience": {"keys": ["region"], "variants": ["leave"]},
+    "POST /api/v1/decisions/{decision}/exact": {"stages": ["n", "skew"], "limitSeconds": 5},
     "POST /api/v1/what-if": {"clusters": ["a"], "labels": ["region:east"], "variant": "cordon"},
     "POST /api/v1/hubs": {
         "name": "b",
@@ -257,6 +261,7 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/notifications/rules", {"name": "payments"}),
         ("/budgets/", {"name": "web"}),
         ("/assertions/", {"name": "gold"}),
+        ("/exact/{name}", {"name": hub["search"]}),
         ("/evictions/", {"number": hub["eviction"]}),
         ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
     ):
@@ -313,6 +318,9 @@ def filled_hub() -> dict[str, str]:
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     dry_run = start_dry_run(placement="web", by=None, now=NOW)
     change = start_change(BulkAction.UNCORDON, {}, ["a"], by=None, now=NOW)
+    decision = DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id
+    search = exact_search(recorded(decision)[1])
+    caches["default"].set(search.id, search)
     return {
         "request_id": change.request_id,
         "dry_run": str(dry_run.pk),
@@ -325,7 +333,8 @@ def filled_hub() -> dict[str, str]:
         "round": "1",
         "eviction": str(evict("nobody", "nowhere", by=None, now=NOW).pk),
         "event": str(Event.objects.latest("pk").pk),
-        "decision": DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id,
+        "decision": decision,
+        "search": search.id,
         "group": "core",
         "kind": "Namespace",
         "namespace": "-",
@@ -393,7 +402,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 167
+    assert len(operations) == 168
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

@@ -90,7 +90,13 @@ def expected(subject: Subject, fleet: Fleet, clusters: tuple[str, ...], variant:
     lost = max(0, len(found.leaves) - len(found.joins))
     kept = found.placed_before - len(found.leaves)
     is_unfulfilled = bool(subject.was_fulfilled) and short
-    return LossResult(kept, len(found.joins), lost, is_unfulfilled, not found.placed_after)
+    after = placed_after(found.decision)
+    skews = [0]
+    for one in subject.cycle.policy.topology_spread_constraints:
+        labels = [cluster.labels.get(one.topology_key) for cluster in changed.fleet if cluster.name in after]
+        counts = [labels.count(value) for value in changed.fleet.label(one.topology_key).values]
+        skews.append(max(counts, default=0) - min(counts, default=0))
+    return LossResult(kept, len(found.joins), lost, is_unfulfilled, not found.placed_after, max(skews))
 
 
 def test_cells_are_those_of_the_what_if_analysis() -> None:
@@ -127,6 +133,7 @@ def test_clusters_that_are_down_move_nothing_and_need_no_decision() -> None:
                 inside = len(subjects[key].placed.intersection(loss.clusters))
                 assert (cell.lost, cell.moved, cell.is_unfulfilled) == (inside, 0, False)
                 assert cell.is_empty == (inside == len(subjects[key].placed))
+                assert cell.skew <= len(subjects[key].placed) - inside
     decide.assert_not_called()
 
 

@@ -264,7 +264,10 @@ def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned
     words = plain(text_of(viewer, address(pinned, "?panel=replay")))
 
     assert "2 of 4 clusters selected" in words
-    assert "Blocking domain: region=south has 0 clusters, no candidates, so the minimum stays at 0" in words
+    assert (
+        "Blocking domain: region=south has 0 selected clusters and no candidates, so the minimum stays at 0"
+        in words
+    )
     assert "south stays at 0 (no candidates)." in words
     assert "Step 3 → no cluster" in words
     assert "every selection would break region (max skew 1, hard)" in words
@@ -307,7 +310,7 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, t
     policy = decision.cycle.policy.to_plain()
     page = address(decided("dead", {**pick_n_spec(8), "policy": policy}))
     words = plain(text_of(viewer, page))
-    found = viewer.get(f"/api/v1{page}exact").json()
+    found = viewer.post(f"/api/v1{page}exact", {}, content_type="application/json").json()
     clusters = [{"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet]
     placement = placement_document("dead", {**pick_n_spec(8), "policy": policy})
     simulated = viewer.post(

@@ -120,6 +120,7 @@ def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
     assert item["fix"]["edits"] == [
         {"path": "spec.policy.topologySpreadConstraints[0].topologyKey", "value": "region"}
     ]
+    assert viewer.get("/api/v1/doctor?placement=web&rule=unknown-key").json()["items"] == [item]
     assert viewer.get("/api/v1/doctor?rule=S99").status_code == 400
     assert viewer.get("/api/v1/doctor?placement=none").status_code == 404
 
@@ -128,7 +129,7 @@ def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
 def test_muted_rules_are_counted(viewer: Client, settings: Any) -> None:
     _unknown_key()
     document = Placement.objects.get(name="web").document
-    document["metadata"]["annotations"] = {MUTE_ANNOTATION: "-S01"}
+    document["metadata"]["annotations"] = {MUTE_ANNOTATION: "-unknown-key, -S07"}
     save_placement(document, by=None, now=NOW)
 
     by_annotation = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()
@@ -166,12 +167,13 @@ def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Pa
     assert _run("-f", str(path), "--fail-on", "warning")
 
     members = [member_document(f"c{number}", {"env": "prod"}) for number in range(6)]
-    path.write_text(
-        json.dumps({"kind": "List", "items": [*members, member_document("odd", {"env": "Prod"})]})
-    )
+    items = [*members, member_document("odd", {"env": "Prod"})]
+    path.write_text(json.dumps({"kind": "List", "items": items}, indent=1))
     assert "H02  fleet: env=Prod on 1 cluster, env=prod on 6." in _run("-f", str(path))
     [result] = json.loads(_run("-f", str(path), "-o", "sarif"))["runs"][0]["results"]
-    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("placement.json")
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"].endswith("placement.json")
+    assert '"env": "Prod"' in path.read_text().splitlines()[place["region"]["startLine"] - 1]
     with pytest.raises(CommandError) as missing:
         _run("-f", "nowhere.yaml")
     assert missing.value.returncode == 2
@@ -185,7 +187,11 @@ def _run(*arguments: str) -> str:
 
 @pytest.mark.usefixtures("web")
 def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
-    document = {**placement_document("web", pick_n_spec(3)), "apiVersion": "placement.kubernetes-fleet.io/v1"}
+    asserted = json.dumps([{"never": {"env": "canary"}}, {"survives": "zone"}, {"minFree": 1}])
+    document = {
+        **placement_document("web", pick_n_spec(3), assertions=asserted),
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+    }
     shown = operator.post(
         "/placements/web/edit/",
         {"manifest": json.dumps(document), "mode": "yaml", "revision": "1"},
@@ -193,3 +199,8 @@ def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
     ).content.decode()
 
     assert "No spare cluster: any loss leaves the placement unfulfilled." in shown
+    kept = re.sub(r"<[^>]*>", "", html.unescape(shown[shown.index("Assertions: ") :].partition("</p>")[0]))
+    assert kept.endswith(
+        'Holds never: {"env": "canary"} · Unknown survives: zone (no resilience report of zone yet)'
+    )
+    assert "Assertion broken: minFree: 1" in html.unescape(shown)

@@ -89,7 +89,7 @@ def test_the_map_of_losses_has_the_cells_of_the_report(
 
 
 def test_many_placements_are_grouped_by_team_or_namespace() -> None:
-    losses = [ResilienceLoss(cells=_packed({1: (True, 3), 2: (False, 0), 3: (True, 1)}))]
+    losses = [_packed({1: (True, 3), 2: (False, 0), 3: (True, 1)})]
     teams = [(key, f"p{key}", "", {"team": "ab"[key % 2]}) for key in range(1, 60)]
     assert survival_by_group(losses, teams) == ("team", [{"b": (2, 2), "a": (1, 0)}])
     spaces: list[tuple[int, str, str, dict[str, str]]] = [
@@ -99,12 +99,12 @@ def test_many_placements_are_grouped_by_team_or_namespace() -> None:
     assert survival_by_group(losses, teams[:2]) == ("placement", [{"p1": (1, 1), "p2": (1, 0)}])
 
 
-def _packed(cells: dict[int, tuple[bool, int]]) -> bytes:
+def _packed(cells: dict[int, tuple[bool, int]]) -> ResilienceLoss:
     report = ResilienceReport(variants=["leave"])
     found = {key: LossResult(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
     row = operations._loss(report, "region", "east", "leave", 1, found)
     assert row is not None
-    return bytes(row.cells)
+    return row
 
 
 def _surviving(level: str) -> list[int]:
@@ -136,6 +136,7 @@ def test_the_report_over_rest(reader: APIClient) -> None:
     name = Placement.objects.filter(placement_type="PickN").earliest("name").full_name
     found = reader.get(f"/api/v1/resilience/latest/placements/{name}").json()
     assert {one["variant"] for one in found["losses"]} == {"down", "cordon", "leave"}
+    assert max(one["skew"] for one in found["losses"]) > 0
     refused = reader.post("/api/v1/resilience", {"variants": ["explode"]}, format="json")
     assert refused.status_code == 400
 

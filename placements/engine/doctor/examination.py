@@ -20,6 +20,17 @@ from placements.engine.doctor.placement import PLACEMENT
 from placements.engine.doctor.spread import SPREAD
 
 RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *SPREAD, *AFFINITY, *PLACEMENT)}
+ALIASES = {
+    "unknown-key": ("S01", "A01"),
+    "unknown-property": ("A01",),
+    "single-group": ("S02",),
+    "clusters-lack-key": ("S06",),
+    "matches-nothing": ("A04",),
+    "zero-max-unavailable": ("R01",),
+    "not-a-quantity": ("H07",),
+    "malformed-property": ("H07",),
+}
+"""The rules that each code of a warning stands for."""
 _FAMILIES = "HASTNRF"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -35,6 +46,11 @@ class Examination:
     muted: int = 0
     not_checked: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
+
+
+def rules_named(names: Iterable[str]) -> frozenset[str]:
+    """Return rules by their ids or by codes of warnings."""
+    return frozenset(rule for name in names for rule in ALIASES.get(name, (name,)))
 
 
 def rank(rule: str) -> tuple[int, str]:

@@ -53,6 +53,7 @@ class Fix:
     """A change that removes a finding; a person confirms it.
 
     `edits` set fields of the spec of the placement, or remove them with None; `labels` those of clusters.
+    Without either it is a rebalance plan.
     """
 
     words: str

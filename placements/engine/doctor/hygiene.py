@@ -20,6 +20,7 @@ from placements.engine.doctor.findings import (
     normalised,
     some,
 )
+from placements.engine.scheduling.warnings import property_caveats
 
 
 def _named(fleet: Fleet, which: Bools) -> list[str]:
@@ -147,9 +148,16 @@ def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
             yield H06.finding(f"labels.{outer}", message, (f"{inner}={value}", outer), fix=fix)
 
 
+def malformed_properties(fleet: Fleet) -> Iterator[Finding]:
+    for one in property_caveats(fleet):
+        message = f"The property has {one.message}: no policy can compare these values."
+        yield H07.finding(one.path, message, (one.path, ""))
+
+
 H01 = Rule("H01", Severity.WARNING, Needs.LABELS, "Misspelt label key", misspelt_keys)
 H02 = Rule("H02", Severity.WARNING, Needs.LABELS, "Value in another spelling", case_of_values)
 H03 = Rule("H03", Severity.INFO, Needs.LABELS, "Misspelt label value", misspelt_values)
 H04 = Rule("H04", Severity.INFO, Needs.LABELS, "Label missing on a few clusters", missing_labels)
 H06 = Rule("H06", Severity.WARNING, Needs.LABELS, "Exception to a pair of labels", exceptional_pairs)
-HYGIENE = (H01, H02, H03, H04, H06)
+H07 = Rule("H07", Severity.WARNING, Needs.LABELS, "Property without a quantity", malformed_properties)
+HYGIENE = (H01, H02, H03, H04, H06, H07)

@@ -43,7 +43,9 @@ def no_spare(case: Case) -> Iterator[Finding]:
     number = case.policy.number_of_clusters or 0
     if case.is_pick_n and number and number == int(case.passes.sum()):
         message = "No spare cluster: any loss leaves the placement unfulfilled."
-        yield N02.finding("spec.policy.numberOfClusters", message)
+        edits = ((("policy", "numberOfClusters"), number - 1),)
+        fix = Fix(f"Set numberOfClusters to {number - 1}, or widen the filters.", edits=edits)
+        yield N02.finding("spec.policy.numberOfClusters", message, fix=fix if number > 1 else None)
 
 
 def _one_domain(case: Case, names: tuple[str, ...]) -> tuple[str, str] | None:

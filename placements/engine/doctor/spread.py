@@ -8,6 +8,7 @@ import numpy as np
 from clusters.columns import ABSENT, Codes, Ints
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.doctor.findings import (
+    LISTED,
     Case,
     Finding,
     Fix,
@@ -86,7 +87,19 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
         verb = "keeps" if len(domains) == 1 else "keep"
         message = f"{key}={some(domains)} {verb} the minimum {minimum}."
         evidence = tuple((key, one) for one in domains)
-        yield Finding("S04", severity, f"spec.policy.{_FIELD}", message, evidence)
+        fix = _correction(case) if severity is Severity.ERROR else None
+        yield Finding("S04", severity, f"spec.policy.{_FIELD}", message, evidence, fix)
+
+
+def _correction(case: Case) -> Fix | None:
+    """Return the first correction by limits alone with which the scheduler reaches the number."""
+    for one in case.exact.corrections if case.exact else ():
+        limits = [(element, to) for element, to in one.changes if element.is_constraint]
+        if one.greedy_reaches and len(limits) == len(one.changes):
+            words = " and ".join(f"{element.name} to {to}" for element, to in limits)
+            edits = tuple((("policy", _FIELD, element.index, "maxSkew"), to) for element, to in limits)
+            return Fix(f"Set maxSkew of {words}.", edits=edits)
+    return None
 
 
 def _minimum(count: int, has_candidates: bool) -> str:
@@ -177,7 +190,8 @@ def more_are_possible(case: Case) -> Iterator[Finding]:
     greedy = len(case.decision.picked_names)
     if case.exact.is_possible and case.exact.low > greedy:
         message = f"{case.exact.low} are possible, the scheduler finds {greedy}."
-        yield S08.finding(f"spec.policy.{_FIELD}", message, ("numberOfClusters", ""))
+        fix = Fix("Plan the moves that reach them.")
+        yield S08.finding(f"spec.policy.{_FIELD}", message, ("numberOfClusters", ""), fix=fix)
 
 
 def impossible(case: Case) -> Iterator[Finding]:
@@ -189,10 +203,16 @@ def impossible(case: Case) -> Iterator[Finding]:
         return
     wanted = case.policy.number_of_clusters or 0
     message = f"At most {case.exact.high} of {wanted} are possible."
+    conflicts = [" with ".join(one.words(case.policy) for one in each) for each in case.exact.conflict]
+    if conflicts:
+        message += f" Conflict: {'; '.join(conflicts[:LISTED])}."
+    if case.exact.shopping:
+        message += f" Possible with more clusters: {some(one.words for one in case.exact.shopping)}."
     pinned = tuple((one.topology_key, one.group) for one in pinned_groups(case.decision))
     place = ("policy", "numberOfClusters")
-    fix = Fix(f"Set numberOfClusters to {case.exact.high}.", edits=((place, case.exact.high),))
+    fewer = Fix(f"Set numberOfClusters to {case.exact.high}.", edits=((place, case.exact.high),))
     evidence = (("numberOfClusters", ""), *pinned)
+    fix = _correction(case) or fewer
     yield S09.finding("spec.policy.numberOfClusters", message, *evidence, fix=fix)
 
 

@@ -22,6 +22,12 @@ from placements.manifests.policy import PlacementPolicy
 _LARGEST_CORRECTION = 3
 _MOST_TUPLES = 20_000
 _FILTER_NAMES = {"affinity": "required-affinity"}
+FILTER_WORDS = {
+    "required-affinity": "the required affinity",
+    "eligibility": "eligibility",
+    "taints": "taints",
+    "namespace": "the namespace",
+}
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -43,6 +49,11 @@ class Element:
         if self.is_constraint:
             return {"kind": self.kind, "topologyKey": self.name, "constraint": self.index}
         return {"kind": self.kind, "filter": self.name}
+
+    def words(self, policy: PlacementPolicy) -> str:
+        if not self.is_constraint:
+            return FILTER_WORDS.get(self.name, self.name)
+        return f"{self.name} spread (maxSkew {policy.topology_spread_constraints[self.index].max_skew})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,11 @@ class ShoppingItem:
 
     def to_plain(self) -> dict[str, object]:
         return {"count": self.count, "domains": self.domains}
+
+    @property
+    def words(self) -> str:
+        domains = ", ".join(f"{key}={value}" for key, value in self.domains.items())
+        return f"{self.count:,} in {domains or 'any domain'}"
 
 
 class ConflictAnalysis:

@@ -20,23 +20,25 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
     """Draw the losses by group of placements, the worst first; None where no loss concerns a placement.
 
     `by` says what a group is: team, namespace or placement. A cell is the share of the placements of the
-    group on the lost clusters that are unfulfilled or without clusters afterwards.
+    group on the lost clusters that are unfulfilled or without clusters afterwards. Losses that all placements
+    survive are in the table only, unless there is no other.
     """
     bad: dict[str, int] = {}
     for line in lines:
         for group, (_, count) in line.groups.items():
             bad[group] = bad.get(group, 0) + count
     groups = sorted(bad, key=lambda one: (-bad[one], one))[:MOST_GROUPS]
-    shown = lines[:MOST_LOSSES]
-    if not groups or not shown:
+    listed = lines[:MOST_LOSSES]
+    if not groups or not listed:
         return None
+    shown = [line for line in listed if any(count for _, count in line.groups.values())] or listed
     found = [[line.groups.get(group) for group in groups] for line in shown]
     words = "without a working cluster" if is_down else "unfulfilled or without clusters"
     caption = (
         f"Losses by {by}, the worst first; the color is the share of placements that are {words} afterwards, "
         "and an empty cell concerns none"
     )
-    if len(bad) > MOST_GROUPS or len(lines) > MOST_LOSSES:
+    if len(bad) > MOST_GROUPS or len(lines) > len(shown):
         caption += (
             f". Shown: {len(shown):,} of {len(lines):,} losses, {len(groups):,} of {len(bad):,} columns"
         )
@@ -63,9 +65,6 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
         figure=drawn,
         columns=("Loss", by.capitalize(), "Placements", words.capitalize()),
         rows=tuple(
-            (line.name, group, *one)
-            for line, cells in zip(shown, found, strict=True)
-            for group, one in zip(groups, cells, strict=True)
-            if one
+            (line.name, group, *one) for line in listed for group in groups if (one := line.groups.get(group))
         ),
     )

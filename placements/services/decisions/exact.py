@@ -1,11 +1,13 @@
-"""Exact searches of requests, large ones included."""
+"""Exact searches of requests: small ones at once, large ones in a child process of a request or a worker."""
 
 import threading
 import time
 
 from django.core.cache import caches
 
+from fleetui.hub_scope import current_hub_id
 from fleetui.middleware import RequestTooLongError, settle
+from fleetui.task_queue import enqueue
 from placements.engine.exact.model import ExactModel
 from placements.engine.exact.record import (
     REQUEST_OPTIONS,
@@ -18,10 +20,13 @@ from placements.engine.exact.record import (
 )
 from placements.engine.scheduling.decision import Decision
 from placements.services.decisions.exact_process import GRACE_SECONDS, search_in_child
+from placements.services.decisions.records import recorded
 
+TASK = "placements.tasks.search_exactly"
 LONGEST_SECONDS = 30
 """The largest limit of a search that a request may set."""
 _KEPT_SECONDS = 24 * 3600
+_CUT_SECONDS = 600
 _place = threading.BoundedSemaphore(1)
 
 
@@ -49,3 +54,53 @@ def searched(decision: Decision, options: SearchOptions = REQUEST_OPTIONS, *, us
     if record.is_final:
         caches["default"].set(key, record, _KEPT_SECONDS)
     return record
+
+
+class UnknownSearchError(LookupError):
+    """No search with this id is requested, or its record is no longer kept."""
+
+    def __init__(self, search: str) -> None:
+        super().__init__(f"no exact search {search}")
+
+
+def request_search(decision: Decision, options: SearchOptions, *, user: object) -> ExactRecord | str:
+    """Return the record of a small or known search; else leave it to a worker and return its id."""
+    model = model_of(decision)
+    if not isinstance(model, ExactModel) or is_small(model):
+        return exact_search(decision, options)
+    key = record_id(decision.id, options)
+    known: ExactRecord | None = caches["default"].get(key)
+    if known is None:
+        if caches["default"].add(f"request-{key}", (decision.id, options), _KEPT_SECONDS):
+            settle(user, deposit=0, used=options.limit_seconds)
+        enqueue(TASK, search=key, hub=current_hub_id())
+    return known or key
+
+
+def result_of(search: str) -> ExactRecord | None:
+    """Return a requested record, None while a worker has to search. Raise UnknownSearchError.
+
+    The request sends the hint again: a lost one delays the search until somebody looks.
+    """
+    known: ExactRecord | None = caches["default"].get(search)
+    if known is None and caches["default"].get(f"request-{search}") is None:
+        raise UnknownSearchError(search)
+    if known is None:
+        enqueue(TASK, search=search, hub=current_hub_id())
+    return known
+
+
+def search_requested(search: str) -> None:
+    """Search for a request that has no record yet; one search at a time."""
+    request = caches["default"].get(f"request-{search}")
+    if request is None or caches["default"].get(search) is not None:
+        return
+    decision_id, options = request
+    if not caches["default"].add("exact-search", search, options.limit_seconds + 2 * GRACE_SECONDS):
+        return
+    try:
+        record = search_in_child(recorded(decision_id)[1], options)
+    finally:
+        caches["default"].delete("exact-search")
+    caches["default"].set(search, record, _KEPT_SECONDS if record.is_final else _CUT_SECONDS)
+    caches["default"].delete(f"request-{search}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
+from typing import Any
 
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
@@ -26,13 +27,14 @@ from placements.engine.scheduling.warnings import decision_caveats, fleet_caveat
 from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
+from placements.explain.assertions import result_document
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
 from placements.explain.vocabulary import counted, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement
-from placements.services.assertions import assertion_warnings
+from placements.services.assertions import SourcedResult, assertion_results
 from placements.services.doctor import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
@@ -70,8 +72,17 @@ class SchedulePreview:
             *manifest_warnings(self.manifest),
             *self.selection.caveats,
             *map(self.manifest.in_document, of_fleet),
-            *assertion_warnings(self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC)),
+            *(one.warning for one in self.assertions if one.is_broken),
         )
+
+    @cached_property
+    def assertions(self) -> list[SourcedResult]:
+        return assertion_results(self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC))
+
+    @property
+    def unbroken_assertions(self) -> list[dict[str, Any]]:
+        """The assertions that hold or are unknown; broken ones are warnings."""
+        return [result_document(one.result) for one in self.assertions if not one.is_broken]
 
     @cached_property
     def warnings(self) -> tuple[ManifestWarning, ...]:

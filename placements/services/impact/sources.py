@@ -62,6 +62,7 @@ class ParsedFile:
     """What is in one file: its documents of the kinds that matter, or its errors; `lines` of placements."""
 
     members: list[MemberClusterManifest] = field(default_factory=list)
+    member_documents: list[Document] = field(default_factory=list)
     placements: list[ClusterResourcePlacement] = field(default_factory=list)
     lines: Sequence[int] = ()
     assertions: list[PlacementAssertion] = field(default_factory=list)
@@ -86,13 +87,14 @@ class BlobReader:
 class DiffSide:
     """The clusters and placements of one revision.
 
-    `waits` has the timed waits of all stages, by the full name of a placement with a staged update run.
+    `waits` has the timed waits of all stages, by the full name of a placement with a staged update run,
+    `member_files` the file of each cluster, and its document if that is in the file as it is written.
     """
 
     members: tuple[MemberClusterManifest, ...]
     placements: dict[tuple[str, str], WrittenPlacement]
     assertions: tuple[PlacementAssertion, ...] = ()
-    member_files: dict[str, str] = field(default_factory=dict)
+    member_files: dict[str, tuple[str, Document | None]] = field(default_factory=dict)
     waits: dict[str, timedelta] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
@@ -110,17 +112,18 @@ def read_side(
     """
     files = _rendered if is_rendered else _files_of_folder if Path(source).is_dir() else _files_of_revision
     members: dict[str, MemberClusterManifest] = {}
-    member_files: dict[str, str] = {}
+    member_files: dict[str, tuple[str, Document | None]] = {}
     placements: dict[tuple[str, str], WrittenPlacement] = {}
     blobs: dict[str, ParsedFile] = {}
     faults: list[str] = []
     for name, key, read in files(source, paths):
         blob = blobs[name] = reader.parse(key, read)
         faults += [f"{source}: {name}: {fault}" for fault in blob.faults]
-        for member in blob.members:
+        for member, document in zip(blob.members, blob.member_documents, strict=True):
             if member.metadata.name in members:
                 faults.append(f"{source}: {name}: MemberCluster {member.metadata.name} is there twice")
-            members[member.metadata.name], member_files[member.metadata.name] = member, name
+            members[member.metadata.name] = member
+            member_files[member.metadata.name] = name, None if is_rendered else document
         for manifest, line in zip(blob.placements, blob.lines, strict=True):
             identity = (manifest.kind, manifest.full_name)
             if identity in placements:
@@ -281,6 +284,7 @@ def _parse(content: bytes) -> ParsedFile:
             faults += [(one, fault) for fault in invalid.faults]
         else:
             named += [(one, "metadata.name")] if noun == "placements" else []
+            found.member_documents += [one] if noun == "members" else []
     found.lines = [line or 1 for line in lines_of(named)]
     found.faults = attach_lines(faults)
     return found

@@ -51,7 +51,10 @@ MOST_CLUSTERS = 5_000
 """In a larger fleet, domains alone are evaluated."""
 MOST_KEYS = 10
 KEPT = 1_000
-_CELL = np.dtype([("placement", "<u8"), ("kept", "<u4"), ("moved", "<u4"), ("lost", "<u4"), ("flags", "u1")])
+_FORMER = np.dtype(
+    [("placement", "<u8"), ("kept", "<u4"), ("moved", "<u4"), ("lost", "<u4"), ("flags", "u1")]
+)
+_CELL = np.dtype([*_FORMER.descr, ("skew", "<u4")])
 _Rows = dict[tuple[str, str, str], dict[int, LossResult]]
 
 
@@ -229,7 +232,7 @@ def _loss(
         return None
     flags = [(one.is_unfulfilled + 2 * one.is_empty) for one in cells.values()]
     rows = [
-        (key, one.kept, one.moved, one.lost, flag)
+        (key, one.kept, one.moved, one.lost, flag, one.skew)
         for (key, one), flag in zip(cells.items(), flags, strict=True)
     ]
     return ResilienceLoss(
@@ -248,11 +251,14 @@ def _loss(
 
 
 def cells_of(row: ResilienceLoss) -> dict[int, LossResult]:
-    """Return the cells of a loss by the key of the placement."""
-    found = np.frombuffer(zlib.decompress(bytes(row.cells)), dtype=_CELL).tolist()
+    """Return the cells of a loss by the key of the placement; reports of older versions have no skew."""
+    data = zlib.decompress(bytes(row.cells))
+    is_former = len(data) == row.placements_count * _FORMER.itemsize
     return {
-        key: LossResult(kept, moved, lost, bool(flags & 1), bool(flags & 2))
-        for key, kept, moved, lost, flags in found
+        key: LossResult(kept, moved, lost, bool(flags & 1), bool(flags & 2), *skew)
+        for key, kept, moved, lost, flags, *skew in np.frombuffer(
+            data, dtype=_FORMER if is_former else _CELL
+        ).tolist()
     }
 
 

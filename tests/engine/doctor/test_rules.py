@@ -11,6 +11,7 @@ from fleetui.apimachinery.model import Semantics, parse_manifest
 from placements.engine.doctor import examination
 from placements.engine.doctor.examination import RULES, examine_fleet, examine_placement, rank
 from placements.engine.doctor.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
+from placements.engine.exact.rebalance import MovePlan, plan_rebalance
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.policy import PlacementPolicy, parse_policy
@@ -27,6 +28,7 @@ from tests.builders import (
     taint,
     tolerate,
 )
+from tests.engine.exact.random_problems import dead_end
 
 
 def _many(count: int, prefix: str = "c", **labels: str) -> list[Cluster]:
@@ -80,6 +82,11 @@ EXAMPLES = {
         ([*_many(80, zone="a"), *_many(20, "x")], ALL),
         has_fix=False,
     ),
+    "H07": Example(
+        ([cluster("a", properties={"cpu": "many"}), cluster("b", properties={"cpu": "4"})], ALL),
+        ([cluster("a", properties={"cpu": "500m"}), cluster("b", properties={"cpu": "4"})], ALL),
+        has_fix=False,
+    ),
     "H06": Example(([*ZONES, cluster("odd", zone="a", region="west")], ALL), (ZONES, ALL)),
     "S01": Example(
         (_regions(3, 3), pick_n(2, spread=[spread("regoin")])),
@@ -99,7 +106,6 @@ EXAMPLES = {
             pick_n(4, spread=[spread("region")]),
         ),
         (_regions(3, 3, 3), pick_n(4, spread=[spread("region")])),
-        has_fix=False,
     ),
     "S05": Example(
         (_regions(4, 4), pick_n(6, spread=[spread("region", 9)])),
@@ -112,6 +118,14 @@ EXAMPLES = {
     "S07": Example(
         (_regions(1, 1), pick_n(2, spread=[spread("region")])),
         (_regions(3, 3), pick_n(2, spread=[spread("region")])),
+    ),
+    "S08": Example(
+        (dead_end().cycle.fleet, dead_end().cycle.policy),
+        (_regions(3, 3), pick_n(4, spread=[spread("region")])),
+    ),
+    "S09": Example(
+        (_regions(4, 4, 1), pick_n(7, spread=[spread("region")])),
+        (_regions(4, 4, 1), pick_n(5, spread=[spread("region")])),
     ),
     "A01": Example(
         (_regions(3, 3), pick_n(2, required=[labelled(regoin="east")])),
@@ -143,7 +157,7 @@ EXAMPLES = {
         (TAINTED, pick_n(3, required=[EAST], tolerations=[tolerate(key="gpu", operator="Exists")])),
     ),
     "N01": Example((_regions(3), pick_n(5)), (_regions(3), pick_n(2))),
-    "N02": Example((_regions(3), pick_n(3)), (_regions(4), pick_n(3)), has_fix=False),
+    "N02": Example((_regions(3), pick_n(3)), (_regions(4), pick_n(3))),
     "N04": Example((_regions(1, 4), pick_n(2)), (_regions(1, 1), pick_n(2))),
     "R01": Example((_regions(3), TWO), (_regions(3), TWO), {"maxUnavailable": 0}, {"maxUnavailable": 1}),
     "R02": Example(
@@ -162,7 +176,6 @@ EXAMPLES = {
         has_fix=False,
     ),
 }
-"""S08 and S09 are below: they need an exact search."""
 
 
 def _case(clusters: Iterable[Cluster], policy: PlacementPolicy, strategy: dict[str, Any]) -> Case:
@@ -207,7 +220,7 @@ def _fixed(case: Case, fix: Fix) -> Case:
 
 
 def test_every_rule_has_an_example_and_an_id_of_its_own() -> None:
-    assert set(EXAMPLES) | {"S08", "S09"} == set(RULES)
+    assert set(EXAMPLES) == set(RULES)
     assert len({one.title for one in RULES.values()}) == len(RULES)
 
 
@@ -223,7 +236,11 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     assert _check(rule, _case(*example.not_found, example.quiet_strategy)) == [], "negative example"
     fixes = [one.fix for one in found if one.fix]
     assert bool(fixes) == example.has_fix
-    if fixes:
+    if rule == "S08":
+        plan = plan_rebalance(replace(case.cycle, bindings=case.decision.bindings_after))
+        assert isinstance(plan, MovePlan)
+        assert plan.chosen.placed == case.policy.number_of_clusters
+    elif fixes:
         left = _check(rule, _fixed(case, fixes[0]))
         assert len(left) < len(found), fixes[0]
 
@@ -282,25 +299,24 @@ def test_one_misspelt_value_is_one_finding_with_its_consequences() -> None:
     assert not {"S04", "S09"} & {one.rule for one in found}
 
 
-def test_more_are_possible_and_a_number_that_is_not() -> None:
+def test_an_impossible_number_is_fixed_by_a_correction_that_the_scheduler_reaches_or_lowered() -> None:
     domains = [("r0", "prod", 6), ("r1", "dev", 1), ("r0", "dev", 1), ("r1", "prod", 1)]
     clusters = [
         one
         for at, (region, env, count) in enumerate(domains)
         for one in _many(count, f"d{at}", region=region, env=env)
     ]
-    too_many = _case(clusters, pick_n(9, spread=[spread("region"), spread("env")]), {})
+    both = _case(clusters, pick_n(9, spread=[spread("region"), spread("env")]), {})
+    affinity = _case(_regions(4, 4), pick_n(5, required=[EAST], spread=[spread("region")]), {})
 
-    [found] = _check("S09", too_many)
+    [raised], [lowered] = _check("S09", both), _check("S09", affinity)
 
-    assert found.fix
-    assert case_number(_fixed(too_many, found.fix)) == too_many.exact.high  # type: ignore[union-attr]
-    assert _check("S09", _fixed(too_many, found.fix)) == []
-    assert _check("S08", _case(clusters, pick_n(2, spread=[spread("region")]), {})) == []
-
-
-def case_number(case: Case) -> int | None:
-    return case.policy.number_of_clusters
+    assert "Conflict: env spread (maxSkew 1); region spread (maxSkew 1)." in raised.message
+    assert "Conflict: the required affinity." in lowered.message
+    assert raised.fix
+    assert _fixed(both, raised.fix).decision.is_fulfilled
+    assert lowered.fix
+    assert _fixed(affinity, lowered.fix).policy.number_of_clusters == 1
 
 
 def test_a_rule_that_fails_or_is_too_expensive_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
