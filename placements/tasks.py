@@ -117,8 +117,9 @@ def evaluate_scenarios(self: Task[..., None], **_newer: Any) -> None:
 
 
 @shared_task(acks_late=True)
-def search_exactly(*, search: str, **_newer: Any) -> None:
-    exact.search_requested(search)
+def search_exactly(*, search: str, hub: int, **_newer: Any) -> None:
+    with in_hub(hub):
+        exact.search_requested(search)
 
 
 @shared_task(acks_late=True, bind=True)

@@ -7,11 +7,14 @@ import pytest
 from django.core.cache import caches
 from rest_framework.test import APIClient
 
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.middleware import RequestTooLongError
 from placements.models import Decision, DecisionRecord, Placement
 from placements.services.decisions import exact
 from placements.services.decisions.records import recorded
+from placements.tasks import search_exactly
 from tests.builders import labelled, prefer
+from tests.live_hubs import live_hub
 from tests.rows import all_joined, decided, joined, pick_n_spec
 
 SPREAD = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
@@ -82,15 +85,17 @@ def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
     assert (started.status_code, result.endswith(f"/api/v1/exact/{search}")) == (202, True)
     cache = caches["default"]
     cache.add("exact-search", "another", 60)
-    exact.search_requested(search)
+    search_exactly(search=search, hub=LOCAL_HUB)
     assert reader.get(result).status_code == 202, "one search at a time"
     cache.delete("exact-search")
-    exact.search_requested(search)
+    search_exactly(search=search, hub=LOCAL_HUB)
     large = reader.get(result).json()
     assert (large["verdict"], large["picks"]) == ("optimal", small["picks"])
     assert (large["id"], search) == (search, large["id"])
     assert reader.post(address, wanted, format="json").json() == large
     assert reader.get("/api/v1/exact/x-0").status_code == 404
+    with in_hub(live_hub("prod-eu").pk), pytest.raises(exact.UnknownSearchError):
+        exact.result_of(search)  # what another hub was asked for
 
 
 def test_one_large_search_at_a_time_is_kept_and_has_a_price(

@@ -70,21 +70,25 @@ def request_search(decision: Decision, options: SearchOptions, *, user: object) 
         return exact_search(decision, options)
     key = record_id(decision.id, options)
     known: ExactRecord | None = caches["default"].get(key)
+    if caches["default"].add(_request(key), (decision.id, options), _KEPT_SECONDS) and known is None:
+        settle(user, deposit=0, used=options.limit_seconds)
     if known is None:
-        if caches["default"].add(f"request-{key}", (decision.id, options), _KEPT_SECONDS):
-            settle(user, deposit=0, used=options.limit_seconds)
         enqueue(TASK, search=key, hub=current_hub_id())
     return known or key
 
 
+def _request(search: str) -> str:
+    return f"exact-request-{current_hub_id()}-{search}"
+
+
 def result_of(search: str) -> ExactRecord | None:
-    """Return a requested record, None while a worker has to search. Raise UnknownSearchError.
+    """Return a record requested on this hub, None while a worker has to search. Raise UnknownSearchError.
 
     The request sends the hint again: a lost one delays the search until somebody looks.
     """
-    known: ExactRecord | None = caches["default"].get(search)
-    if known is None and caches["default"].get(f"request-{search}") is None:
+    if caches["default"].get(_request(search)) is None:
         raise UnknownSearchError(search)
+    known: ExactRecord | None = caches["default"].get(search)
     if known is None:
         enqueue(TASK, search=search, hub=current_hub_id())
     return known
@@ -92,7 +96,7 @@ def result_of(search: str) -> ExactRecord | None:
 
 def search_requested(search: str) -> None:
     """Search for a request that has no record yet; one search at a time."""
-    request = caches["default"].get(f"request-{search}")
+    request = caches["default"].get(_request(search))
     if request is None or caches["default"].get(search) is not None:
         return
     decision_id, options = request
@@ -103,4 +107,3 @@ def search_requested(search: str) -> None:
     finally:
         caches["default"].delete("exact-search")
     caches["default"].set(search, record, _KEPT_SECONDS if record.is_final else _CUT_SECONDS)
-    caches["default"].delete(f"request-{search}")
