@@ -34,7 +34,7 @@ from clusters.operations.connection import set_connection
 from fleetui.access.models import ApiToken
 from fleetui.hub_scope import in_hub
 from fleetui.models import Event
-from placements.engine.exact.record import exact_search
+from placements.engine.exact.record import REQUEST_OPTIONS, exact_search
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
     ClusterStep,
@@ -51,6 +51,7 @@ from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
 from placements.services.assertions import save_assertions
 from placements.services.bulk_changes import BulkAction, start_change
+from placements.services.decisions import exact
 from placements.services.decisions.records import recorded
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
@@ -320,7 +321,7 @@ def filled_hub() -> dict[str, str]:
     change = start_change(BulkAction.UNCORDON, {}, ["a"], by=None, now=NOW)
     decision = DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id
     search = exact_search(recorded(decision)[1])
-    caches["default"].set(search.id, search)
+    caches["default"].set_many({search.id: search, exact._request(search.id): (decision, REQUEST_OPTIONS)})
     return {
         "request_id": change.request_id,
         "dry_run": str(dry_run.pk),
