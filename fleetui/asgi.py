@@ -1,4 +1,4 @@
-"""The ASGI application, for a server that speaks ASGI."""
+"""The ASGI application, for a server that supports ASGI."""
 
 import os
 

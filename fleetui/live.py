@@ -76,7 +76,7 @@ def _access(session: str, user: int) -> Hashable:
 
 
 class LiveMiddleware(Middleware):
-    """Answers polls in the place of their view, which is called at least once a minute."""
+    """Answers polls instead of their view, which is called at least once a minute."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         super().__init__(get_response)

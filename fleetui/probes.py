@@ -124,7 +124,7 @@ PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {
 
 
 class ProbesMiddleware(Middleware):
-    """Answers the probes; everything else goes on to the pages."""
+    """Answers the probes; everything else is passed to the pages."""
 
     def __call__(self, request: HttpRequest) -> Any:
         probe = PROBES.get(request.path_info)

@@ -19,7 +19,7 @@ _FLOW_MARKS = frozenset(",[]{}#:&*!|>'\"%@`")
 
 
 class UneditableYaml(ValueError):
-    """The text is written in a way that an edit could not keep; it has to be changed by hand."""
+    """The text is written in a way that an edit could not keep; it has to be changed manually."""
 
 
 @dataclass(frozen=True, slots=True)

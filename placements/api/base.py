@@ -395,7 +395,7 @@ def listed(
 
 
 def actor(request: Request) -> dict[str, Any]:
-    """Return the arguments of every operation: by whom, and when."""
+    """Return the arguments of every operation: the user and the time."""
     user = request.user
     return {"by": user if isinstance(user, User) else None, "now": datetime.now(UTC)}
 

@@ -35,7 +35,7 @@ class EvictionContext:
 
 
 class EvictionReason(StrEnum):
-    """Why an eviction was carried out or not."""
+    """Why an eviction was executed or not."""
 
     NO_PLACEMENT = "no-placement"
     BEING_DELETED = "being-deleted"
@@ -86,7 +86,7 @@ class Executed(Verdict):
 
 
 class NotExecuted(Verdict):
-    """The eviction is possible and was not carried out; it is not tried again."""
+    """The eviction is possible and was not executed; it is not tried again."""
 
 
 class Invalid(Verdict):

@@ -388,7 +388,7 @@ def selectors_of_document(document: Mapping[str, Any]) -> tuple[ResourceSelector
 def parse_resource_selectors(
     raw: Iterable[object], *, path: str = "spec.resourceSelectors"
 ) -> tuple[ResourceSelector, ...]:
-    """Parse resource selectors, each by itself. Raise InvalidManifest."""
+    """Parse resource selectors, each on its own. Raise InvalidManifest."""
     return tuple(
         parse_manifest(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=f"{path}[{index}]")
         for index, one in enumerate(raw)

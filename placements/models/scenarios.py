@@ -136,7 +136,7 @@ class StalenessCheck(HubRow):
 
 
 class StalePick(HubRow):
-    """A cluster that a placement is on although a run from scratch would pass it over."""
+    """A cluster that a placement is on although rescheduling would not select it."""
 
     staleness_check = models.ForeignKey(StalenessCheck, models.CASCADE, related_name="stale")
     cluster_name = models.CharField(max_length=LONGEST_NAME)

@@ -198,7 +198,7 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
 
 
 def conflict_context(draft: Draft | None) -> dict[str, Any]:
-    """Return what was saved since a draft was started, and by whom; nothing where nothing was."""
+    """Return what was saved since a draft was started, and its author; nothing where nothing was."""
     placement = draft.placement if draft else None
     is_same = placement is not None and draft is not None and placement.revision == draft.revision
     if placement is not None and draft is not None and placement.is_mirrored:

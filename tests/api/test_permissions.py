@@ -12,6 +12,7 @@ from tests.database import rolled_back
 from tests.rows import decided, joined, pick_n_spec
 
 READING_POSTS = {
+    "/api/v1/decisions/{decision}/exact",
     "/api/v1/placements/preview",
     "/api/v1/placements/preview/semantics",
     "/api/v1/placements/{name}/plan",

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from clusters.models import Hub
-from tests.browser.test_accessibility import look
+from tests.browser.test_accessibility import NARROWED, PHONE, SCREEN, look
 from tests.hubs.test_watcher import hub_with_content
 from tests.hubs.watching import Watching, watching
 from tests.page_samples import HUB_PAGES
@@ -30,15 +30,17 @@ def mirrored(console: object) -> Iterator[Watching]:
 
 
 @pytest.mark.usefixtures("mirrored")
-@pytest.mark.parametrize("width", [1440, 390])
-def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, width: int) -> None:
-    page = enter("/hubs/", "cluster-administrator", width=width)
+@pytest.mark.parametrize("screen", [SCREEN, pytest.param(PHONE, marks=pytest.mark.nightly)])
+def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, screen: ViewportSize) -> None:
+    page = enter("/hubs/", "cluster-administrator")
     found = {}
     for name, address in PAGES.items():
+        page.set_viewport_size(screen)
         faults = look(page, address, dark=True)
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        if faults or wide > width:
-            found[name] = [*faults, f"{wide} pixels wide"]
+        page.set_viewport_size(PHONE)
+        width = page.evaluate(NARROWED, PHONE["width"])
+        if faults or width > PHONE["width"]:
+            found[name] = [*faults, f"{width} pixels wide"]
 
     assert found == {}
 

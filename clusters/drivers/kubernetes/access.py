@@ -32,7 +32,7 @@ class MemberAccess:
     monotonic: Callable[[], float]
 
     def until(self, moment: float) -> Callable[[], float]:
-        """Return what tells the seconds until a moment of the monotonic clock."""
+        """Return a function that returns the seconds until a moment of the monotonic clock."""
         return lambda: moment - self.monotonic()
 
 

@@ -41,7 +41,7 @@ _WEIGHTS = range(-100, 101)
 
 
 def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
-    """Yield every axis worth trying for a cluster that was not picked, the most telling first."""
+    """Yield every axis worth trying for a cluster that was not picked, the most likely first."""
     placement_type = decision.cycle.policy.placement_type
     if placement_type is PlacementType.PICK_FIXED:
         yield from _reports(decision, cluster)

@@ -24,7 +24,7 @@ class SideBySide:
 
 
 def side_by_side(decision: Decision, *, name: str) -> SideBySide:
-    """Decide what a decision decided once more under each semantics, on its fleet and with its bindings."""
+    """Repeat a decision under each semantics, on its fleet and with its bindings."""
     cycle = decision.cycle
     return _sides(decision, PlacementInput(name, cycle.policy, cycle.semantics, cycle.options, places={}))
 

@@ -84,7 +84,7 @@ def _request(search: str) -> str:
 def result_of(search: str) -> ExactRecord | None:
     """Return a record requested on this hub, None while a worker has to search. Raise UnknownSearchError.
 
-    The request sends the hint again: a lost one delays the search until somebody looks.
+    The request sends the hint again: a lost one delays the search until the next request.
     """
     if caches["default"].get(_request(search)) is None:
         raise UnknownSearchError(search)

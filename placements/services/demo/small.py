@@ -1,4 +1,4 @@
-"""The demos of four and of nine clusters, small enough to follow by hand."""
+"""The demos of four and of nine clusters, small enough to follow step by step."""
 
 from datetime import datetime, timedelta
 

@@ -55,7 +55,7 @@ class PlacementDraft:
 
     @property
     def digest(self) -> str:
-        """A short hash that tells one text from another."""
+        """A short hash that identifies a text."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property

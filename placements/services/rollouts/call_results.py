@@ -340,7 +340,7 @@ def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, i
 def _again(
     binding: Binding, message: str, *, now: datetime, drifted: str | None = None, **columns: Any
 ) -> CallResult:
-    """Return that the same version is applied once more."""
+    """Return that the same version is applied again."""
     columns |= {
         "phase": Phase.APPLYING,
         "phase_changed_at": now,

@@ -216,7 +216,7 @@ def staged_history_of(run: StagedRun, kinds: frozenset[StepKind]) -> History | N
 
 
 def _obstacle(result: RollingUpdateResult) -> str:
-    """Return why a rollout cannot end by itself; empty if it can."""
+    """Return why a rollout cannot end without a person; empty if it can."""
     blocks = {one.reason for one in result.blocked}
     if BlockReason.PAUSED in blocks:
         return "paused"

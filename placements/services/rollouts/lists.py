@@ -99,7 +99,8 @@ def runs_page(
 
 def runs_count(*, placement: str, state: RunListState | None, text: str = "") -> int:
     """Return how many are in a state, or, without, have ended."""
-    return _rolling(placement, text, state).count() + _staged(placement, text, state).count()
+    rolling, staged = (find(placement, text, state).values_list("pk") for find in (_rolling, _staged))
+    return rolling.union(staged, all=True).count()
 
 
 def _cursor(keys: Iterable[tuple[int, bool]], last: tuple[int, int]) -> str:
