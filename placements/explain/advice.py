@@ -26,9 +26,6 @@ _ALTERNATIVES_SHOWN = 12
 _GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
-_MOST_SHOWN = 5
-
-
 def change_words(change: Change) -> str:
     return _change_words(change.kind, change.facts)
 
@@ -50,7 +47,7 @@ def effects_words(suggestion: Suggestion) -> str:
 
 
 def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Return at most five, those that move the fewest clusters first.
+    """Return those that move the fewest clusters first.
 
     A number of the other sign, or of another order of magnitude, is left out.
     """
@@ -65,7 +62,7 @@ def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
         return value * today >= 0 and abs(value) <= 10 * max(1, abs(today))
 
     near = (one for one in suggestions if is_near(one.change.facts))
-    return sorted(near, key=lambda one: len(one.gains) + len(one.losses))[:_MOST_SHOWN]
+    return sorted(near, key=lambda one: len(one.gains) + len(one.losses))
 
 
 def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:

@@ -100,7 +100,9 @@ def test_the_history_and_a_comparison_say_the_same(viewer: Client, decision_id: 
     page, twin = _twin(viewer, "/placements/web/history/")
     _, same = _twin(viewer, f"/placements/web/compare/p0..{decision_id}/")
 
-    assert [one["key"] for one in twin["items"]] == re.findall(r'name="before" value="([^"]*)"', page)
+    revisions = [one.split("~") for one in re.findall(r'name="before" value="([^"]*)"', page)]
+    assert revisions == [["p0", "s0"]]
+    assert {*revisions[0], decision_id} == {one["key"] for one in twin["items"]}
     assert twin["items"][0] == {
         "key": decision_id,
         "kind": "decision",

@@ -150,7 +150,8 @@ def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Cl
         r"numberOfClusters 7 \(now 5\) . then selected: flyingpenguin, bravelion Open as draft", words
     )
     advice = words.partition("Changes that would select it")[2].partition("Changes that would not")[0]
-    assert 1 <= advice.count("then selected") <= 5
+    assert advice.partition("more change")[0].count("then selected") == 5
+    assert "no spread constraint on env" in advice
     assert "Open as draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
 
 

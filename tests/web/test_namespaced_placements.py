@@ -42,7 +42,7 @@ def test_each_page_is_of_the_placement_in_its_address(
     several: Placement, operator: Client, text_of: Any
 ) -> None:
     for page in (
-        *("", "edit/", "delete/", "reschedule/", "history/", "drift/", "plan/", "pause/", "staged-run/"),
+        *("", "edit/", "delete/", "reschedule/", "history/", "drift/", "pause/", "staged-run/"),
         "clusters/bravelion/",
     ):
         text = text_of(operator, f"/placements/shop:web/{page}")
@@ -53,7 +53,8 @@ def test_each_page_is_of_the_placement_in_its_address(
         own = [one for one in links if one.startswith("shop:web/")]
         assert not page or own
     assert "namespace: shop" in operator.get("/placements/shop:web/yaml/?status=0").content.decode()
-    assert operator.get("/rollouts/shop:web/1/").status_code == 200
+    assert operator.get("/placements/shop:web/plan/")["Location"] == "/rollouts/shop:web/1/plan/"
+    assert operator.get("/rollouts/shop:web/1/plan/").status_code == 200
     for missing in ("team:web", "shop:web:x", ":web", "shop:"):
         assert operator.get(f"/placements/{missing}/").status_code == 404
 

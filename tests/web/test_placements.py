@@ -118,7 +118,7 @@ def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_o
 
     page = text_of(viewer, "/placements/stuck/")
 
-    assert "region=south has 0 clusters, no candidates" in page
+    assert "region=south has 0 selected clusters and no candidates" in page
     assert "palemoth removed from the fleet" in text_of(viewer, "/placements/stuck/decision/")
 
 

@@ -52,7 +52,7 @@ OWN_ROUTES = (
 OWN_DRAFTS = {"placement-new", "draft-discard"}
 """A draft of the caller; saving it is another address."""
 READING = {"simulate", "preview", "preview-semantics", "plan", "scenarios", "what-if", "resilience"}
-READING |= {"draft-completions"}
+READING |= {"draft-completions", "exact", "decision-exact", "scenario-run-again"}
 """They answer questions: nothing is saved that anybody else has."""
 
 
