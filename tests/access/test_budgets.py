@@ -221,6 +221,7 @@ _COMPUTES = re.compile(
     r"|restore|bring-back|dry-run|draft|import|cluster-change|hub-write)s?(/|$)|[.]csv$|exact"
 )
 _LIGHT = {
+    "GET /api/v1/exact/<named:name>": "the result of a search that a worker does",
     "/dry-runs/<int:number>/": "shows saved rows",
     "/drafts/": "lists saved rows",
     "/drafts/<int:number>/discard/": "deletes a row",

@@ -202,7 +202,7 @@ def test_traps_are_called_by_name() -> None:
     placed = decide(fleet(*clusters), pick_n(3, spread=[spread("region")]))
 
     assert list(advice.trap_sentences(placed)) == [
-        "blocking domain: region=south has 0 clusters, no candidates, so the minimum stays at 0",
+        "blocking domain: region=south has 0 selected clusters and no candidates, so the minimum stays at 0",
         "maximum with the current fleet: 2",
     ]
 
