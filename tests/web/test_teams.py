@@ -52,8 +52,8 @@ OWN_ROUTES = (
 OWN_DRAFTS = {"placement-new", "draft-discard"}
 """A draft of the caller; saving it is another address."""
 READING = {"simulate", "preview", "preview-semantics", "plan", "scenarios", "what-if", "resilience"}
-READING |= {"draft-completions", "exact", "decision-exact", "scenario-run-again"}
-"""They answer questions: nothing is saved that anybody else has."""
+READING |= {"draft-completions", "exact", *(f"scenario-{one}" for one in ("run-again", "cancel", "save"))}
+"""They answer questions, or change what only its author may change (`test_what_if.py`)."""
 
 
 ALIASES = {
