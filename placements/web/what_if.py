@@ -116,9 +116,13 @@ def scenario_action(request: HttpRequest, number: int, action: str) -> HttpRespo
     if action == "cancel":
         said = "Analysis canceled." if cancel_scenario(found) else "The analysis was completed already."
     elif action == "save":
-        found.name = request.POST.get("name", "").strip()[:_LONGEST_NAME]
+        name = request.POST.get("name", "").strip()
+        if len(name) > _LONGEST_NAME or not name.isprintable():
+            messages.error(request, f"Name: invalid (allowed: up to {_LONGEST_NAME} printable characters).")
+            return redirect("web:scenario", number)
+        found.name = name
         found.save(update_fields=["name"])
-        said = f"Analysis {found.name} saved." if found.name else "Name removed."
+        said = f"Analysis {name} saved." if name else "Name removed."
     else:
         try:
             row = create_scenario(

@@ -147,6 +147,10 @@ def test_an_analysis_is_canceled_saved_and_run_again(
 
     assert [one.title for one in Scenario.objects.all()] == ["Loss of b"]
     assert "Loss of b</a><br>" in text_of(viewer, "/what-if/")
+    for name in ("x" * 64, "Loss\x00of b"):
+        refused = viewer.post(f"{again}save/", {"name": name}, follow=True).content.decode()
+        assert "Name: invalid (allowed: up to 63 printable characters)." in refused
+        assert Scenario.objects.get().name == "Loss of b"
     Scenario.objects.update(created_by="ann")
     assert viewer.post(f"{again}save/", {"name": ""}).status_code == 403
     assert operator.post(f"{again}save/", {"name": ""}).status_code == 302
