@@ -54,9 +54,8 @@ def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
 
     def is_near(facts: Facts) -> bool:
         today = facts.get("today")
-        value = next(
-            (facts[name] for name in ("weight", "number", "maxSkew", "minDomains") if name in facts), None
-        )
+        names = ("weight", "number", "maxSkew", "minDomains")
+        value = next((facts[name] for name in names if name in facts), None)
         if not (isinstance(today, int) and isinstance(value, int)):
             return True
         return value * today >= 0 and abs(value) <= 10 * max(1, abs(today))

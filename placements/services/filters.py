@@ -262,11 +262,9 @@ def events_matching(
     `request` is the id that the events of one change of many clusters share; `reason` is a verb or, as in the
     list, kind and verb: `ClusterChanged`. Evictions and retries of placements are events of the cluster too.
     """
-    rows = (
-        Event.objects.filter(is_warning=event_type == AuditEventType.WARNING)
-        if event_type
-        else Event.objects.all()
-    )
+    rows = Event.objects.all()
+    if event_type:
+        rows = rows.filter(is_warning=event_type == AuditEventType.WARNING)
     if reason[:1].isupper():
         said = Replace(Replace(Concat("kind", "verb"), Value("-"), Value("")), Value(" "), Value(""))
         rows = rows.annotate(reason=said).filter(reason__iexact=reason)

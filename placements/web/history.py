@@ -156,9 +156,8 @@ def _resource_words(before: ResourceSnapshot | None, after: ResourceSnapshot | N
 def choose(request: HttpRequest, name: str) -> HttpResponse:
     """Go to the comparison of the two that were chosen; to the history where they were not."""
     before, after = (request.GET.get(side, "").strip() for side in ("before", "after"))
-    if (
-        "~" in before and "~" in after
-    ):  # two revisions: their policies, or where these are equal their resources
+    # Of two revisions their policies are compared, or where these are equal their resources.
+    if "~" in before and "~" in after:
         old, new = before.split("~", 1), after.split("~", 1)
         before, after = (old[1], new[1]) if old[0] == new[0] else (old[0], new[0])
     if not (_KEY.fullmatch(before) and _KEY.fullmatch(after)):

@@ -21,7 +21,13 @@ from fleetui.polling import not_modified
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
 from placements.explain.what_if import VARIANT_WORDS, fates_sentence
 from placements.models import Scenario
-from placements.services.what_if.operations import TooManyAnalysesError, cancel_scenario, create_scenario
+from placements.services.what_if.operations import (
+    LONGEST_NAME,
+    TooManyAnalysesError,
+    cancel_scenario,
+    create_scenario,
+    save_scenario,
+)
 from placements.services.what_if.queries import (
     PlacementImpact,
     Totals,
@@ -49,7 +55,7 @@ _MARKS = {
     PlacementImpact.CANNOT: Badge("pending", "Not evictable"),
     PlacementImpact.STAYS: Badge("healthy", "Unchanged"),
 }
-_NAMES_SHOWN, _LONGEST_NAME = 20, 63
+_NAMES_SHOWN = 20
 ACTIONS = ("cancel", "save", "run-again")
 
 
@@ -113,27 +119,20 @@ def scenario_action(request: HttpRequest, number: int, action: str) -> HttpRespo
     found, user = get_object_or_404(Scenario, pk=number), current_user(request)
     if action != "run-again" and user.get_username() != found.created_by and not may_operate(user):
         raise PermissionDenied("Only its author and operators may change an analysis.")
-    if action == "cancel":
-        said = "Analysis canceled." if cancel_scenario(found) else "The analysis was completed already."
-    elif action == "save":
-        name = request.POST.get("name", "").strip()
-        if len(name) > _LONGEST_NAME or not name.isprintable():
-            messages.error(request, f"Name: invalid (allowed: up to {_LONGEST_NAME} printable characters).")
-            return redirect("web:scenario", number)
-        found.name = name
-        found.save(update_fields=["name"])
-        said = f"Analysis {name} saved." if name else "Name removed."
-    else:
-        try:
-            row = create_scenario(
-                names=found.clusters, labels=(), by=user, now=datetime.now(UTC), chosen_by=found.chosen_by
-            )
-        except InvalidManifest as error:
-            given = {"names": found.clusters, "labels": [], "variant": str(Variant.LEAVE)}
-            return _form(request, given, faults=error.faults, status=422)
-        except TooManyAnalysesError as error:
-            return too_many(request, error)
-        return redirect("web:scenario", row.pk)
+    try:
+        if action == "cancel":
+            said = "Analysis canceled." if cancel_scenario(found) else "The analysis was completed already."
+        elif action == "save":
+            save_scenario(found, request.POST.get("name", "").strip())
+            said = f"Analysis {found.name} saved." if found.name else "Name removed."
+        else:
+            same = {"names": found.clusters, "labels": (), "chosen_by": found.chosen_by}
+            return redirect("web:scenario", create_scenario(**same, by=user, now=datetime.now(UTC)).pk)
+    except InvalidManifest as error:
+        messages.error(request, "; ".join(map(str, error.faults)))
+        return redirect("web:scenario", number)
+    except TooManyAnalysesError as error:
+        return too_many(request, error)
     messages.success(request, said)
     return redirect("web:scenario", number)
 
@@ -186,7 +185,7 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "default_rules": str(DEFAULT_SEMANTICS),
         "rows": [(one, _MARKS[PlacementImpact(one.impact)]) for one in shown[:PAGE_SIZE]],
         "notes": notes,
-        "longest_name": _LONGEST_NAME,
+        "longest_name": LONGEST_NAME,
         "may_change": found.created_by == request.user.get_username() or may_operate(request.user),
         "names": found.clusters[:_NAMES_SHOWN],
         "more_names": max(0, len(found.clusters) - _NAMES_SHOWN),

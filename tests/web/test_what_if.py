@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from fleetui.apimachinery.errors import InvalidManifest
 from placements.models import Decision, Placement, Scenario, ScenarioDecision
 from placements.services.what_if import operations
 from placements.services.what_if.operations import create_scenario, evaluate_due
@@ -149,8 +150,11 @@ def test_an_analysis_is_canceled_saved_and_run_again(
     assert "Loss of b</a><br>" in text_of(viewer, "/what-if/")
     for name in ("x" * 64, "Loss\x00of b"):
         refused = viewer.post(f"{again}save/", {"name": name}, follow=True).content.decode()
-        assert "Name: invalid (allowed: up to 63 printable characters)." in refused
+        assert "allowed: up to 63 printable characters" in refused
         assert Scenario.objects.get().name == "Loss of b"
+    monkeypatch.setattr(operations, "MOST_SAVED", 0)
+    with pytest.raises(InvalidManifest, match="0 analyses are saved; remove a name first"):
+        operations.save_scenario(Scenario(), "More")
     Scenario.objects.update(created_by="ann")
     assert viewer.post(f"{again}save/", {"name": ""}).status_code == 403
     assert operator.post(f"{again}save/", {"name": ""}).status_code == 302

@@ -68,13 +68,7 @@ def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
 
 
 def runs_page(
-    *,
-    placement: str,
-    state: RunListState | None,
-    after: str,
-    size: int,
-    text: str = "",
-    start: int = 0,
+    *, placement: str, state: RunListState | None, after: str, size: int, text: str = "", start: int = 0
 ) -> RunsPage:
     """Return a page of those in a state, or, without, of those that have ended; `start` come before it.
 

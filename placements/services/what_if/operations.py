@@ -15,6 +15,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.hubs.queries import across_hubs
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import actor_name
 from fleetui.task_queue import enqueue
 from placements.engine.scheduling.decision import fleet_digest
@@ -50,6 +51,7 @@ SMALL_FLEET = 500
 PIECE = 1.0
 KEPT = 100
 """Number of scenarios to keep; older ones without a name are deleted with the records that only they cite."""
+LONGEST_NAME, MOST_SAVED = 63, 100
 _BATCH = 10
 _SHOWN = 20
 
@@ -106,6 +108,19 @@ def evaluate_due(*, now: datetime) -> int:
 def cancel_scenario(row: Scenario) -> bool:
     """End an analysis that is queued or running; what is evaluated already stays. Return whether it was."""
     return bool(_unfinished(row).update(evaluate_at=None, is_canceled=True))
+
+
+@on_live_hub(refuse_local)
+def save_scenario(row: Scenario, name: str) -> None:
+    """Keep an analysis under a name; without one it is deleted with age. Raise InvalidManifest."""
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise InvalidManifest.of(
+            "name", "invalid", "Invalid value", f"up to {LONGEST_NAME} printable characters"
+        )
+    if name and Scenario.objects.exclude(name="").exclude(pk=row.pk).count() >= MOST_SAVED:
+        raise InvalidManifest.of("name", "too-many", f"{MOST_SAVED} analyses are saved; remove a name first")
+    row.name = name
+    row.save(update_fields=["name"])
 
 
 def _unfinished(row: Scenario) -> QuerySet[Scenario]:
