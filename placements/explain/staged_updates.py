@@ -163,7 +163,7 @@ _EVICTIONS = {
     EvictionReason.NO_PLACEMENT: "there is no such placement",
     EvictionReason.BEING_DELETED: "the placement is being deleted",
     EvictionReason.NAMESPACED: "there are no evictions of placements in namespaces",
-    EvictionReason.PICK_FIXED: "the placement names its clusters; take the name off its list",
+    EvictionReason.PICK_FIXED: "the placement names its clusters; remove the name from clusterNames",
     EvictionReason.NOT_THERE: "the placement is not on this cluster",
     EvictionReason.LEAVING: "the placement is leaving the cluster already",
     EvictionReason.PLANNED: "nothing was placed there yet",
@@ -178,7 +178,7 @@ _EVICTIONS = {
 
 STAYS_SENTENCES = {
     KeptReason.NAMESPACED: "ResourcePlacement: cannot be evicted, stays.",
-    KeptReason.PICK_FIXED: "PickFixed: cannot be evicted, stays; take the name off its list.",
+    KeptReason.PICK_FIXED: "PickFixed: cannot be evicted, stays; remove the name from clusterNames.",
     KeptReason.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
     KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
     KeptReason.NEXT_RUN: "Staged: its resources are removed by its next run.",

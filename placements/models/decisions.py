@@ -36,7 +36,7 @@ class DecisionRecord(models.Model):
         return self.decision_id
 
 
-CHANGES_CLUSTERS = models.Q(number=1) | ~models.Q(joins_count=0, unscheduled_count=0)
+CHANGES_CLUSTERS = models.Q(number=1) | ~models.Q(joins_count=0, leaves_count=0)
 """The decisions that lists show unfolded: the first of a placement, and those that changed its clusters."""
 
 

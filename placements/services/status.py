@@ -152,13 +152,17 @@ def latest_decision(placement: Placement) -> Decision | None:
 
 
 def ranking_decision(placement: Placement, latest: Decision | None) -> Decision | None:
-    """Return the decision that explains the clusters: the last one to change them under the same policy."""
-    if latest is None or latest.number == 1 or latest.joins_count or latest.unscheduled_count:
+    """Return the decision that explains the clusters: the last one to change them under the same policy.
+
+    Where another policy kept them all without a ranking, it is the last one to change them.
+    """
+    if latest is None or latest.number == 1 or latest.joins_count or latest.leaves_count:
         return latest
     rows = Decision.objects.filter(CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION)
-    rows = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted)
-    found = rows.select_related("record").defer("record__content").order_by("-number").first()
-    return found or latest
+    rows = rows.filter(number__lt=latest.number).select_related("record").defer("record__content")
+    rows = rows.order_by("-number")
+    found = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted).first()
+    return found or (rows.first() if latest.is_fulfilled else None) or latest
 
 
 def _cluster(

@@ -18,7 +18,7 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import counted, joined, policy_sentence
-from placements.models import CHANGES_CLUSTERS, Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import (
     EntryKind,
@@ -32,7 +32,7 @@ from placements.services.snapshots import policy_of
 from placements.web.request import PAGE_SIZE, number_of
 from placements.web.rollouts import RunRow, run_rows
 
-_CHANGES_SHOWN, _NAMES_SHOWN = 4, 20
+_CHANGES_SHOWN, _LATER_SHOWN, _NAMES_SHOWN = 4, 2, 20
 _KEY = re.compile("[a-z0-9-]{1,40}")
 _POLICY = re.compile("p([0-9]{1,9})")
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -48,8 +48,9 @@ class RevisionRow:
     description: str
     changes: list[FieldDifference]
     restored: str
-    later: int
-    """How many more of its decisions changed clusters."""
+    later: list[Decision]
+    """The newest of its further decisions that changed clusters, such as by an eviction."""
+    more_later: int
     rolls_back: bool
     rollout: RunRow | None
 
@@ -69,14 +70,28 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     snapshots = {one.number: one for one in found.policy_snapshots.filter(number__in=policies)}
     restores, runs = spec_restores(found, page), run_rows(found.full_name, most=4 * PAGE_SIZE)
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
-    changing = found.decisions.filter(CHANGES_CLUSTERS).values_list("created_at", flat=True)
+    changing = (
+        found.decisions.filter(CHANGES_CLUSTERS).order_by("-number").values_list("number", "created_at")
+    )
+    later = {
+        one.at: [
+            number
+            for number, at in changing
+            if one.at <= at < ends.get(one.at, _NEVER) and (not one.decision or one.decision.number != number)
+        ]
+        for one in page
+    }
+    listed = [number for numbers in later.values() for number in numbers[:_LATER_SHOWN]]
+    decisions = found.decisions.filter(number__in=listed).order_by("-number")
+    decisions = decisions.select_related("record").defer("record__content")
     rows = [
         _row(
             found,
             one,
             snapshots,
             dump_yaml(restores[one.at]) if one.at in restores else "",
-            sum(one.at <= at < ends.get(one.at, _NEVER) for at in changing) - (one.decision is not None),
+            [decision for decision in decisions if decision.number in later[one.at]],
+            len(later[one.at]),
             next((run for run in runs if one.at <= run.began_at < ends.get(one.at, _NEVER)), None),
         )
         for one in page
@@ -100,7 +115,8 @@ def _row(
     one: Revision,
     snapshots: Mapping[int, PolicySnapshot],
     restored: str,
-    later: int,
+    later: list[Decision],
+    later_count: int,
     rollout: RunRow | None,
 ) -> RevisionRow:
     before, new = one.before, snapshots.get(one.policy or 0)
@@ -128,7 +144,8 @@ def _row(
         description,
         changes[:_CHANGES_SHOWN],
         restored,
-        max(0, later),
+        later,
+        later_count - len(later),
         resources is not None and (not resources.is_latest or pinned not in (None, resources.number)),
         rollout,
     )

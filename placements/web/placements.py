@@ -298,7 +298,10 @@ def _clusters_tab(
 ) -> tuple[dict[str, Any], PlacementHealth]:
     """Return the first tab: the domains, the tree and the clusters; and the status, of the same query."""
     decision = ranking_decision(placement, latest)
-    key = domain_key(decision)
+    # The reasons may come from a decision under an older policy, the limits may not.
+    is_of_policy = decision is None or latest is None or decision.policy_number == latest.policy_number
+    under_policy = decision if is_of_policy else latest
+    key = domain_key(under_policy)
     health, selected = health_by_domain(placement, key, now=now)
     domains, more_domains = domain_nodes(key, selected)
     context = {
@@ -306,8 +309,9 @@ def _clusters_tab(
         "key": key,
         "domains": domains,
         "more_domains": more_domains,
-        "spreads": spreads_of(decision) if decision else (),
+        "spreads": spreads_of(under_policy) if under_policy else (),
         "ranking": decision,
+        "is_of_policy": is_of_policy,
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
         "resilience": (resilience := resilience_in(placement)),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value) if resilience else "",

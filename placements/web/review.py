@@ -187,7 +187,8 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
 def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -> str:
     """Return how the change would roll out; `waves` is None where they were not planned."""
     if schedule.is_staged:
-        return "Changes wait for a staged update run."
+        words, saved = "Changes wait for a staged update run.", schedule.saved
+        return words if saved and saved.is_staged else f"{words} External cannot be changed to RollingUpdate."
     if waves is None:
         return "The review shows the rollout plan."
     if not waves:

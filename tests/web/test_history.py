@@ -11,8 +11,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from clusters.operations.edit import cordon
 from fleetui.apimachinery.yaml import load_documents
-from placements.models import Decision, Draft, Placement
+from placements.engine.rollout.state import Phase
+from placements.manifests.binding import BindingState
+from placements.models import Binding, Decision, Draft, Placement
+from placements.services.disruption.evictions import evict
 from placements.services.history.compare import compare
 from placements.services.history.queries import history_of, policy_restores, revisions_of, spec_restores
 from placements.services.placements import save_placement
@@ -84,6 +88,21 @@ def test_lists_one_row_for_each_revision_newest_first(viewer: Client, text_of: F
         ["#0, 2 clusters", "Select 2 clusters.", "resources r0", "decision 1"],
     ]
     assert "All decisions</h2>" in text_of(viewer, "/placements/web/decision/?unchanged=1")
+
+
+def test_an_eviction_without_replacement_is_shown_with_its_cause(viewer: Client, text_of: Fetch) -> None:
+    run_due(after=LAST - NOW)
+    Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)
+    cordon(["nimblefox"], by=None, now=LAST)
+    evict("web", "nimblefox", by=None, now=LAST)
+    run_due(after=LAST - NOW)
+
+    page = text_of(viewer, "/placements/web/history/")
+
+    newest = page.partition('<td class="moves">')[2].partition("</td>")[0]
+    assert "decision 4" in newest
+    assert re.findall('class="label leaves">([^<]*)<', newest) == ["nimblefox"]
+    assert "system: evicted from nimblefox" in newest
 
 
 def test_another_strategy_and_another_number_are_one_revision(past: Placement, viewer: Client) -> None:

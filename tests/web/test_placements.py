@@ -80,6 +80,21 @@ def test_says_the_policy_in_a_sentence_and_what_came_of_it(viewer: Client, text_
     assert "kind: ClusterResourcePlacement" in text_of(viewer, f"{PAGE}manifest/")
 
 
+def test_three_decisions_without_change_keep_the_reasons(viewer: Client, text_of: Fetch) -> None:
+    for keys in ("a", "ab", "abc"):  # the clusters are kept, and none is ranked
+        tolerations = [{"key": key, "operator": "Exists"} for key in keys]
+        decisions = decided("web", pick_n_spec(2, tolerations=tolerations)).decisions
+    first, *_, latest = decisions.order_by("number")
+
+    page = text_of(viewer, PAGE)
+
+    assert "Rank 3 in step 1; lost to jumpingcat on name (tie-break)" in page
+    assert "under the older policy #0." in page
+    decision = text_of(viewer, f"/decisions/{latest.record.decision_id}/")
+    assert f'href="/decisions/{first.record.decision_id}/"' in decision
+    assert "3 later checks without change" in text_of(viewer, f"{PAGE}decision/")
+
+
 def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
     viewer: Client, text_of: Fetch
 ) -> None:

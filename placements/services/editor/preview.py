@@ -19,7 +19,6 @@ from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_s
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
@@ -29,7 +28,7 @@ from placements.engine.selection import content_hash as content_hash_of_resource
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.assertions import result_document
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
-from placements.explain.vocabulary import counted, policy_sentence
+from placements.explain.vocabulary import OUTCOME_WORDS, counted, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
@@ -179,8 +178,8 @@ class SchedulePreview:
         return max(0, len(self.decision.picked) - len(self.picks))
 
     @cached_property
-    def passed_over(self) -> tuple[tuple[Outcome, int], ...]:
-        return tuple(passed_over(self.decision))
+    def passed_over(self) -> tuple[tuple[str, int], ...]:
+        return tuple((OUTCOME_WORDS[outcome], count) for outcome, count in passed_over(self.decision))
 
     @property
     def is_staged(self) -> bool:
