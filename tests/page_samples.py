@@ -93,6 +93,7 @@ SAMPLES = {
     "placement-unpin": "/placements/{placement}/unpin/",
     "placement-roll-back": "/placements/{placement}/roll-back/",
     "placement-retry": "/placements/{placement}/retry/{cluster}/",
+    "placement-retry-failed": "/placements/{placement}/retry-failed/",
     "rollouts": "/rollouts/",
     "rollout": "/rollouts/{placement}/1/",
     "rollout-charts": "/rollouts/{placement}/1/charts/",

@@ -185,9 +185,9 @@ class RolloutControlsSerializer(RowSerializer):
 
 
 class RetrySerializer(CamelCaseSerializer):
-    """The cluster on which to retry."""
+    """The cluster on which to retry; without it all failed clusters."""
 
-    cluster = Text(max_length=63)
+    cluster = Text(max_length=63, required=False)
 
 
 class RollBackSerializer(CamelCaseSerializer):
@@ -321,7 +321,7 @@ class RolloutActionViewSet(FullNameViewSet):
     retry = _rolling(
         "retry",
         "retry_placement",
-        "Retry the failed update of one cluster immediately.",
+        "Retry the failed update of one cluster, or of all, immediately.",
         body=RetrySerializer,
         is_edit=False,
     )

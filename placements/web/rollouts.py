@@ -42,7 +42,7 @@ from placements.explain.vocabulary import NONE
 from placements.models import Placement, Rollout, StagedRun
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.health import health_of
-from placements.services.history.compare import compare
+from placements.services.history.compare import changes_by_unpinning, compare
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
 from placements.services.rollouts.lists import (
@@ -253,6 +253,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "charts": charts,
         "segments": _segments(parts.values()),
         "clusters_count": len(parts),
+        "has_failed": is_running and Part.FAILED in parts.values(),
     }
     if tab == "steps":
         updating = [one.cluster for one in result.in_progress[:_SHOWN]] if result else []
@@ -438,12 +439,19 @@ def _revision_context(placement: Placement, action: str) -> dict[str, Any]:
     plan = plan_of_revision(placement, now=datetime.now(UTC))
     context: dict[str, Any] = {"plan": plan, "selected": placement.placed_count}
     if action == "unpin":
-        return context
+        try:
+            changes = changes_by_unpinning(placement) if placement.pinned_snapshot is not None else []
+        except InvalidManifest:  # a selector that the hub cannot resolve now
+            changes = []
+        return {**context, "diffs": [("Changes by unpinning", changes)]}
     kept = placement.resource_snapshots.defer("identities").order_by("-number")
     older, latest = list(kept.filter(is_latest=False)), kept.filter(is_latest=True).first()
     numbers = [one.number for one in older[:_DIFFS_SHOWN]] if latest else []
     latest_key = f"s{latest.number}" if latest else ""
-    diffs = [(one, compare(placement, latest_key, f"s{one}").resources) for one in numbers]
+    diffs = [
+        (f"Changes by rolling back to r{one}", compare(placement, latest_key, f"s{one}").resources)
+        for one in numbers
+    ]
     return {**context, "snapshots": older, "is_possible": placement.can_roll_back, "diffs": diffs}
 
 

@@ -33,7 +33,14 @@ ON_A_PHONE = (
 )
 SAME_TEMPLATE = frozenset(
     {
-        *("placement-resume", "placement-start", "placement-unpin", "placement-retry"),
+        *(
+            "placement-resume",
+            "placement-start",
+            "placement-unpin",
+            "placement-retry",
+            "placement-retry-failed",
+        ),
+        "placement-retry-failed",
         *("staged-run-resume", "staged-run-stop", "staged-run-skip-wait", "staged-run-retry"),
     }
 )

@@ -129,6 +129,7 @@ WRITE = [
     "/placements/web/unpin/",
     "/placements/web/roll-back/",
     "/placements/web/retry/bravelion/",
+    "/placements/web/retry-failed/",
     "/placements/web/reapply/bravelion/",
     "/placements/shelf/staged-run/",
     "/placements/shelf/staged-run/?strategy=careful",

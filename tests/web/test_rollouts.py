@@ -9,6 +9,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
+from fleetui.models import Event
 from fleetui.task_queue import record_heartbeat
 from placements.models import Placement, Rollout
 from placements.services.placements import save_placement
@@ -176,6 +177,10 @@ def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetc
     assert "Rolling back web to r0 (as r2). web is pinned to r2;" in page
     assert "To r2 (rolled back). Hub changes are not rolled out" in page
     assert "to r2 (rolled back). Hub changes are not rolled out" in text_of(operator, "/rollouts/web/3/")
+    unpin = text_of(operator, "/placements/web/unpin/")
+    assert "<summary>Changes by unpinning: 1 resource</summary>" in unpin
+    assert 'class="came"' in unpin
+    assert "<strong>3 clusters</strong> in 3 waves" in unpin
     assert operator.post("/placements/web/unpin/").status_code == 302
 
 
@@ -212,6 +217,9 @@ def test_offers_a_retry_where_something_failed(operator: Client, text_of: Fetch,
 
     assert 'action="/placements/web/retry/c000/"' in text_of(operator, "/rollouts/web/3/clusters/")
     assert operator.post("/placements/web/retry/c000/")["Location"] == "/rollouts/web/3/"
+    assert 'action="/placements/web/retry-failed/"' in text_of(operator, "/rollouts/web/3/")
+    assert operator.post("/placements/web/retry-failed/")["Location"] == "/rollouts/web/3/"
+    assert Event.objects.latest("pk").after == {"clusters": ["c000"]}
 
 
 def test_clusters_that_are_not_done_come_first(viewer: Client, text_of: Fetch, world: World) -> None:

@@ -74,6 +74,7 @@ THROUGH = {
     *("POST retry", "POST rollback", "POST skip-wait", "POST start", "POST state", "POST stop", "POST unpin"),
     *("POST placement-pause", "POST placement-resume", "POST placement-stop", "POST placement-start"),
     *("POST placement-unpin", "POST placement-roll-back", "POST placement-retry", "POST placement-reapply"),
+    "POST placement-retry-failed",
     *("POST placement-edit", "POST placement-delete", "POST placement-reschedule"),
     *("POST placement-cluster-read", "POST staged-run-create", "POST staged-run-resume"),
     *("POST staged-run-stop", "POST staged-run-abandon", "POST staged-run-approve"),

@@ -6,19 +6,22 @@ from datetime import datetime
 from typing import Any
 
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.secrets import without_secrets
+from fleetui.apimachinery.secrets import sanitised, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.explain.decision_diffs import DecisionDiff, decision_diff
 from placements.explain.diff import Piece, line_diff, sentence_diff
 from placements.explain.vocabulary import policy_sentence
+from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementPolicy
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.decisions.records import decision_of, outcomes_of
 from placements.services.history.queries import decisions_under, manifest_with, numbers_under, saved_until
+from placements.services.resources.queries import selection_of
 from placements.services.snapshots import policy_of
 
 _SNAPSHOT = re.compile(r"([ps])(\d{1,9})")
 _DECISION = re.compile(r"(?:d-)?([0-9a-f]{4,32})")
+Contents = dict[tuple[str, ...], Any]
 _MOST_PARTS = 8
 """Resource snapshots of more parts than this, each of up to 800 KiB, are compared by name alone."""
 
@@ -94,8 +97,10 @@ def compare(placement: Placement, before: str, after: str) -> RevisionComparison
     if (old.resources is None) != (new.resources is None):
         raise IncomparableRevisionsError
     if old.resources and new.resources:
-        changes = _resource_changes(old.resources, new.resources)
-        same = new.resources.objects_count - sum(one.did != "went" for one in changes)
+        has_content = old.resources.parts.count() + new.resources.parts.count() <= _MOST_PARTS
+        contents = (_contents(one, has_content=has_content) for one in (old.resources, new.resources))
+        changes = _resource_changes(*contents)
+        same = new.resources.objects_count - sum(one.did != "removed" for one in changes)
         return RevisionComparison(old, new, resources=changes, same_resources=same)
 
     decision = None
@@ -155,23 +160,35 @@ def _manifest_at(placement: Placement, snapshot: PolicySnapshot | None, *, until
     return manifest_with(placement, snapshot, number) or placement.document
 
 
-def _resource_changes(before: ResourceSnapshot, after: ResourceSnapshot) -> list[ResourceChange]:
-    has_content = before.parts.count() + after.parts.count() <= _MOST_PARTS
-    contents: list[dict[tuple[str, ...], Any]] = []
-    for one in (before, after):
-        identities = [tuple(key) for key in one.identities]
-        manifests = (each for part in one.parts.order_by("position") for each in part.manifests)
-        contents.append(
-            dict(zip(identities, manifests, strict=True)) if has_content else dict.fromkeys(identities)
-        )
-    (old, new), changes = contents, []
+def changes_by_unpinning(placement: Placement) -> list[ResourceChange]:
+    """Compare what a pinned placement has with what it selects on the hub now. Raise InvalidManifest."""
+    latest = placement.resource_snapshots.get(is_latest=True)
+    has_content = 2 * latest.parts.count() <= _MOST_PARTS
+    selected = map(sanitised, selection_of(parse_placement(placement.document)).objects)
+    new = {
+        (one.api_version, one.kind, one.namespace, one.name): one.content if has_content else None
+        for one in selected
+    }
+    return _resource_changes(_contents(latest, has_content=has_content), new)
+
+
+def _contents(snapshot: ResourceSnapshot, *, has_content: bool) -> Contents:
+    identities = [tuple(key) for key in snapshot.identities]
+    if not has_content:
+        return dict.fromkeys(identities)
+    manifests = (each for part in snapshot.parts.order_by("position") for each in part.manifests)
+    return dict(zip(identities, manifests, strict=True))
+
+
+def _resource_changes(old: Contents, new: Contents) -> list[ResourceChange]:
+    changes = []
     for identity in dict.fromkeys([*old, *new]):
         _, kind, namespace, own = identity
         name = f"{kind} {namespace}/{own}" if namespace else f"{kind} {own}"
         if identity not in new:
-            changes.append(ResourceChange("went", name, None))
+            changes.append(ResourceChange("removed", name, None))
         elif identity not in old:
-            changes.append(ResourceChange("came", name, None))
+            changes.append(ResourceChange("added", name, None))
         elif old[identity] != new[identity]:
             texts = (
                 dump_yaml(without_secrets(old[identity])),

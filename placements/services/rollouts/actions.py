@@ -112,6 +112,13 @@ _ACTIONS = (
         argument="cluster",
     ),
     _rolling(
+        "retry-failed",
+        "Retry failed clusters of {name}",
+        "Retries the failed updates on all clusters immediately.",
+        "Retrying {name} on its failed clusters.",
+        operations.retry,
+    ),
+    _rolling(
         "reapply",
         "Apply {name} again on {value}",
         "Applies the current revision of {name} on {value} again. Changes to its fields on the cluster are"

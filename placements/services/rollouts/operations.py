@@ -87,16 +87,20 @@ def restart(name: str, *, by: User | None, now: datetime, expected: int | None =
 
 @on_live_hub(refuse_rollout)
 @transaction.atomic
-def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> Binding:
-    """Retry what failed on one cluster immediately. Raise ActionNotAllowed where nothing failed."""
+def retry(name: str, cluster: str = "", *, by: User | None, now: datetime) -> list[str]:
+    """Retry what failed on one cluster or on all. Raise ActionNotAllowed where nothing failed."""
     placement = _rolling(name, None, by=by)
-    binding = Binding.objects.filter(placement=placement, cluster_name=cluster).first()
-    if binding is None or binding.phase not in (Phase.FAILED, Phase.REMOVE_FAILED):
-        raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
-    Binding.objects.filter(pk=binding.pk).update(retry_at=None)
-    record(AuditEvent("retried", PLACEMENT, name, after={"cluster": cluster}), by=by, now=now)
+    failed = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+    failed = failed.filter(cluster_name=cluster) if cluster else failed
+    names = list(failed.order_by("cluster_name").values_list("cluster_name", flat=True))
+    if not names:
+        where = f" on {cluster}" if cluster else ""
+        raise ActionNotAllowed(f"nothing of {name} has failed{where}; only what failed can be retried")
+    failed.update(retry_at=None)
+    after: dict[str, Any] = {"cluster": cluster} if cluster else {"clusters": names}
+    record(AuditEvent("retried", PLACEMENT, name, after=after), by=by, now=now)
     enqueue_rollout([placement.pk])
-    return binding
+    return names
 
 
 @on_live_hub(refuse_rollout)
