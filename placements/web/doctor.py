@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
@@ -19,9 +19,10 @@ from placements.explain.doctor import LEVELS
 from placements.models import Placement
 from placements.services.doctor import current_report, fixed_document
 from placements.web.badges import Badge
-from placements.web.request import unknown_words
+from placements.web.filter_bar import Facet, filter_bar, read_typed
 
 _SHOWN, _LINKS_SHOWN = 100, 5
+_FILTERS = ("rule", "severity", "placement")
 _WORDS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Information"}
 
 
@@ -48,14 +49,12 @@ class FindingRow:
 @require_safe
 def doctor(request: HttpRequest) -> HttpResponse:
     """Show the findings by cause, filtered by rule, severity or placement."""
-    given, report = request.GET, current_report()
-    rule, severity, name = (given.get(one, "").strip() for one in ("rule", "severity", "placement"))
-    if name and name not in report.placements and not Placement.objects.filter(full_name=name).exists():
-        raise Http404(f"There is no placement {name}.")
+    text, report = read_typed(request, _FILTERS).lower(), current_report()
+    rule, severity, name = (request.GET.get(one, "").strip() for one in _FILTERS)
     shown = [
         (placement, one)
         for placement, one in report.findings_of(name, rule)
-        if severity in ("", str(one.severity))
+        if severity in ("", str(one.severity)) and text in f"{placement} {one.message}".lower()
     ]
     order = list(Severity)
     shown.sort(key=lambda found: order.index(found[1].severity))
@@ -64,21 +63,24 @@ def doctor(request: HttpRequest) -> HttpResponse:
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
     severities = Counter(one.severity for _, one in report.findings)
+    facets = [
+        Facet("severity", "Severity", [(one, _WORDS[one], severities[one]) for one in Severity], is_row=True),
+        Facet(
+            "rule",
+            "Rule",
+            [(one, f"{one} {RULES[one].title}", count) for one, count in sorted(rules.items())],
+        ),
+    ]
     context = {
+        "bar": filter_bar(request, _FILTERS, facets, rule=[*RULES, *ALIASES], severity=Severity),
         "rows": [_row(placements.get(placement), one) for placement, one in shown[:_SHOWN]],
         "more": max(0, len(shown) - _SHOWN),
         "total": len(report.findings),
         "examined": len(report.placements),
-        "severities": [(one, _WORDS[one], severities[one]) for one in Severity],
-        "rules": [(RULES[one], count) for one, count in sorted(rules.items())],
-        "rule": rule,
-        "severity": severity,
-        "name": name,
         "muted": sum(one.muted for one in examined),
         "not_checked": sorted({each for one in examined for each in one.not_checked}),
-        "unknown": unknown_words(request, rule=[*RULES, *ALIASES], severity=Severity),
     }
-    return render_page(request, "doctor/doctor.html", context)
+    return render_page(request, "doctor/doctor.html", context, fragment="doctor/_list.html")
 
 
 def _row(placement: Placement | None, finding: Finding) -> FindingRow:

@@ -40,7 +40,7 @@ def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
 ) -> None:
     _unknown_key()
 
-    page, seen = text_of(operator, "/doctor/?rule=S01"), text_of(viewer, "/doctor/?rule=S01")
+    page, seen = text_of(operator, "/doctor/?rule=S01"), text_of(viewer, "/doctor/?q=Regoin+rule=S01")
 
     assert "No cluster has the label regoin. Did you mean region?" in page
     assert "Unknown topology key" in page
@@ -48,6 +48,8 @@ def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
     document = load_documents(html.unescape(manifest))[0].data
     assert document["spec"]["policy"]["topologySpreadConstraints"][0]["topologyKey"] == "region"
     assert 'name="manifest"' not in seen
+    assert "No cluster has the label regoin" in seen
+    assert "No findings match." in text_of(viewer, "/doctor/?q=rule=S01+placement=other")
     before = Placement.objects.get(name="web").revision
     sent = {"manifest": html.unescape(manifest), "revision": str(before), "do": "draft"}
     assert operator.post("/placements/web/edit/", sent).status_code == 302
