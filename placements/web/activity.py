@@ -20,7 +20,7 @@ from placements.models import Resource
 from placements.services.filters import events_matching
 from placements.templatetags.fleet import plain
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
-from placements.web.request import page_from
+from placements.web.request import page_from, pager_of
 
 KINDS = (
     "cluster",
@@ -155,8 +155,11 @@ def activity(request: HttpRequest) -> HttpResponse:
     given = {field: request.GET.get(field, "").strip() for field in _FILTERS}
     for key, words in _CLOSED.items():
         given[key] = given[key] if given[key] in words else ""
+    # Only these filters have an index; with another one the database would read every event to count them.
+    is_indexed = not text and not any(value for key, value in given.items() if key not in ("type", "kind"))
     rows = events_matching(part=text, event_type=given.pop("type"), **given)
     page = page_from(request, rows, order="-at", unique="id")
+    count = rows.count() if is_indexed else None
     kinds = [(one, plain(one).capitalize(), None) for one in KINDS]
     facets = [
         Facet("type", "Type", plain_choices(AuditEventType), is_row=True),
@@ -164,7 +167,7 @@ def activity(request: HttpRequest) -> HttpResponse:
     ]
     context = {
         "events": grouped(event_rows(page.rows)),
-        "after": page.after,
+        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
         "bar": filter_bar(request, _FILTERS, facets, type=_CLOSED["type"], kind=KINDS),
     }
     return render_page(request, "activity/list.html", context, fragment="activity/_list.html")

@@ -90,29 +90,29 @@ class Pager:
 
     first: int
     last: int
-    count: int
+    count: int | None
     previous: str
     following: str
     sizes: list[tuple[int, str]]
 
 
 def pager_of(
-    request: HttpRequest, number: int, count: int, *, before: str | None, after: str | None
+    request: HttpRequest, number: int, count: int | None, *, before: str | None, after: str | None
 ) -> Pager:
-    """Return the pager of a page with this number of rows, and the cursors of its neighbours."""
+    """Return the pager of a page with this number of rows; `count` is None where counting takes too long."""
     start, size = start_of(request), page_size(request.GET)
     last = start + number
     earlier = {"after": before, "at": max(0, start - size) if before else None}
     return Pager(
         start + 1,
         last,
-        max(count, last),
+        None if count is None else max(count, last),
         address_with(request, **earlier) if request.GET.get("after") else "",
         address_with(request, after=after, at=last) if after else "",
         [
             (one, "" if one == size else address_with(request, after=None, at=None, size=one))
             for one in PAGE_SIZES
-            if count > min(PAGE_SIZES)
+            if count is None or count > min(PAGE_SIZES)
         ],
     )
 

@@ -202,4 +202,6 @@ def test_activity_is_ordered_by_time_whatever_was_written_first(viewer: Client, 
     assert ">web<" in text_of(viewer, "/activity/?q=type%3DWarning")
     assert ">later<" not in text_of(viewer, "/activity/?q=type%3DWarning")
     assert page.index(">later<") < page.index(">earlier<")
+    assert "1–3 of 3" in page  # noqa: RUF001
+    assert "1–2</span>" in text_of(viewer, "/activity/?q=er")  # noqa: RUF001 -- too many to count
     assert [one["name"] for one in answer["items"]] == ["later", "earlier"]
