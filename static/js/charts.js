@@ -6,6 +6,7 @@ const CONFIG = { displayModeBar: false, responsive: true };
 
 const probe = document.createElement("span");
 probe.hidden = true;
+probe.style.setProperty("forced-color-adjust", "none"); // otherwise every token would be the color of text
 document.body.append(probe);
 
 function resolved(token) {
