@@ -31,5 +31,12 @@ def test_goes_back_from_the_present_counts() -> None:
     assert len(trend.lines[0].split()) == SAMPLES
 
 
+def test_clusters_of_a_removed_demo_were_there_before() -> None:
+    trend = trend_of([_ago(1, "removed"), _ago(2, "joined")], clusters=0, not_ready=0, now=NOW)
+
+    assert trend is not None
+    assert trend.sentence == "Last 24h: 0 to 1 cluster, at most 0 not ready"
+
+
 def test_is_nothing_without_events() -> None:
     assert trend_of([], clusters=9, not_ready=0, now=NOW) is None

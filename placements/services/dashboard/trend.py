@@ -13,7 +13,8 @@ from fleetui.models import Event
 from placements.explain.vocabulary import counted
 
 PERIOD, SAMPLES = timedelta(hours=24), 48
-_JOINED, _LEFT, _READY, _NOT_READY = "joined", "left", "became eligible", "became ineligible"
+_JOINED, _READY, _NOT_READY = "joined", "became eligible", "became ineligible"
+_GONE = ("left", "removed")  # the latter with the demo
 _KEPT_SECONDS, _MOST_EVENTS = 60.0, 20_000
 
 
@@ -46,7 +47,7 @@ def fleet_trend(*, clusters: int, not_ready: int, now: datetime) -> FleetTrend |
 
     def read() -> tuple[FleetTrend | None]:
         away = MemberCluster.objects.filter(name=OuterRef("name")).exclude(verdict="")
-        verbs = (_JOINED, _LEFT, _READY, _NOT_READY)
+        verbs = (_JOINED, *_GONE, _READY, _NOT_READY)
         rows = Event.objects.filter(kind="cluster", verb__in=verbs, at__gt=now - PERIOD, at__lte=now)
         rows = rows.annotate(is_away=Exists(away)).order_by("-at", "-id")
         found = rows.values_list("at", "verb", "name", "is_away")[:_MOST_EVENTS]
@@ -76,7 +77,7 @@ def trend_of(
         here = sample
         if verb == _JOINED:
             clusters, not_ready = clusters - 1, not_ready - was_away.pop(name, is_away)
-        elif verb == _LEFT:
+        elif verb in _GONE:
             clusters += 1
             left.add(name)
         else:
