@@ -142,6 +142,7 @@ def test_an_older_snapshot_is_called_a_rollback(
     waiting.change()
     waiting.begin("two")
 
+    assert f'href="{START}?snapshot=0"' in text_of(operator, "/placements/web/history/")
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
     operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
     waiting.work()
