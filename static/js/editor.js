@@ -4,6 +4,7 @@
 let typed = 0;
 let saved = 0;
 let failed = false;
+const late = new Map(); // what was typed since the last request, by the names of the fields
 
 function sayUnsaved() {
   const place = document.getElementById("unsaved");
@@ -49,6 +50,7 @@ document.addEventListener("input", (event) => {
   }
   if (event.target.form?.id === "editing") {
     typed += 1;
+    late.set(event.target.name, event.target.value);
     sayUnsaved();
   }
 });
@@ -62,11 +64,13 @@ document.addEventListener("input", (event) => {
 });
 /* The draft has what was typed before the request that was answered last. */
 document.addEventListener("htmx:beforeRequest", (event) => {
-  if (event.detail.elt.id === "editing") event.detail.xhr.typed = typed;
+  if (event.detail.elt.id !== "editing") return;
+  event.detail.xhr.typed = typed;
+  late.clear();
 });
 document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.xhr.typed === undefined) return; // the form may be replaced already
-  failed = !event.detail.successful;
+  failed = event.detail.xhr.status < 200 || event.detail.xhr.status > 299; // a redirect is no "successful" of htmx
   if (!failed) saved = Math.max(saved, event.detail.xhr.typed);
   sayUnsaved();
 });
@@ -80,7 +84,17 @@ document.addEventListener("htmx:configRequest", (event) => {
     elt.querySelectorAll("button[name]").forEach((button) => delete parameters[button.name]);
   }
 });
+/* A response that replaces the form does not know what was typed meanwhile. */
+function keepLate() {
+  for (const [name, value] of late) {
+    const field = document.querySelector(`#editing [name="${CSS.escape(name)}"]`);
+    if (!field || field.value === value || field.type === "checkbox" || field.type === "radio") continue;
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}
 document.addEventListener("htmx:afterSettle", () => {
+  keepLate();
   fold();
   grow();
   marks();

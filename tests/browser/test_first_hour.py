@@ -46,25 +46,26 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
     page.locator('[name="metadata.name"]').fill("shop")
     page.get_by_label("Resource on the hub").press_sequentially("v1 Namespace web")
     page.get_by_role("button", name="Select resource").click()
+    page.get_by_label("Number of clusters").fill("4")  # typed before the form with the resource is here
     expect(page.locator('[name="spec.resourceSelectors[0].name"]')).not_to_have_value("")
-    page.get_by_label("Number of clusters").fill("3")
-    expect(page.locator("#preview .result")).to_contain_text("3 of 3 clusters selected")
+    expect(page.locator("#preview .result")).to_contain_text("4 of 4 clusters selected")
+    expect(page.locator("#unsaved")).to_have_text("")
     expect(page).to_have_url(re.compile(r"/drafts/\d+/$"))
     page.get_by_role("button", name="Review changes").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Review new placement shop")
     for title in ("Scheduling preview", "Policy summary", "Manifest"):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
-    expect(page.locator("pre.unified .added").filter(has_text="numberOfClusters: 3")).to_be_visible()
+    expect(page.locator("pre.unified .added").filter(has_text="numberOfClusters: 4")).to_be_visible()
     page.get_by_role("button", name="Save shop").click()
 
     expect(page).to_have_url(re.compile("/placements/shop/$"))
     expect(page.get_by_role("status").filter(has_text="Placement shop saved.")).to_be_visible()
-    assert len(placed(Placement.objects.get(name="shop"))) == 3
+    assert len(placed(Placement.objects.get(name="shop"))) == 4
     work()
     page.get_by_role("link", name="shop/1", exact=True).click()
     expect(page).to_have_url(re.compile("/rollouts/shop/1/$"))
-    expect(page.locator(".waves .label")).to_have_count(3)
+    expect(page.locator(".waves .label")).to_have_count(4)
 
 
 @pytest.mark.usefixtures("nine")
