@@ -114,7 +114,7 @@ def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[],
     expect(page.get_by_role("heading", level=1)).to_have_text("canary-first")
     assert clicks.count <= 4
 
-    # Start a staged run: 7 of the same 12 clicks, and two fields.
+    # A staged run with an approval: 8 of the same 12 clicks, and three fields.
     clicks.begin()
     clicks.press("link", "cache")
     clicks.press("link", "Edit")
@@ -127,7 +127,13 @@ def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[],
     page.get_by_label("Strategy").select_option("canary-first")
     clicks.press("button", "Start run")
     expect(page.get_by_role("heading", level=1)).to_contain_text("cache-1")
-    assert clicks.count <= 7
+    work()
+    page.get_by_label("Comment").fill("looks fine")
+    clicks.press("button", "Approve stage")
+    expect(main).to_contain_text("looks fine")
+    clicks.press("button", "Skip wait")
+    expect(main).to_contain_text("wait skipped: canary")
+    assert clicks.count <= 8
 
     # Add a viewer: 5 clicks and 2 fields.
     clicks.begin()
