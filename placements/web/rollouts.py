@@ -39,10 +39,12 @@ from placements.explain.rollouts import (
     with_names,
 )
 from placements.explain.vocabulary import NONE
+from placements.manifests.placement import parse_placement
 from placements.models import Placement, Rollout, StagedRun
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.health import health_of
 from placements.services.history.compare import changes_by_unpinning, compare
+from placements.services.resources.queries import selection_of
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
 from placements.services.rollouts.lists import (
@@ -440,9 +442,10 @@ def _revision_context(placement: Placement, action: str) -> dict[str, Any]:
     context: dict[str, Any] = {"plan": plan, "selected": placement.placed_count}
     if action == "unpin":
         try:
-            changes = changes_by_unpinning(placement) if placement.pinned_snapshot is not None else []
+            selected = selection_of(parse_placement(placement.document)).objects
         except InvalidManifest:  # a selector that the hub cannot resolve now
-            changes = []
+            return context
+        changes = changes_by_unpinning(placement, selected) if placement.pinned_snapshot is not None else []
         return {**context, "diffs": [("Changes by unpinning", changes)]}
     kept = placement.resource_snapshots.defer("identities").order_by("-number")
     older, latest = list(kept.filter(is_latest=False)), kept.filter(is_latest=True).first()

@@ -1,22 +1,21 @@
 """Two revisions of a placement compared: its policy, its manifest, its resources, its decision."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.secrets import sanitised, without_secrets
+from fleetui.apimachinery.secrets import HubObject, sanitised, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.explain.decision_diffs import DecisionDiff, decision_diff
 from placements.explain.diff import Piece, line_diff, sentence_diff
 from placements.explain.vocabulary import policy_sentence
-from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementPolicy
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.decisions.records import decision_of, outcomes_of
 from placements.services.history.queries import decisions_under, manifest_with, numbers_under, saved_until
-from placements.services.resources.queries import selection_of
 from placements.services.snapshots import policy_of
 
 _SNAPSHOT = re.compile(r"([ps])(\d{1,9})")
@@ -160,14 +159,13 @@ def _manifest_at(placement: Placement, snapshot: PolicySnapshot | None, *, until
     return manifest_with(placement, snapshot, number) or placement.document
 
 
-def changes_by_unpinning(placement: Placement) -> list[ResourceChange]:
-    """Compare what a pinned placement has with what it selects on the hub now. Raise InvalidManifest."""
+def changes_by_unpinning(placement: Placement, selected: Iterable[HubObject]) -> list[ResourceChange]:
+    """Compare what a pinned placement has with what it selects on the hub now."""
     latest = placement.resource_snapshots.get(is_latest=True)
     has_content = 2 * latest.parts.count() <= _MOST_PARTS
-    selected = map(sanitised, selection_of(parse_placement(placement.document)).objects)
-    new = {
+    new: Contents = {
         (one.api_version, one.kind, one.namespace, one.name): one.content if has_content else None
-        for one in selected
+        for one in map(sanitised, selected)
     }
     return _resource_changes(_contents(latest, has_content=has_content), new)
 
