@@ -20,19 +20,30 @@ def curve_chart(plan: MovePlan) -> Chart | None:
         ("clusters missing", Color.PROGRESS, "dashdot", [plan.wanted - one.placed for one in curve]),
         ("skew", Color.NEUTRAL, "solid", [one.skew for one in curve]),
     ]
-    drawn = [one for one in series[:-1] if any(one[-1])] or series[-1:]
+    # A flat line says nothing, and hides that something else improves.
+    drawn = [one for one in series[:-1] if any(one[-1])]
+    drawn = drawn or [one for one in series[-1:] if len({*one[-1]}) > 1]
+    largest = max((max(values) for *_, values in drawn), default=0)
+    counts = {"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)}
+    scores = {"title": "affinity score", "tickformat": ",d"}
+    axes = {"yaxis": counts if drawn else scores}
+    affinity = [one.affinity for one in curve]
+    if len({*affinity}) > 1 or not drawn:
+        if drawn:
+            axes["yaxis2"] = {**scores, "overlaying": "y", "side": "right", "showgrid": False}
+        drawn.append(("affinity score", Color.ACCENT, "longdash", affinity))
     lines = [
         go.Scatter(
             name=name,
             mode="lines+markers",
             x=limits,
             y=values,
+            yaxis="y2" if "yaxis2" in axes and values is affinity else "y",
             line={"color": color, "dash": dash, "width": 2},
             hovertemplate=f"%{{x}} moves: %{{y}} {name}<extra></extra>",
         )
         for name, color, dash, values in drawn
     ]
-    largest = max(max(values) for *_, values in drawn)
     return Chart(
         name="rebalance",
         title="What each number of moves reaches",
@@ -41,7 +52,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
             *lines,
             height=240,
             xaxis={"title": "moves at most", "type": "category"},
-            yaxis={"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)},
+            **axes,
             **LEGEND_ABOVE,
         ),
         columns=("Moves", "Selected", "Hard excess", "Soft excess", "Outdated", "Skew", "Affinity"),
