@@ -13,6 +13,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
     if len(curve) < 2:
         return None
     limits = [str(one.limit) for one in curve]
+    affinity = [one.affinity for one in curve]
     series = [
         ("excess of hard limits", Color.FAILED, "solid", [one.hard_excess for one in curve]),
         ("excess of soft limits", Color.ATTENTION, "dash", [one.excess for one in curve]),
@@ -25,9 +26,12 @@ def curve_chart(plan: MovePlan) -> Chart | None:
     drawn = drawn or [one for one in series[-1:] if len({*one[-1]}) > 1]
     largest = max((max(values) for *_, values in drawn), default=0)
     counts = {"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)}
-    scores = {"title": "affinity score", "tickformat": ",d"}
+    scores = {
+        "title": "affinity score",
+        "tickformat": ",d",
+        "nticks": min(10, max(affinity) - min(affinity) + 1),
+    }
     axes = {"yaxis": counts if drawn else scores}
-    affinity = [one.affinity for one in curve]
     if len({*affinity}) > 1 or not drawn:
         if drawn:
             axes["yaxis2"] = {**scores, "overlaying": "y", "side": "right", "showgrid": False}
@@ -44,6 +48,16 @@ def curve_chart(plan: MovePlan) -> Chart | None:
         )
         for name, color, dash, values in drawn
     ]
+    columns = [
+        ("Moves", [one.limit for one in curve]),
+        ("Selected", [one.placed for one in curve]),
+        ("Hard excess", [one.hard_excess for one in curve]),
+        ("Soft excess", [one.excess for one in curve]),
+        ("Outdated", [one.stale for one in curve]),
+        ("Skew", [one.skew for one in curve]),
+        ("Affinity", affinity),
+    ]
+    table = [one for one in columns if any(one[1])]  # a phone has no place for columns of zeros
     return Chart(
         name="rebalance",
         title="What each number of moves reaches",
@@ -55,9 +69,6 @@ def curve_chart(plan: MovePlan) -> Chart | None:
             **axes,
             **LEGEND_ABOVE,
         ),
-        columns=("Moves", "Selected", "Hard excess", "Soft excess", "Outdated", "Skew", "Affinity"),
-        rows=tuple(
-            (one.limit, one.placed, one.hard_excess, one.excess, one.stale, one.skew, one.affinity)
-            for one in curve
-        ),
+        columns=tuple(name for name, _ in table),
+        rows=tuple(zip(*(values for _, values in table), strict=True)),
     )
