@@ -116,14 +116,14 @@ def missing_labels(fleet: Fleet) -> Iterator[Finding]:
         clusters = _named(fleet, is_bare)
         what = f"label{'s' * (len(keys) > 1)} {' and '.join(keys)}"
         message = f"{len(clusters):,} of {counted(len(fleet))} without the {what}: {some(clusters)}."
-        implied = [_implied(fleet, key, np.nonzero(is_bare)[0], pairs) for key in keys]
+        implied = [implied_labels(fleet, key, np.nonzero(is_bare)[0], pairs) for key in keys]
         words = f"Set the {what} on {some(clusters)} as on all clusters alike."
         fix = Fix(words, labels=tuple(one for several in implied for one in several))
         evidence = [(key, "(absent)") for key in keys]
         yield H04.finding(f"labels.{keys[0]}", message, *evidence, fix=fix if all(implied) else None)
 
 
-def _implied(
+def implied_labels(
     fleet: Fleet, key: str, bare: Ints, pairs: Iterable["_Pair"]
 ) -> list[tuple[str, str, str | None]]:
     """Return the label that another one implies for each of these clusters; none unless for all of them."""
