@@ -278,12 +278,13 @@ def dump_yaml(data: object) -> str:
 
 def decoded(text: str | bytes, max_bytes: int) -> str:
     """Return a text as characters that YAML may contain. Raise InvalidManifest."""
-    if len(text) > max_bytes:
-        limit = max_bytes // MEBIBYTE
-        raise _fault("too-large", f"Too large: must be at most {limit} MiB", allowed=f"at most {limit} MiB")
     try:
-        source = text.decode() if isinstance(text, bytes) else text
-        source.encode()
+        content = text.encode() if isinstance(text, str) else text
+        if len(content) > max_bytes:
+            limit = max_bytes // MEBIBYTE
+            message = f"Too large: must be at most {limit} MiB"
+            raise _fault("too-large", message, allowed=f"at most {limit} MiB")
+        source = content.decode()
     except UnicodeError as error:
         raise _fault("not-text", "Must be UTF-8 text", allowed="UTF-8") from error
     source = source.removeprefix("\ufeff")

@@ -1,17 +1,18 @@
 """Evaluation of the assertions of a placement: pure functions of a decision and what it is compared with."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusters.columns import ABSENT, Ints
+from clusters.columns import ABSENT, Codes
 from clusters.fleet import Fleet
-from placements.engine.resilience import active, placed_after
+from placements.engine.resilience import placed_after
 from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.picker import possible_picks
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.selectors import selects
 from placements.manifests.assertions import (
@@ -36,6 +37,9 @@ class AssertionState(StrEnum):
     UNKNOWN = "unknown"
 
 
+_HOLDS, _BROKEN, _UNKNOWN = AssertionState  # looking a member up costs as much as some predicates
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What assertions read besides the decision.
@@ -44,13 +48,12 @@ class Known:
     `survived` has for each level of the resilience report whether its losses are survived.
     """
 
-    others: Mapping[str, Set[str] | None] = field(default_factory=dict)
+    others: Mapping[str, set[str] | frozenset[str] | None] = field(default_factory=dict)
     survived: Mapping[str, bool] | None = None
     churn: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AssertionResult:
+class AssertionResult(NamedTuple):
     """The state of one assertion, with the clusters or domains that break it, or why it is unknown."""
 
     predicate: str
@@ -79,56 +82,44 @@ def assertions_about(
 def evaluate_assertions(
     items: Collection[Assertion], decision: Decision, known: Known
 ) -> list[AssertionResult]:
-    fleet = decision.cycle.fleet
-    stays = active(decision.cycle.live_bindings).difference(
-        () if decision.is_failed else decision.unscheduled
-    )
-    kept = {name: fleet.positions[name] for name in stays if name in fleet.positions}
-    placed = _PlacedClusters(
-        fleet,
-        decision,
-        frozenset(kept),
-        np.sort(np.concatenate((decision.chosen, np.array([*kept.values()], dtype=np.int64)))),
-    )
+    fleet, positions = decision.cycle.fleet, decision.chosen
+    if decision.cycle.live_bindings:
+        is_placed = decision.cycle.is_active.copy()
+        if not decision.is_failed:
+            gone = filter(fleet.positions.__contains__, decision.unscheduled)
+            is_placed[[fleet.positions[name] for name in gone]] = False
+        is_placed[positions] = True
+        positions = is_placed.nonzero()[0].astype(np.int32)
+    placed = _PlacedClusters(fleet, positions)
     return [_evaluate(one, decision, placed, known) for one in items]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _PlacedClusters:
-    """The positions of the placed clusters, in the order of their names."""
+    """The positions of the placed clusters, in any order."""
 
     fleet: Fleet
-    decision: Decision
-    kept: frozenset[str]
-    positions: Ints
+    positions: Codes
 
     def __len__(self) -> int:
         return len(self.positions)
 
     @cached_property
-    def clusters(self) -> frozenset[str]:
-        return self.kept.union(self.decision.picked_names)
-
-    def counts(self, key: str) -> dict[str, int]:
-        """Return how many of them have each value of a label."""
-        column = self.fleet.label(key)
-        codes = column.codes[self.positions]
-        counts = np.bincount(codes[codes != ABSENT], minlength=len(column.values)).tolist()
-        return {value: count for value, count in zip(column.values, counts, strict=True) if count}
+    def names(self) -> list[str]:
+        names = self.fleet.names
+        return [names[position] for position in self.positions.tolist()]
 
 
 def _evaluate(one: Assertion, decision: Decision, placed: _PlacedClusters, known: Known) -> AssertionResult:
     broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, known)
-    state = AssertionState.BROKEN if broken else AssertionState.HOLDS
-    if reason and not broken:
-        state = AssertionState.UNKNOWN
+    if not broken:
+        return AssertionResult(one.predicate, one.value, _UNKNOWN if reason else _HOLDS, (), reason)
     more = (f"and {len(broken) - _SHOWN} more",) if len(broken) > _SHOWN else ()
-    evidence = (*broken[:_SHOWN], *more)
-    return AssertionResult(one.predicate, one.value, state, evidence, "" if broken else reason)
+    return AssertionResult(one.predicate, one.value, _BROKEN, (*broken[:_SHOWN], *more))
 
 
 def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Known) -> Found:
-    counts = {key: len(placed.counts(key)) for key in value}
+    counts = {key: len(placed.fleet.label(key).counts(placed.positions)) for key in value}
     short = {key: count for key, count in counts.items() if count < max(1, value[key]["atLeast"])}
     return [f"{key}: {count} of {value[key]['atLeast']}" for key, count in short.items()], ""
 
@@ -136,10 +127,12 @@ def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Kn
 def _beside(
     value: Any, _decision: Decision, placed: _PlacedClusters, known: Known, *, is_apart: bool = False
 ) -> Found:
-    others = known.others.get(value)
+    others, names = known.others.get(value), placed.names
     if others is None:
         return [], f"placement {value} not found"
-    return sorted(placed.clusters & others if is_apart else placed.clusters - others), ""
+    if is_apart:
+        return sorted(others.intersection(names)), ""
+    return [] if others.issuperset(names) else sorted({*names} - others), ""
 
 
 def _survives(value: Any, _decision: Decision, placed: _PlacedClusters, known: Known) -> Found:
@@ -154,8 +147,8 @@ def _max_share(value: Any, _decision: Decision, placed: _PlacedClusters, _known:
     broken, total = [], len(placed)
     for key, share in value.items():
         most = percent(share) * total
-        over = {name: count for name, count in placed.counts(key).items() if count * 100 > most}
-        broken += [f"{key}={name}: {count} of {total}" for name, count in over.items()]
+        over = [found for found in placed.fleet.label(key).counts(placed.positions) if found[1] * 100 > most]
+        broken += [f"{key}={name}: {count} of {total}" for name, count in over]
     return broken, ""
 
 
@@ -164,8 +157,10 @@ def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Kno
     for key, text in value.items():
         column = placed.fleet.label(key)
         code = column.code_of(text)
-        found = found[(column.codes[found] == code) & (code != ABSENT)]
-    return [placed.fleet.names[at] for at in found.tolist()], ""
+        if code == ABSENT:
+            return [], ""
+        found = found[column.codes[found] == code]
+    return sorted(placed.fleet.names[at] for at in found.tolist()), ""
 
 
 def _churn(value: Any, _decision: Decision, _placed: _PlacedClusters, known: Known) -> Found:
@@ -175,12 +170,16 @@ def _churn(value: Any, _decision: Decision, _placed: _PlacedClusters, known: Kno
     return [f"{known.churn} changes in 7 days"] if is_over else [], ""
 
 
-def _min_free(value: Any, decision: Decision, _placed: _PlacedClusters, _known: Known) -> Found:
-    """Run a cycle with so many more clusters; it is fulfilled where these are free."""
+def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _known: Known) -> Found:
+    """Look for so many more clusters after the picks of the decision, or else in a cycle of their own."""
     cycle = decision.cycle
     if not value or cycle.policy.placement_type is not PlacementType.PICK_N:
         return [], ""
     wanted = (cycle.policy.number_of_clusters or 0) + value
+    candidates, picks = decision.candidates, decision.picks
+    if candidates is not None and picks is not None:
+        more = 0 if picks.ran_dry else possible_picks(candidates, picks, value)
+        return [] if more == value else [f"{len(placed) + more} of {wanted} clusters are possible"], ""
     policy = cycle.policy.model_copy(update={"number_of_clusters": wanted})
     after = tuple(one for one in decision.bindings_after if one.is_active)
     found = schedule(replace(cycle, policy=policy, bindings=after, batch=None))

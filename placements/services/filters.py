@@ -242,7 +242,7 @@ def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -
 
 
 def with_sizes(rows: QuerySet[Resource]) -> QuerySet[Resource]:
-    """Return the resources without their content, each with its `size` as stored, in bytes."""
+    """Return the resources without their content, each with its `size` as stored, in bytes: it is ASCII."""
     return rows.defer("content").annotate(size=Length(Cast("content", TextField())))
 
 

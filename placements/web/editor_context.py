@@ -74,7 +74,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     except UneditableYaml as error:
         message = f"The form cannot change this text: {error}. Change it as YAML."
         return Submission(before, mode, is_structural=True, message=message)
-    if len(draft.text) > MEBIBYTE:
+    if len(draft.text.encode()) > MEBIBYTE:
         return Submission(before, mode, is_structural=True, message=_TOO_LARGE)
 
     if typed_in is EditorMode.FORM and draft is not before and not is_structural:

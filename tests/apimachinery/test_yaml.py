@@ -190,6 +190,7 @@ def test_limits_are_the_callers() -> None:
     text = "a: 1\n---\nb: " + "x" * 100
 
     assert only_fault(text, max_bytes=50).code == "too-large"
+    assert only_fault('{"a": "' + "é" * 30 + '"}', max_bytes=50).code == "too-large"
     assert only_fault(text, max_document_bytes=50).message == "Too large: document 2 must be at most 50 bytes"
     assert only_fault('{"a": "' + "é" * 30 + '"}', max_document_bytes=50).code == "too-large"
     assert len(load_documents(text, max_bytes=200, max_document_bytes=150)) == 2

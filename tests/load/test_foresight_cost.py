@@ -2,18 +2,17 @@
 
 import random
 from collections.abc import Callable
-from functools import partial
-from time import process_time
+from dataclasses import replace
+from time import perf_counter_ns, process_time
 
 import pytest
 
 from placements.engine.assertions import Known, evaluate_assertions
 from placements.engine.doctor.examination import examine_fleet, examine_placement
 from placements.engine.doctor.findings import Case
-from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.record import pack
 from placements.engine.scheduling.scheduler import schedule
-from placements.manifests.assertions import Assertion, assertions_in
+from placements.manifests.assertions import assertions_in
 from placements.manifests.strategy import RollingUpdate
 from tests.load.problems import large_world
 
@@ -25,8 +24,9 @@ ASSERTED = [
     {"apart": "shop"},
     {"maxShare": {"provider": "50%"}},
     {"churn": {"perWeek": 5}},
+    {"minFree": 1},
 ]
-"""All predicates but `survives`, which a report evaluates, and `minFree`, which is another cycle."""
+"""All predicates but `survives`, which a report evaluates."""
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -39,22 +39,25 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(found)
 
 
-def test_each_assertion_of_1000_placements_costs_a_tenth_of_their_decisions() -> None:
-    fleet, cycles = large_world(random.Random(5), 1_000, 1_000)
-    decisions = [schedule(cycle) for cycle in cycles]
+def test_all_assertions_together_cost_a_tenth_of_the_decision() -> None:
+    fleet, cycles = large_world(random.Random(5), 1_000, 300)
     items = assertions_in(ASSERTED).items
     known = Known({"web": set(fleet.names), "shop": set(fleet.names[:50])}, churn=3)
-
-    # What a worker computes of each decision: its clusters, its id and its record.
-    decided = _seconds(lambda: [(pack(one), one.id) for one in map(schedule, cycles)])
-    for item in items:
-        asserted = _seconds(partial(_evaluate_all, [item], decisions, known))
-        assert asserted <= 0.1 * decided, item
-
-
-def _evaluate_all(items: list[Assertion], decisions: list[Decision], known: Known) -> None:
-    for one in decisions:
-        evaluate_assertions(items, one, known)
+    # What a worker computes of each decision: its clusters, its id and its record. The least of several runs
+    # of each placement, one beside the other, is what other work on the machine disturbs least.
+    decided = asserted = 0
+    for cycle in cycles:
+        runs = []
+        for _ in range(5):
+            started = perf_counter_ns()
+            decision = schedule(replace(cycle))
+            pack(decision), decision.id
+            between = perf_counter_ns()
+            evaluate_assertions(items, decision, known)
+            runs.append((between - started, perf_counter_ns() - between))
+        decided += min(one for one, _ in runs)
+        asserted += min(one for _, one in runs)
+    assert asserted <= 0.1 * decided
 
 
 def test_checks_of_labels_cost_half_of_the_rules_about_policies() -> None:

@@ -1,6 +1,8 @@
 """Assertions of placements: each predicate, the checks after changes, and saves that are refused."""
 
 import json
+import random
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,13 @@ from django.core.management import CommandError, call_command
 
 from clusters.operations.edit import set_labels
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.models import Event
-from placements.engine.assertions import Known, evaluate_assertions
-from placements.manifests.assertions import assertions_in, assertions_problem
+from placements.engine.assertions import AssertionState, Known, evaluate_assertions
+from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.assertions import Assertion, assertions_in, assertions_problem
+from placements.manifests.policy import PlacementType
 from placements.models import AssertionCheck, Placement
 from placements.services.apply import apply_documents
 from placements.services.assertions import (
@@ -26,6 +31,7 @@ from placements.services.assertions import (
 )
 from placements.services.placements import save_placement
 from tests.builders import binding, cluster, cycle, fleet, pick_n
+from tests.load.problems import large_world
 from tests.rows import (
     NOW,
     assertion_document,
@@ -82,6 +88,32 @@ def test_with_nothing_placed_only_what_needs_clusters_breaks() -> None:
         {"survives": "region"},
     ]
     assert [state for state, _ in states(listed)] == ["holds", "holds", "holds", "broken", "broken"]
+
+
+def test_a_cluster_that_is_picked_again_counts_once() -> None:
+    clusters = fleet(*(cluster(name, labels) for name, labels in LABELS.items()))
+    decision = schedule(cycle(clusters, pick_n(3), binding("a", obsolete=True)))
+    assert "a" in decision.picked_names
+    items = assertions_in([{"maxShare": {"region": "67%"}}, {"never": {"env": "prod"}}]).items
+    assert [one.evidence for one in evaluate_assertions(items, decision, KNOWN)] == [(), ("a",)]
+
+
+def test_free_clusters_are_those_that_a_larger_number_finds() -> None:
+    states = set()
+    _, cycles = large_world(random.Random(5), 60, 60)
+    for one in cycles:
+        for semantics in Semantics:
+            decision = schedule(replace(one, semantics=semantics))
+            if decision.cycle.policy.placement_type is not PlacementType.PICK_N:
+                continue
+            for more in (1, 2):
+                number = (one.policy.number_of_clusters or 0) + more
+                policy = one.policy.model_copy(update={"number_of_clusters": number})
+                expected = schedule(replace(decision.cycle, policy=policy))
+                [found] = evaluate_assertions([Assertion("minFree", more)], decision, KNOWN)
+                assert (found.state is AssertionState.HOLDS) is expected.is_fulfilled
+                states.add((semantics, found.state))
+    assert len(states) == 2 * len(Semantics)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from django.core.management.base import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
+from placements.engine.exact.rebalance import CurvePoint, MovePlan
+from placements.explain.charts.rebalance import curve_chart
 from placements.models import RebalancePlan
 from placements.services.verification import refresh_staleness
 from tests.rows import api_token, person
@@ -97,3 +99,23 @@ def test_the_page_of_a_placement_leads_to_its_plan(viewer: Client) -> None:
 
     page = re.sub(r"<[^>]*>", "", viewer.get("/placements/web/").content.decode())
     assert "Hard spread limits are exceeded: region 6 / 1. Plan the moves" in page
+
+
+@pytest.mark.parametrize(
+    ("excess", "skew", "affinity", "drawn"),
+    [
+        ((2, 0), (3, 1), (40, 40), [("excess of hard limits", "y")]),
+        ((2, 0), (3, 1), (40, 90), [("excess of hard limits", "y"), ("affinity score", "y2")]),
+        ((0, 0), (3, 1), (40, 40), [("skew", "y")]),
+        ((0, 0), (1, 1), (40, 90), [("affinity score", "y")]),
+    ],
+)
+def test_the_curve_draws_what_improves(
+    excess: tuple[int, ...], skew: tuple[int, ...], affinity: tuple[int, ...], drawn: list[tuple[str, str]]
+) -> None:
+    curve = tuple(
+        CurvePoint(at, 4, excess[at], 0, 0, skew[at], affinity[at], moves=at) for at in range(len(skew))
+    )
+    chart = curve_chart(MovePlan(4, curve[0], curve, curve[-1], (), is_cut=False))
+    assert chart
+    assert [(one.name, one.yaxis) for one in chart.figure.data] == drawn

@@ -1,11 +1,12 @@
 """Rules about the labels of a fleet: misspelt keys and values, missing labels, zones in the wrong region."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 
-from clusters.columns import ABSENT, Bools
+from clusters.columns import ABSENT, Bools, Ints
 from clusters.fleet import Fleet
 from placements.engine.doctor.findings import (
     Finding,
@@ -109,14 +110,46 @@ def missing_labels(fleet: Fleet) -> Iterator[Finding]:
     for key, count in key_counts(fleet).items():
         if 0.9 * len(fleet) <= count < len(fleet):
             lacking.setdefault(fleet.label(key).is_present.tobytes(), []).append(key)
+    pairs = list(_pairs(fleet)) if lacking else []
     for keys in lacking.values():
-        clusters = _named(fleet, ~fleet.label(keys[0]).is_present)
-        labels = f"label{'s' * (len(keys) > 1)} {' and '.join(keys)}"
-        message = f"{len(clusters):,} of {counted(len(fleet))} without the {labels}: {some(clusters)}."
-        yield H04.finding(f"labels.{keys[0]}", message, *((key, "(absent)") for key in keys))
+        is_bare = ~fleet.label(keys[0]).is_present
+        clusters = _named(fleet, is_bare)
+        what = f"label{'s' * (len(keys) > 1)} {' and '.join(keys)}"
+        message = f"{len(clusters):,} of {counted(len(fleet))} without the {what}: {some(clusters)}."
+        implied = [implied_labels(fleet, key, np.nonzero(is_bare)[0], pairs) for key in keys]
+        words = f"Set the {what} on {some(clusters)} as on all clusters alike."
+        fix = Fix(words, labels=tuple(one for several in implied for one in several))
+        evidence = [(key, "(absent)") for key in keys]
+        yield H04.finding(f"labels.{keys[0]}", message, *evidence, fix=fix if all(implied) else None)
 
 
-def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
+def implied_labels(
+    fleet: Fleet, key: str, bare: Ints, pairs: Iterable["_Pair"]
+) -> list[tuple[str, str, str | None]]:
+    """Return the label that another one implies for each of these clusters; none unless for all of them."""
+    for inner, outer, _, table in pairs:
+        codes = fleet.label(inner).codes[bare]
+        majority, total = table.max(axis=1)[codes], table.sum(axis=1)[codes]
+        if outer == key and ((codes != ABSENT) & (majority == total) & (total >= 4)).all():
+            values = fleet.label(key).values
+            usual = table.argmax(axis=1)[codes].tolist()
+            return [(fleet.names[at], key, values[to]) for at, to in zip(bare.tolist(), usual, strict=True)]
+    return []
+
+
+class _Pair(NamedTuple):
+    """Two labels of which the value of the inner one almost always implies that of the outer one.
+
+    `both` are the clusters that carry both labels, `table` their number by inner and outer value.
+    """
+
+    inner: str
+    outer: str
+    both: Bools
+    table: Ints
+
+
+def _pairs(fleet: Fleet) -> Iterator[_Pair]:
     counts = key_counts(fleet)
     columns = {
         key: fleet.label(key)
@@ -130,9 +163,14 @@ def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
             continue
         table = np.zeros((len(small.values), len(large.values)), dtype=np.int64)
         np.add.at(table, (small.codes[both], large.codes[both]), 1)
+        if table.max(axis=1).sum() >= 0.985 * table.sum():
+            yield _Pair(inner, outer, both, table)
+
+
+def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
+    for inner, outer, both, table in _pairs(fleet):
+        small, large = fleet.label(inner), fleet.label(outer)
         majority, total = table.max(axis=1), table.sum(axis=1)
-        if majority.sum() < 0.985 * total.sum():
-            continue
         for code in np.nonzero((total > majority) & (majority >= 4 * (total - majority)))[0].tolist():
             usual = int(table[code].argmax())
             is_other = both & (small.codes == code) & (large.codes != usual)

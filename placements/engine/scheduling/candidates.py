@@ -114,9 +114,11 @@ def preference_order(candidates: Candidates, was_here: Ints, taken: Codes) -> In
 class Picks:
     """The positions picked, in order, with the columns of the spread score that each had in its round.
 
-    `ran_dry`: a last round was evaluated and found no candidate.
+    `ran_dry`: a last round was evaluated and found no candidate. `has_next`: whether one more could be
+    picked, None where the picker does not know.
     """
 
     positions: Codes
     spread: tuple[Scores, ...]
     ran_dry: bool
+    has_next: bool | None = None

@@ -5,6 +5,8 @@ win, so a round compares one number per cell: the spread score above the rank of
 changes it only in cells whose domain changed its score (`design/engine-performance.md`, design c).
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from clusters.columns import Codes, Ints
@@ -49,8 +51,17 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
         winner = first.ranked[:1].astype(np.int32)
         rest = _Greedy(candidates, candidates.strategy, candidates.was_here_in(2), winner).run(wanted - 1)
         scores = np.concatenate([first.spread[0][winner], rest.spread[0]])
-        return Picks(np.concatenate([winner, rest.positions]), (scores,), rest.ran_dry)
+        return replace(rest, positions=np.concatenate([winner, rest.positions]), spread=(scores,))
     return _Greedy(candidates, candidates.strategy, candidates.was_here, NO_CLUSTERS).run(wanted)
+
+
+def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
+    """Return how many of so many more clusters can be picked after the picks of a cycle."""
+    if not candidates.constraints:
+        return min(more, int(np.count_nonzero(candidates.passes)) - len(picks.positions))
+    if more == 1 and picks.has_next is not None:
+        return int(picks.has_next)
+    return len(pick(candidates, len(picks.positions) + more).positions) - len(picks.positions)
 
 
 class _Greedy:
@@ -96,7 +107,8 @@ class _Greedy:
                 add(group_of_cell[cell])
         taken = np.array(ranks, dtype=np.int64)
         scores = (np.array(values, dtype=np.int64) + taken) // _SCORE_UNIT
-        return Picks(self.order[taken].astype(np.int32), (scores,), ran_dry=len(ranks) < wanted)
+        has_next = bool(len(total) and total.max() > _TOO_LOW)
+        return Picks(self.order[taken].astype(np.int32), (scores,), len(ranks) < wanted, has_next)
 
 
 class _Track:

@@ -13,26 +13,43 @@ def curve_chart(plan: MovePlan) -> Chart | None:
     if len(curve) < 2:
         return None
     limits = [str(one.limit) for one in curve]
+    names = ("placed", "hard_excess", "excess", "stale", "skew", "affinity")
+    placed, hard, soft, stale, skew, affinity = ([getattr(one, name) for one in curve] for name in names)
     series = [
-        ("excess of hard limits", Color.FAILED, "solid", [one.hard_excess for one in curve]),
-        ("excess of soft limits", Color.ATTENTION, "dash", [one.excess for one in curve]),
-        ("outdated placements", Color.UNKNOWN, "dot", [one.stale for one in curve]),
-        ("clusters missing", Color.PROGRESS, "dashdot", [plan.wanted - one.placed for one in curve]),
-        ("skew", Color.NEUTRAL, "solid", [one.skew for one in curve]),
+        ("excess of hard limits", Color.FAILED, "solid", hard),
+        ("excess of soft limits", Color.ATTENTION, "dash", soft),
+        ("outdated placements", Color.UNKNOWN, "dot", stale),
+        ("clusters missing", Color.PROGRESS, "dashdot", [plan.wanted - one for one in placed]),
+        ("skew", Color.NEUTRAL, "solid", skew),
     ]
-    drawn = [one for one in series[:-1] if any(one[-1])] or series[-1:]
+    # A flat line says nothing, and hides that something else improves.
+    drawn = [one for one in series[:-1] if any(one[-1])]
+    drawn = drawn or [one for one in series[-1:] if len({*one[-1]}) > 1]
+    largest = max((max(values) for *_, values in drawn), default=0)
+    counts = {"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)}
+    most = min(10, max(affinity) - min(affinity) + 1)
+    scores = {"title": "affinity score", "tickformat": ",d", "nticks": most}
+    axes = {"yaxis": counts if drawn else scores}
+    if len({*affinity}) > 1 or not drawn:
+        if drawn:
+            axes["yaxis2"] = {**scores, "overlaying": "y", "side": "right", "showgrid": False}
+        drawn.append(("affinity score", Color.ACCENT, "longdash", affinity))
     lines = [
         go.Scatter(
             name=name,
             mode="lines+markers",
             x=limits,
             y=values,
+            yaxis="y2" if "yaxis2" in axes and values is affinity else "y",
             line={"color": color, "dash": dash, "width": 2},
             hovertemplate=f"%{{x}} moves: %{{y}} {name}<extra></extra>",
         )
         for name, color, dash, values in drawn
     ]
-    largest = max(max(values) for *_, values in drawn)
+    titles = ("Moves", "Selected", "Hard excess", "Soft excess", "Outdated", "Skew", "Affinity")
+    moves = [one.limit for one in curve]
+    columns = zip(titles, (moves, placed, hard, soft, stale, skew, affinity), strict=True)
+    table = [one for one in columns if any(one[1])]  # a phone has no place for columns of zeros
     return Chart(
         name="rebalance",
         title="What each number of moves reaches",
@@ -41,12 +58,9 @@ def curve_chart(plan: MovePlan) -> Chart | None:
             *lines,
             height=240,
             xaxis={"title": "moves at most", "type": "category"},
-            yaxis={"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)},
+            **axes,
             **LEGEND_ABOVE,
         ),
-        columns=("Moves", "Selected", "Hard excess", "Soft excess", "Outdated", "Skew", "Affinity"),
-        rows=tuple(
-            (one.limit, one.placed, one.hard_excess, one.excess, one.stale, one.skew, one.affinity)
-            for one in curve
-        ),
+        columns=tuple(name for name, _ in table),
+        rows=tuple(zip(*(values for _, values in table), strict=True)),
     )

@@ -63,7 +63,7 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
         title="Losses that placements do not survive",
         caption=f"{caption}.",
         figure=drawn,
-        columns=("Loss", by.capitalize(), "Placements", words.capitalize()),
+        columns=("Loss", by.capitalize(), "Placements", "Not survived"),
         rows=tuple(
             (line.name, group, *one) for line in listed for group in groups if (one := line.groups.get(group))
         ),

@@ -78,9 +78,8 @@ EXAMPLES = {
         ([*_many(60, env="eastus1"), *_many(1, "x", env="eastus2")], ALL),
     ),
     "H04": Example(
-        ([*_many(96, zone="a"), *_many(4, "x")], ALL),
+        ([*ZONES, cluster("odd", zone="a"), cluster("other", zone="c")], ALL),
         ([*_many(80, zone="a"), *_many(20, "x")], ALL),
-        has_fix=False,
     ),
     "H07": Example(
         ([cluster("a", properties={"cpu": "many"}), cluster("b", properties={"cpu": "4"})], ALL),
@@ -272,6 +271,10 @@ def test_domains_and_labels_with_one_cause_are_one_finding() -> None:
 
     [lacking] = _check("H04", _case([*several[:80], *bare], ALL, {}))
     assert "2 of 82 clusters without the labels region and zone: bare0, bare1." in lacking.message
+    assert lacking.fix is None  # nothing says in which region they are
+    [known] = _check("H04", _case(EXAMPLES["H04"].found[0], ALL, {}))
+    assert known.fix
+    assert known.fix.labels == (("odd", "region", "east"), ("other", "region", "west"))
 
 
 @pytest.mark.parametrize("rule", ["S07", "A02", "A04", "T03"])

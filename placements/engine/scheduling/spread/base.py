@@ -51,6 +51,8 @@ class Groups:
 
     def count(self, positions: Codes | Ints) -> Ints:
         """Count how many of the clusters at these positions are in each domain."""
+        if not len(positions):
+            return np.zeros(len(self.values), dtype=np.int64)
         codes = self.codes[positions]
         return np.bincount(codes[codes != ABSENT], minlength=len(self.values)).astype(np.int64)
 
