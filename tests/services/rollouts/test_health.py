@@ -117,6 +117,14 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
     ]
 
 
+def test_what_has_no_condition_available_yet_is_degraded_once_it_is_late() -> None:
+    world = placed(1)
+    started = {"RolloutStarted": ["True", world.now.isoformat()]}
+    Binding.objects.update(phase="settling", phase_changed_at=world.now, conditions=started)
+
+    assert health(world).level is HealthLevel.ATTENTION
+
+
 def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
     world = placed(3)
     Binding.objects.filter(cluster_name="c000").update(phase="failed")
