@@ -63,6 +63,10 @@ class LabelColumn:
         values, codes = _recoded(self.values, self.codes, texts)
         return LabelColumn(tuple(values), codes)
 
+    def without(self, positions: Sequence[int]) -> "LabelColumn":
+        values, codes = _recoded(self.values, np.delete(self.codes, positions), {})
+        return LabelColumn(tuple(values), codes)
+
 
 def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
     """Return the coded values of one key, None for a cluster without it, in the given order."""

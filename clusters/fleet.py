@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
+from weakref import ref
 
 import numpy as np
 
@@ -130,6 +131,7 @@ class Fleet:
         if len(set(self.names)) < len(self.names):
             neighbours = zip(self.names, self.names[1:], strict=False)
             raise DuplicateClusterError(next(name for name, following in neighbours if name == following))
+        self._origin: _Origin = (None, {}, {})
         self._labels: dict[str, LabelColumn] = {}
         self._claims: dict[str, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
@@ -150,12 +152,30 @@ class Fleet:
     def positions(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.names)}
 
+    @cached_property
+    def staying(self) -> frozenset[str]:
+        """Return the names of the clusters that are not leaving."""
+        return frozenset(cluster.name for cluster in self._given if not cluster.is_leaving)
+
     def label(self, key: str) -> LabelColumn:
         column = self._labels.get(key)
         if column is None:
-            texts = [cluster.labels.get(key) for cluster in self._given]
-            column = self._labels[key] = label_column(texts, self._order)
+            column = self._patched_label(key)
+            if column is None:
+                texts = [cluster.labels.get(key) for cluster in self._given]
+                column = label_column(texts, self._order)
+            self._labels[key] = column
         return column
+
+    def _patched_label(self, key: str) -> LabelColumn | None:
+        """Return the column of the fleet that this one was made from, patched; None without that fleet."""
+        origin, before, after = self._origin
+        fleet = origin() if origin else None
+        if fleet is None:
+            return None
+        if after:
+            return _patched({key: fleet.label(key)}, before, after, _label_of).get(key)
+        return fleet.label(key).without(list(before))
 
     def topology(self, key: str, key_type: str | None) -> LabelColumn:
         """Return the column of a topology key: a label, or for the type `Claim` a property as text."""
@@ -206,11 +226,16 @@ class Fleet:
         by_name = {cluster.name: cluster for cluster in changed}
         if gone or not self.positions.keys() >= by_name.keys():
             kept = {cluster.name: cluster for cluster in self._given if cluster.name not in gone}
-            return Fleet({**kept, **by_name}.values())
+            fleet = Fleet({**kept, **by_name}.values())
+            if not by_name:
+                lost = [self.positions[name] for name in gone if name in self.positions]
+                fleet._origin = ref(self), {position: self.clusters[position] for position in lost}, {}
+            return fleet
         after = {self.positions[name]: cluster for name, cluster in by_name.items()}
         before = {position: self.clusters[position] for position in after}
 
         fleet = Fleet.__new__(Fleet)
+        fleet._origin = ref(self), before, after
         fleet.names, fleet.positions = self.names, self.positions
         clusters = list(self.clusters)
         for position, cluster in after.items():
@@ -218,7 +243,7 @@ class Fleet:
         fleet._given = fleet.clusters = tuple(clusters)  # one copy: two take most of the time
         fleet._order = np.arange(len(clusters))
 
-        fleet._labels = _patched(self._labels, before, after, lambda key, one: one.labels.get(key))
+        fleet._labels = _patched(self._labels, before, after, _label_of)
         fleet._claims = _patched(self._claims, before, after, lambda name, one: one.properties.get(name))
         fleet._properties = _patched(
             self._properties, before, after, lambda name, one: _property_reader(name)(one)
@@ -263,9 +288,15 @@ class Fleet:
 
 _Reads = tuple[tuple[str, ...], tuple[str, ...], str]
 """Label keys, property names and the namespace that a digest depends on."""
+_Origin = tuple["ref[Fleet] | None", Mapping[int, Cluster], Mapping[int, Cluster]]
+"""A fleet, and what differs from it by position: the clusters before and after; without these, those gone."""
 _MOST_PATCHES = 64
 """With more changes a column is created again when it is next used."""
 _Column = TypeVar("_Column", LabelColumn, PropertyColumn)
+
+
+def _label_of(key: str, cluster: Cluster) -> str | None:
+    return cluster.labels.get(key)
 
 
 def _patched(

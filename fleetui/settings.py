@@ -399,7 +399,7 @@ STATICFILES_FINDERS = [
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "fleetui.staticfiles.StaticFiles"},
 }
 
 # Whoever sends this token, or a superuser, reads `/metrics`.

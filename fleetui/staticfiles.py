@@ -6,8 +6,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.staticfiles.finders import BaseFinder
 from django.core.files.storage import FileSystemStorage, Storage
+from whitenoise.storage import CompressedManifestStaticFilesStorage
+
+
+class StaticFiles(CompressedManifestStaticFilesStorage):
+    """Finds the address of each file once: a list has hundreds of icons."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._addresses: dict[str, str] = {}
+
+    def url(self, name: str, force: bool = False) -> str:
+        """Return the address of a file, with the hash of its content unless `DEBUG` is on."""
+        if settings.DEBUG:
+            return str(super().url(name, force))
+        if name not in self._addresses:
+            self._addresses[name] = str(super().url(name, force))
+        return self._addresses[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,4 +77,5 @@ def _problems(operation: Operation, migration: Migration, state: ProjectState) -
 
 
 def _can_be_left_out(field: "Field[Any, Any]") -> bool:
-    return field.null or field.db_default is not NOT_PROVIDED or isinstance(field, ManyToManyField)
+    is_derived = field.generated or field.db_default is not NOT_PROVIDED  # by the database
+    return field.null or is_derived or isinstance(field, ManyToManyField)

@@ -38,6 +38,7 @@ def _nothing(*_arguments: object) -> None:
 TEXT = models.CharField(max_length=10)
 SIZE = models.IntegerField()
 KEY: list[tuple[str, "models.Field[Any, Any]"]] = [("id", models.AutoField(primary_key=True))]
+FULL_NAME = models.GeneratedField(expression=models.Value(""), output_field=TEXT, db_persist=True)
 ADD_SIZE = migrations.AddField("thing", "size", models.IntegerField(null=True))
 
 
@@ -51,6 +52,7 @@ ADD_SIZE = migrations.AddField("thing", "size", models.IntegerField(null=True))
         ("0002_x", [migrations.RenameModel("Thing", "Object")], "the old name"),
         ("0002_x", [migrations.AddField("thing", "size", SIZE)], "null=True or db_default"),
         ("0002_x", [ADD_SIZE], ""),
+        ("0002_x", [migrations.AddField("thing", "full_name", FULL_NAME)], ""),
         ("0002_x", [migrations.AddField("thing", "size", models.IntegerField(db_default=0))], ""),
         ("0002_x", [migrations.AlterField("thing", "name", models.CharField(max_length=5))], "longer texts"),
         ("0002_x", [migrations.AlterField("thing", "name", models.CharField(max_length=50))], ""),

@@ -70,7 +70,8 @@ def is_good_text(value: object) -> bool:
 
 def is_good_scalar(value: object) -> bool:
     """Return whether a value is text, a number of at most 64 bits, true, false or null."""
-    return (type(value) is str and value.isprintable()) or not any(_scalar_problems((), value))
+    is_usual = value.isprintable() if type(value) is str else type(value) is int and -1 < value < 1 << 31
+    return is_usual or not any(_scalar_problems((), value))
 
 
 def _search(document: object) -> list[ErrorDetail]:

@@ -63,7 +63,7 @@ def without(cycle: Cycle, *clusters: str, fleet: Fleet | None = None) -> Cycle:
     """Return the cycle that follows the eviction from these clusters, if given on another fleet."""
     gone = frozenset(clusters)
     bindings = tuple(
-        replace(one, state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
+        one._replace(state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
         if one.cluster in gone and one.is_active
         else one
         for one in cycle.bindings

@@ -396,8 +396,12 @@ def action_document(action: Action) -> dict[str, Any]:
 def _action(document: Document) -> Action:
     if document["what"] == "remove":
         return Remove(document["cluster"], document["attempt"])
-    reason = UpdateReason(document["what"])
-    return StartUpdate(document["cluster"], document["version"], reason, document["attempt"])
+    return StartUpdate(
+        document["cluster"], document["version"], _REASONS[document["what"]], document["attempt"]
+    )
+
+
+_REASONS = {str(one): one for one in UpdateReason}  # a rollout may have thousands of actions
 
 
 def budget_document(budgets: Budgets) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """Bindings of a placement by class (`spec/scheduler.md` 1), and their parsers."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -33,8 +32,7 @@ class BindingState(StrEnum):
     UNSCHEDULED = "Unscheduled"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedBinding:
+class PlacedBinding(NamedTuple):
     """A placement joined to one cluster.
 
     `is_current`: decided under the latest policy snapshot; `previous_state`: the state to which an
@@ -67,17 +65,17 @@ class BindingsByClass:
 
 def classify_bindings(bindings: Iterable[PlacedBinding], fleet: Fleet) -> BindingsByClass:
     """Return the bindings by class; they come by cluster name and without those being deleted."""
-    classes: defaultdict[str, list[PlacedBinding]] = defaultdict(list)
+    classes: tuple[list[PlacedBinding], ...] = ([], [], [], [])
+    current, obsolete, dangling, unscheduled = classes
+    staying = fleet.staying
     for binding in bindings:
-        position = fleet.positions.get(binding.cluster)
         if not binding.is_active:
-            name = "unscheduled"
-        elif position is None or fleet.clusters[position].is_leaving:
-            name = "dangling"
+            unscheduled.append(binding)
+        elif binding.cluster not in staying:
+            dangling.append(binding)
         else:
-            name = "current" if binding.is_current else "obsolete"
-        classes[name].append(binding)
-    return BindingsByClass(**{name: tuple(members) for name, members in classes.items()})
+            (current if binding.is_current else obsolete).append(binding)
+    return BindingsByClass(*map(tuple, classes))
 
 
 BINDING_KIND = "ClusterResourceBinding"

@@ -1,7 +1,11 @@
 """Bindings: which clusters a placement is on, and what was observed there."""
 
+from typing import Any
+
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
 
 from clusters.models import HubRow
 from fleetui.hub_scope import LOCAL_HUB
@@ -11,6 +15,15 @@ from placements.models.closed_sets import known
 from placements.models.decisions import Decision
 from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot
+
+
+def _status_column(condition: str) -> Any:
+    """Return a column with the status of one of the `conditions`; "" without it."""
+    return models.GeneratedField(
+        expression=Coalesce(KT(f"conditions__{condition}__0"), Value(""), output_field=models.TextField()),
+        output_field=models.TextField(),
+        db_persist=True,
+    )
 
 
 class Binding(HubRow):
@@ -23,7 +36,7 @@ class Binding(HubRow):
     of those that belong to what was last started. `failure` is the kind of failure, `failed_objects` were
     rejected or are not available, `failed_override` did not apply (`engine.rollout.state`); `message` is the
     text for people. `conditions` are those of its status as last recorded, each with its value and since
-    when.
+    when; the database derives `started_status` and `available_status` from them.
 
     Of clusters whose driver acts on it, `apply_strategy` is that of the last start (None: the defaults);
     `was_applied`: an apply reached the cluster; `objects_done` is set while one needs several calls;
@@ -61,6 +74,8 @@ class Binding(HubRow):
     failed_objects = models.JSONField(default=list)
     failed_override = models.JSONField(null=True)
     conditions = models.JSONField(default=dict)
+    started_status = _status_column("RolloutStarted")
+    available_status = _status_column("Available")
     hub_name = models.CharField(max_length=253, blank=True)
     hub_conditions = models.JSONField(default=list)
     apply_strategy = models.JSONField(null=True)
@@ -81,6 +96,14 @@ class Binding(HubRow):
     class Meta:
         indexes = [
             models.Index(fields=["cluster_name", "hub", "state"], name="binding_of_cluster"),
+            # What the status of placements follows from, in the order in which it is grouped.
+            models.Index(
+                fields=[
+                    *("hub", "placement", "state", "phase", "started_status", "available_status"),
+                    *("phase_changed_at", "cluster_name"),
+                ],
+                name="binding_status",
+            ),
             models.Index(
                 fields=["next_call_at"], name="binding_call_due", condition=Q(next_call_at__isnull=False)
             ),

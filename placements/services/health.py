@@ -1,9 +1,11 @@
 """The status of placements, from their bindings and the clusters as they are now."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db.models import (
@@ -20,7 +22,6 @@ from django.db.models import (
     When,
     Window,
 )
-from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, RowNumber
 from django.db.models.lookups import Exact
 
@@ -117,45 +118,64 @@ NAMED_UP_TO = 30
 
 def _groups(
     placements: Collection[Placement], *columns: str, now: datetime, **annotations: Subquery
-) -> QuerySet[Any, dict[str, Any]]:
-    """Return the bindings of placements, those alike counted; a cluster without a member is unreachable."""
+) -> list[dict[str, Any]]:
+    """Return the bindings of placements, those alike counted; a cluster without a member is unreachable.
+
+    One query counts all, and those on clusters that are not ready once more: most are ready, and none of
+    these is looked up.
+    """
     rows = Binding.objects.filter(placement__in=[one.pk for one in placements])
-    # Most clusters are ready: only the others are looked up one by one.
-    is_ready = When(cluster_name__in=_members(_IS_READY), then=Value(MemberCondition.READY))
-    rows = _observed(rows, placements, now=now, known=[is_ready])
-    columns = ("member", "is_late", "noted_started", "noted_available", *columns)
-    rows = rows.annotate(**annotations).values("placement_id", "state", "phase", *columns)
-    return rows.annotate(count=Count("pk")).order_by()
+    alike = ("placement_id", "state", "phase", "started_status", "available_status", *columns)
+    late = Count("phase", filter=_is_late(placements, now=now))
+    everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()), **annotations)
+    elsewhere = rows.filter(Q(cluster_name__in=_members(~_IS_READY)) | _has_no_member()).annotate(
+        member=_condition_of_member(), **annotations
+    )
+    both = [
+        each.values(*alike, "member").annotate(count=Count("*"), late=late)
+        for each in (everywhere, elsewhere)
+    ]
+    counts: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in both[0].order_by().union(both[1].order_by(), all=True):
+        key, member = tuple(row[column] for column in alike), row["member"]
+        for is_late, count in ((True, row["late"]), (False, row["count"] - row["late"])):
+            counts[*key, member, is_late] += count
+            if member != MemberCondition.READY:
+                counts[*key, MemberCondition.READY, is_late] -= count
+    names = (*alike, "member", "is_late", "count")
+    return [dict(zip(names, (*key, count), strict=True)) for key, count in counts.items() if count]
 
 
-def _observed(
-    rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime, known: Sequence[When] = ()
-) -> QuerySet[Any, Any]:
-    """Return bindings of these placements with what the status of their clusters follows from.
+def _has_no_member() -> Q:
+    return ~Q(Exists(MemberCluster.objects.filter(name=OuterRef("cluster_name"))))
 
-    `known` are conditions of clusters that are tried first.
+
+def _condition_of_member() -> Coalesce:
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    condition = Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1])
+    return Coalesce(condition, Value(MemberCondition.UNREACHABLE), output_field=CharField())
+
+
+def _is_late(placements: Collection[Placement], *, now: datetime) -> Q:
+    """Return the condition of bindings of placements that are not available for longer than allowed.
 
     The time since which a cluster is late is a value for each period: SQLite computes with times in Python.
     """
-    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    condition = Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1])
     by_period: dict[timedelta, list[int]] = defaultdict(list)
     for one in placements:
         by_period[one.unavailable_period].append(one.pk)
     late = [
-        When(phase=Phase.APPLIED, placement__in=several, phase_changed_at__lt=now - period, then=True)
-        for period, several in by_period.items()
+        Q(phase_changed_at__lt=now - period, placement__in=several) for period, several in by_period.items()
     ]
-    return rows.annotate(
-        member=Case(
-            *known,
-            default=Coalesce(condition, Value(MemberCondition.UNREACHABLE)),
-            output_field=CharField(),
-        ),
-        is_late=Case(*late, default=False),
-        noted_started=KT("conditions__RolloutStarted__0"),
-        noted_available=Case(When(phase=Phase.APPLIED, then=KT("conditions__Available__0"))),
-    )
+    return Q(phase=Phase.APPLIED) & reduce(or_, late, Q(pk__in=()))
+
+
+def _observed(
+    rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime
+) -> QuerySet[Any, Any]:
+    """Return bindings of these placements with what the status of their clusters follows from."""
+    is_late = Case(When(_is_late(placements, now=now), then=True), default=False)
+    return rows.annotate(member=_condition_of_member(), is_late=is_late)
 
 
 def cluster_statuses(
@@ -182,14 +202,14 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     has_resources = placement.selected_count != 0 or placement.pinned_snapshot is not None
     if is_selected and not has_resources:
         return ClusterStatus(HealthLevel.ATTENTION, "No resources")
-    phase, started = Phase(row["phase"]), row["noted_started"]
+    phase, started = Phase(row["phase"]), row["started_status"]
     return cluster_status(
         ClusterFacts(
             phase,
             MemberCondition(row["member"]),
             is_selected=is_selected,
-            is_current=started == _TRUE or (started is None and phase not in EMPTY),
-            is_ready=row["noted_available"] == _TRUE,
+            is_current=started == _TRUE or (not started and phase not in EMPTY),
+            is_ready=row["available_status"] == _TRUE,
             is_late=row["is_late"] or not placement.is_rolling,
             failure=row["failure"],
             suspension=suspension,
@@ -228,7 +248,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     rows = _observed(
         rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)), [placement], now=now
     )
-    alike = ("state", "phase", "failure", "member", "is_late", "noted_started", "noted_available")
+    alike = ("state", "phase", "failure", "member", "is_late", "started_status", "available_status")
     rows = rows.annotate(
         place=Window(RowNumber(), partition_by=alike, order_by="cluster_name"),
         count=Window(Count("pk"), partition_by=alike),
@@ -284,11 +304,11 @@ def is_degraded(*, now: datetime) -> Q:
     bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
-    on_ready = Q(cluster_name__in=_members(_IS_READY))
-    is_applied = Q(phase=Phase.APPLIED) & ~Q(conditions__Available__0=_TRUE)
+    is_unready = Q(cluster_name__in=_members(_IS_MONITORED, ~_IS_READY)) | _has_no_member()
+    has_failed = Q(phase=Phase.FAILED) & ~Q(cluster_name__in=_members(~_IS_MONITORED))
+    is_applied = Q(phase=Phase.APPLIED) & ~Q(available_status=_TRUE)
     is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
     is_not_available = is_applied & (is_late | ~_is_rolling("placement"))
-    unavailable = others.filter(~on_ready | Q(phase=Phase.FAILED) | is_not_available)
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     is_partly_monitored = _among(not_monitored) & _among(others)
     is_applied_nowhere = _among(not_monitored) & ~_among(others)
@@ -300,7 +320,8 @@ def is_degraded(*, now: datetime) -> Q:
         | Q(selected_count=0, pinned_snapshot=None)
         | Q(is_fulfilled=False) & ~is_due
         | Q(is_fulfilled=True) & ~is_due & is_empty
-        | _among(unavailable)
+        | _among(bindings.filter(has_failed | is_unready))
+        | _among(others.filter(is_not_available))
         | is_partly_monitored
         | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~is_suspended & ~needs_sync
     )
@@ -309,8 +330,8 @@ def is_degraded(*, now: datetime) -> Q:
 def is_healthy(*, now: datetime) -> Q:
     """Return the condition of placements whose status is healthy (`placement_health`)."""
     selected = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
-    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, conditions__Available__0=_TRUE)
-    is_started = Q(conditions__RolloutStarted__0__isnull=True) | Q(conditions__RolloutStarted__0=_TRUE)
+    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, available_status=_TRUE)
+    is_started = Q(started_status__in=("", _TRUE))
     is_not_monitored = Q(cluster_name__in=_members(~_IS_MONITORED))
     outstanding = selected.filter(is_not_monitored | ~is_available | ~is_started)
     removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
@@ -361,12 +382,12 @@ def _counts(
             found["removing"] += number if phase not in EMPTY else 0
             continue
         found["scheduled"] += number
-        started = group["noted_started"]
-        found["started"] += number if started == _TRUE or (started is None and phase not in EMPTY) else 0
+        started = group["started_status"]
+        found["started"] += number if started == _TRUE or (not started and phase not in EMPTY) else 0
         found["applying"] += number if phase is Phase.APPLYING else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         found["applied"] += number if is_applied and has_resources else 0
-        is_ready = phase is Phase.AVAILABLE or (is_applied and group["noted_available"] == _TRUE)
+        is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
         if group["member"] in (MemberCondition.UNREACHABLE, MemberCondition.NOT_MONITORED):
             found[group["member"].replace(" ", "_")] += number
             continue

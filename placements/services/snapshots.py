@@ -61,8 +61,8 @@ class BindingInput(NamedTuple):
     state: str
     previous_state: str
     policy_snapshot_id: int
-    topology_spread_score: Any
     affinity_score: float | None
+    topology_spread_score: Any
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def cycles_of(
     if only is not None:
         bindings = bindings.filter(cluster_name__in=only)
     for placement_id, *values in _rows_of(bindings, "placement_id"):
-        rows.setdefault(placement_id, []).append(BindingInput(*values))
+        rows.setdefault(placement_id, []).append(BindingInput._make(values))
     usage = PlacementCounts()
     for placement in placements:
         if placement.pk not in snapshots:
@@ -142,16 +142,14 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
 
 def _rows_of(rows: QuerySet[Binding], *before: str) -> Iterator[tuple[Any, ...]]:
     """Return columns and those of `BindingInput`; scores are read as text, since most are equal."""
-    names = [_SCORE_TEXT if name == _SCORE else name for name in (*before, *BindingInput._fields)]
-    place = names.index(_SCORE_TEXT)
+    names = (*before, *BindingInput._fields[:-1], _SCORE_TEXT)
     scores: dict[str | None, Any] = {None: None}
     with collector_paused():
         found = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
-    for row in found:
-        text = row[place]
+    for *values, text in found:
         if text not in scores:
             scores[text] = json.loads(text)
-        yield (*row[:place], scores[text], *row[place + 1 :])
+        yield (*values, scores[text])
 
 
 _SCORE, _SCORE_TEXT = "topology_spread_score", "score_text"
@@ -162,7 +160,6 @@ def binding_values(
 ) -> tuple[BindingValue, ...]:
     """Return bindings as values; those of another snapshot than the latest are obsolete."""
     latest_id = latest.pk if latest else None
-    scored = ((row, row.topology_spread_score) for row in rows)
     return tuple(
         BindingValue(
             row.cluster_name,
@@ -172,7 +169,8 @@ def binding_values(
             affinity_score=row.affinity_score,
             previous_state=_STATES[row.previous_state],
         )
-        for row, score in scored
+        for row in rows
+        for score in (row.topology_spread_score,)
     )
 
 

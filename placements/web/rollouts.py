@@ -226,7 +226,8 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     run, now = run_named(name, number), datetime.now(UTC)
     report, placement = report_of(run), run.placement
     result = report.result
-    latest = latest_run(placement) if placement else None
+    rollouts = Rollout.objects.filter(placement=placement).order_by("-number")
+    latest = rollouts.only("number").first() if placement else None
     has_plan = latest is not None and latest.pk == run.pk and not run.is_mirrored
     progress = progress_of(run, now=now)
     budgets = result.budgets if result else None

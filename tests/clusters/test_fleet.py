@@ -94,6 +94,15 @@ def test_with_cluster_replaces_or_adds() -> None:
     assert one.with_cluster(cluster("c")).names == ("a", "b", "c")
 
 
+def test_a_fleet_without_some_clusters_is_the_one_that_would_have_been_made_so() -> None:
+    one = fleet(*(cluster(name, labels={"region": name}, properties={"cpu": "4"}) for name in "cabd"))
+
+    after = one.with_clusters((), gone=["b", "none"])
+
+    assert _columns_of(after) == _columns_of(Fleet(each for each in one if each.name != "b"))
+
+
+@pytest.mark.parametrize("has_columns", [True, False])
 @pytest.mark.parametrize(
     "changed",
     [
@@ -104,10 +113,11 @@ def test_with_cluster_replaces_or_adds() -> None:
         cluster("d", labels={"region": "north"}, properties={"cpu": "1"}),
     ],
 )
-def test_a_changed_fleet_is_the_one_that_would_have_been_made_so(changed: Cluster) -> None:
+def test_a_changed_fleet_is_the_one_that_would_have_been_made_so(changed: Cluster, has_columns: bool) -> None:
     labels, properties = ("region", "tier"), ("cpu",)
     one = fleet(*(cluster(name, labels={"region": "east"}, properties={"cpu": "4"}) for name in "cab"))
-    _columns_of(one)
+    if has_columns:
+        _columns_of(one)
 
     after = one.with_clusters([changed])
 
@@ -124,6 +134,7 @@ def test_columns_in_which_nothing_changed_are_shared() -> None:
 
     cordoned = one.with_clusters([one.clusters[0]._replace(taints=(taint("cordon"),))])
 
+    assert cordoned.label("tier") is one.label("tier")
     assert cordoned.label("region") is region
     assert cordoned.property("cpu") is cpu
 

@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -214,7 +213,7 @@ def _bindings(placement: PlacementInput, before: Decision | None) -> tuple[Place
     if before is None:
         return ()
     same = before.cycle.policy.without_number() == placement.policy.without_number()
-    return tuple(replace(one, is_current=one.is_current and same) for one in before.bindings_after)
+    return tuple(one._replace(is_current=one.is_current and same) for one in before.bindings_after)
 
 
 def placed(decision: Decision) -> set[str]:

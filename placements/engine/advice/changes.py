@@ -68,7 +68,7 @@ def with_option(cycle: Cycle, name: str, value: object) -> Cycle:
 
 
 def _under_a_new_snapshot(cycle: Cycle) -> Cycle:
-    bindings = tuple(replace(binding, is_current=False) for binding in cycle.bindings)
+    bindings = tuple(binding._replace(is_current=False) for binding in cycle.bindings)
     return replace(cycle, bindings=bindings)
 
 

@@ -67,7 +67,7 @@ class Cycle:
 
     def rescheduled(self) -> "Cycle":
         """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
-        obsolete = tuple(replace(one, is_current=False) for one in self.bindings)
+        obsolete = tuple(one._replace(is_current=False) for one in self.bindings)
         return replace(self, bindings=obsolete, batch=None)
 
     @cached_property

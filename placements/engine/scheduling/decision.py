@@ -7,7 +7,7 @@ computed on demand from the picks and the columns. `ENGINE_VERSION` is part of e
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -142,7 +142,7 @@ class Decision:
         after = dict(before)
         for name in self.unscheduled:
             binding = before[name]
-            after[name] = replace(binding, state=BindingState.UNSCHEDULED, previous_state=binding.state)
+            after[name] = binding._replace(state=BindingState.UNSCHEDULED, previous_state=binding.state)
         for one in self.picked:
             old, state = before.get(one.cluster), BindingState.SCHEDULED
             if old is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain, repeat, zip_longest
 from typing import Any
 
@@ -222,7 +222,7 @@ SHORTEST = 1.0
 
 
 def seconds_between(since: datetime, until: datetime) -> float:
-    return max(0.0, (until - since) / timedelta(seconds=1))
+    return max(0.0, (until - since).total_seconds())
 
 
 def duration_text(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import nsmallest
 from itertools import groupby
 
 import numpy as np
@@ -187,8 +188,8 @@ def timeline_charts(spans: Sequence[Span], *, since: datetime, until: datetime) 
     clusters = {span.cluster for span in spans}
     if len(clusters) <= MOST_ROWS:
         return [_cluster_chart("timeline", "Timeline", spans, since, until)]
-    by_time = sorted(spans, key=lambda span: (-span.seconds(until), span.cluster))
-    slowest = {span.cluster for span in by_time[:20]}
+    by_time = nsmallest(20, spans, key=lambda span: (-span.seconds(until), span.cluster))
+    slowest = {span.cluster for span in by_time}
     slow = [span for span in spans if span.cluster in slowest]
     return [
         _wave_chart(spans, since, until),
@@ -284,8 +285,8 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
     waves = []  # words, clusters, first start, last end, median, 95th percentile
     for number, members in groupby(sorted(spans, key=_order), key=lambda span: span.wave):
         group = list(members)
-        start = min(seconds_between(since, span.started_at) for span in group)
-        end = max(seconds_between(since, span.ended_at or until) for span in group)
+        start = seconds_between(since, min([span.started_at for span in group]))
+        end = seconds_between(since, max([span.ended_at or until for span in group]))
         median, slow = np.percentile([span.seconds(until) for span in group], [50, 95]).tolist()
         words = "later" if number is None else f"wave {number}"
         waves.append((words, len({span.cluster for span in group}), start, end, median, slow))

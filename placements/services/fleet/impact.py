@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from clusters.fleet import Fleet
 from clusters.queries import current_fleet
-from placements.engine.resilience import active
+from placements.engine.resilience import active, placed_after
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.models import Placement
@@ -58,7 +58,7 @@ def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
 
     At most 200 placements are evaluated, by name.
     """
-    left = Fleet(cluster for cluster in fleet if cluster.name not in gone) if gone else fleet
+    left = fleet.with_clusters((), gone) if gone else fleet
     before = {cluster.name: cluster for cluster in current_fleet().fleet}
     after = {cluster.name: cluster for cluster in left}
     opens, keys = bool(gone) or before.keys() != after.keys(), set[str]()
@@ -101,7 +101,7 @@ def impact_row(placement: Placement, cycle: Cycle) -> ImpactRow:
     """Return what a cycle would change."""
     decision = schedule(cycle)
     before = active(cycle.live_bindings)
-    after = before if decision.is_failed else active(decision.bindings_after)
+    after = before if decision.is_failed else placed_after(decision)
     return ImpactRow(
         placement.full_name,
         joins=tuple(sorted(after - before)),

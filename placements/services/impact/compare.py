@@ -252,7 +252,7 @@ def compare(
                 for one in (old or new, new)
             ]
             is_current = policies[0] == policies[1]
-            kept = tuple(replace(one, is_current=is_current) for one in placed if one.is_active)
+            kept = tuple(one._replace(is_current=is_current) for one in placed if one.is_active)
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))
         row = DiffRow(name, old, new, before, now, fresh, waits=head.waits.get(name, timedelta()))

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from clusters.case_manifest import parse_case_cluster, parse_clusters
@@ -72,7 +72,7 @@ class _Hub:
         for name in _items(step.get("bind"), f"{path}.bind", str, "the name of a cluster", "text"):
             placed = self.placed.get(name)
             if placed is not None and placed.binding.state is BindingState.SCHEDULED:
-                placed.binding = replace(placed.binding, state=BindingState.BOUND)
+                placed.binding = placed.binding._replace(state=BindingState.BOUND)
         policy = parse_policy(step.get("policy"), semantics=self.semantics, path=f"{path}.policy")
 
         # No webhook writes defaults here: on a hub without one, an explicit PickAll differs from no policy.
@@ -84,7 +84,7 @@ class _Hub:
             self.status = None
 
         bindings = tuple(
-            replace(placed.binding, is_current=placed.snapshot == self.snapshot)
+            placed.binding._replace(is_current=placed.snapshot == self.snapshot)
             for placed in self.placed.values()
         )
         decision = schedule(Cycle(Fleet(self.clusters.values()), policy, bindings, self.semantics))

@@ -109,7 +109,7 @@ def test_a_pick_all_cycle_of_the_changed_clusters_is_byte_for_byte_a_full_one(ch
 def _bound(one: PlacedBinding, rng: random.Random) -> PlacedBinding:
     """Return a binding as a rollout may leave it."""
     is_scheduled = one.state is BindingState.SCHEDULED
-    return replace(one, state=BindingState.BOUND) if is_scheduled and rng.random() < 0.5 else one
+    return one._replace(state=BindingState.BOUND) if is_scheduled and rng.random() < 0.5 else one
 
 
 def _keys(old: Cluster, new: Cluster) -> set[str]:

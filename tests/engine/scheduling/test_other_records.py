@@ -60,7 +60,7 @@ def test_a_decision_on_bindings_with_scores_of_several_levels_is_read_back() -> 
 
 def test_scaling_down_to_none_orders_scores_of_any_shape() -> None:
     placed = [
-        replace(binding(name), topology_spread_score=score, affinity_score=0)
+        binding(name)._replace(topology_spread_score=score, affinity_score=0)
         for name, score in (("a", (0, -1)), ("b", 1), ("c", ()))
     ]
 

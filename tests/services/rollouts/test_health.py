@@ -5,7 +5,9 @@ import re
 from collections import Counter
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from clusters.models import MemberCluster
 from placements.explain.health import HealthLevel, PlacementHealth
@@ -23,13 +25,13 @@ from placements.services.health import (
     statuses_on,
     with_rollouts,
 )
-from placements.services.placements import delete_placement
+from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.operations import pause
 from placements.services.rollouts.queries import progress_of, report_of
 from placements.services.status import status_of
 from placements.web import badges
-from tests.rows import config_map, namespace, pick_n_spec, spec
+from tests.rows import NOW, config_map, namespace, pick_n_spec, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
 from tests.services.rollouts.world import World, one_at_a_time
@@ -76,6 +78,25 @@ def test_a_placement_that_is_available_everywhere_is_healthy() -> None:
     assert (counts.wanted, counts.scheduled, counts.started, counts.applied, counts.available) == (3,) * 5
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="another database writes its plans otherwise")
+def test_bindings_are_counted_in_the_order_of_an_index() -> None:
+    save_placement(placement_document("web", spec()), by=None, now=NOW)
+    row = with_rollouts(Placement.objects.all()).get()
+    with CaptureQueriesContext(connection) as captured:
+        health_of(row, now=NOW)
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {captured[-1]['sql']}")
+        steps = [row[-1] for row in cursor.fetchall()]
+
+    everywhere = steps[: steps.index("UNION ALL")]
+    assert any("INDEX binding_status" in step for step in everywhere)
+    assert not [
+        step
+        for step in everywhere
+        if "B-TREE" in step or "SUBQUERY" in step.removeprefix("LEFT-MOST SUBQUERY")
+    ]
+
+
 def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
     world = placed(3)
     first, *_, last = Binding.objects.order_by("cluster_name")
@@ -94,6 +115,14 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
         ("Apply failed", (last.cluster_name,), 1),
         ("Unreachable", ("b000", "b001", "b002"), 210),  # these are no member clusters
     ]
+
+
+def test_what_has_no_condition_available_yet_is_degraded_once_it_is_late() -> None:
+    world = placed(1)
+    started = {"RolloutStarted": ["True", world.now.isoformat()]}
+    Binding.objects.update(phase="settling", phase_changed_at=world.now, conditions=started)
+
+    assert health(world).level is HealthLevel.ATTENTION
 
 
 def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
