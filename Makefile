@@ -27,7 +27,7 @@ test-all: test test-servers ## every test: more of the browser, PostgreSQL and R
 	@.ci/test-on-kubernetes -m kubernetes
 	@$(BIN)/python -m pytest -m timing
 
-test-servers: $(STAMP) ## the tests marked `servers` once more, on PostgreSQL and Redis
+test-servers: $(STAMP) ## the tests marked `servers` again, on PostgreSQL and Redis
 	@.ci/test-on-servers
 
 test-kubernetes: $(STAMP) ## the tests on real Kubernetes clusters

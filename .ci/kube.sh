@@ -266,7 +266,7 @@ end_process() {
     rm -f "$1"
     kill -9 "$pid" 2>/dev/null || return 0
     for _ in $(seq 50); do
-        # In a container nobody may reap it: then it stays as a zombie. Until its last thread has ended its port is
+        # In a container no process may reap it: then it stays as a zombie. Until its last thread has ended its port is
         # in use.
         if ! [ -e "/proc/$pid" ] || { grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null &&
             [ "$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)" -le 1 ]; }; then

@@ -23,8 +23,8 @@ MOST_FENCES = 1_000
 class DatabaseStore:
     """Keeps the state of one simulated cluster; deleted with the row of the cluster.
 
-    `read`: what was read for the next call, by placement. It is used once: whoever saves on the base of an
-    outdated state has to load it again.
+    `read`: what was read for the next call, by placement. It is used once: a caller that saves on the base
+    of an outdated state has to load it again.
     """
 
     def __init__(self, cluster_id: int, read: Mapping[str, Stored] | None = None) -> None:

@@ -125,7 +125,7 @@ def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberClust
     return rows.filter(pk__in=named.values("cluster_id"))
 
 
-def standing() -> Case:
+def list_state() -> Case:
     """Return the expression of the state of a cluster."""
     return Case(
         When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
@@ -216,8 +216,8 @@ def groups_by(*keys: str) -> list[Domain]:
     """Return the domains of one or two labels, by value, those without a label last; one query."""
     names = [f"label_{place}" for place in range(len(keys))]
     labelled = {name: label_of(key) for name, key in zip(names, keys, strict=True)}
-    rows = MemberCluster.objects.annotate(**labelled, standing=standing())
-    counted = rows.values_list(*names, "standing").annotate(count=Count("pk")).order_by()
+    rows = MemberCluster.objects.annotate(**labelled, list_state=list_state())
+    counted = rows.values_list(*names, "list_state").annotate(count=Count("pk")).order_by()
     found: dict[tuple[str | None, ...], dict[ClusterListState, int]] = {}
     for *values, state, count in counted:
         found.setdefault(tuple(values), {})[ClusterListState(state)] = count
@@ -240,12 +240,12 @@ def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
     """
     first = MemberCluster.objects.order_by("pk").values("pk")[:1]
     sample = Case(When(pk__lt=Subquery(first) + _SAMPLE, then=F("properties")))
-    rows = MemberCluster.objects.annotate(label=label_of(key), standing=standing(), sample=sample)
-    standings = {state.value: state for state in ClusterListState}
+    rows = MemberCluster.objects.annotate(label=label_of(key), list_state=list_state(), sample=sample)
+    states = {state.value: state for state in ClusterListState}
     found: Members = {}
-    facts = list(rows.order_by().values_list("name", "label", "standing", "sample"))
+    facts = list(rows.order_by().values_list("name", "label", "list_state", "sample"))
     for name, value, state, _ in sorted(facts, key=itemgetter(0)):
-        found.setdefault(value, []).append((name, standings[state]))
+        found.setdefault(value, []).append((name, states[state]))
     members = {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
     return members, [one for *_, one in facts if one]
 

@@ -219,7 +219,7 @@ class Fleet:
         return self.with_clusters([changed])
 
     def with_clusters(self, changed: Iterable[Cluster], gone: Collection[str] = ()) -> "Fleet":
-        """Return the fleet with these clusters replaced, by name, or added, and without those that are gone.
+        """Return the fleet with these clusters replaced, by name, or added, and without those that left.
 
         While the names stay the same, columns are shared where nothing changed and patched where it did.
         """

@@ -46,7 +46,7 @@ class ImportEntry:
     data: Any
     line: int | None = None
     item: Document | None = None
-    faults: tuple[FieldError, ...] = ()
+    errors: tuple[FieldError, ...] = ()
     place_of: Callable[[Keys], str] = format_path
 
 
@@ -138,35 +138,35 @@ def read_table(text: str) -> list[ImportEntry]:
     header = _Header(line, tuple(cell.strip() for cell in cells))
     if "name" not in header.cells:
         raise InvalidManifest(
-            [FieldError("", "required", "has no column `name`", COLUMNS, line), *header.faults]
+            [FieldError("", "required", "has no column `name`", COLUMNS, line), *header.errors]
         )
-    entries = [ImportEntry(None, line, faults=header.faults)] if header.faults else []
+    entries = [ImportEntry(None, line, errors=header.errors)] if header.errors else []
     try:
         entries += (header.entry(at, cells) for at, cells in rows)
     except InvalidManifest as broken:
-        entries.append(ImportEntry(None, faults=broken.faults))
+        entries.append(ImportEntry(None, errors=broken.errors))
     return entries
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the non-empty rows, each with its first line. Raises InvalidManifest."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    begins = 1
+    line = 1
     for count in range(MOST_DOCUMENTS + 2):
         try:
             cells = next(reader, None)
         except csv.Error as error:
             raise InvalidManifest(
-                [FieldError("", "bad-syntax", f"is not a table: {error}", "", begins)]
+                [FieldError("", "bad-syntax", f"is not a table: {error}", "", line)]
             ) from error
         if cells is None:
             return
         if count > MOST_DOCUMENTS:
             break
         if any(cell.strip() for cell in cells):
-            yield begins, cells
-        begins = reader.line_num + 1
-    raise InvalidManifest([FieldError("", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", begins)])
+            yield line, cells
+        line = reader.line_num + 1
+    raise InvalidManifest([FieldError("", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line)])
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class _Header:
     cells: tuple[str, ...]
 
     @cached_property
-    def faults(self) -> tuple[FieldError, ...]:
+    def errors(self) -> tuple[FieldError, ...]:
         """Return the errors of the columns; a column without a name may be empty, so its rows report it."""
         counts = Counter(filter(None, self.cells))
         twice = (
@@ -207,7 +207,7 @@ class _Header:
 
     def entry(self, line: int, cells: list[str]) -> ImportEntry:
         row = _Row(self, line, cells)
-        return ImportEntry(row.plain(), line, faults=tuple(row.faults), place_of=self.column_of)
+        return ImportEntry(row.plain(), line, errors=tuple(row.errors), place_of=self.column_of)
 
     def column_of(self, keys: Keys) -> str:
         """Return the path of the column for some keys of the plain form."""
@@ -225,7 +225,7 @@ class _Row:
 
     def __init__(self, header: _Header, line: int, cells: list[str]) -> None:
         self.line = line
-        self.faults: list[FieldError] = []
+        self.errors: list[FieldError] = []
         stripped = [cell.strip() for cell in cells]
         named_cells = zip(header.cells, stripped, strict=False)
         self.cells = {column: cell for column, cell in named_cells if cell and column in header.readable}
@@ -256,7 +256,7 @@ class _Row:
 
     def refuse(self, column: str, code: str, message: str, allowed: str) -> None:
         path = format_path((column,)) if column else ""
-        self.faults.append(FieldError(path, code, message, allowed, self.line))
+        self.errors.append(FieldError(path, code, message, allowed, self.line))
 
     def _under(self, prefix: str) -> Iterator[tuple[str, str]]:
         for column, cell in self.cells.items():
@@ -345,8 +345,8 @@ def _json_lines(text: str) -> Iterator[ImportEntry]:
         try:
             yield ImportEntry(load_json(line), number)
         except InvalidManifest as found:
-            faults = (replace(fault, line=number) for fault in found.faults)
-            yield ImportEntry(None, number, faults=tuple(faults))
+            errors = (replace(error, line=number) for error in found.errors)
+            yield ImportEntry(None, number, errors=tuple(errors))
 
 
 class _Reading:
@@ -355,18 +355,18 @@ class _Reading:
     def __init__(self, entries: list[ImportEntry]) -> None:
         self.entries = entries
         self.read: list[tuple[ImportEntry, dict[str, Any], MemberClusterManifest]] = []
-        self.faults: list[tuple[ImportEntry, FieldError]] = []
+        self.errors: list[tuple[ImportEntry, FieldError]] = []
         self.seen: set[str] = set()
         for entry in entries:
             self._take(entry)
 
     def members(self) -> list[MemberRead]:
         """Return all clusters with their lines, or raise InvalidManifest."""
-        if self.faults:
-            lines = _lines((entry, fault.path) for entry, fault in self.faults)
-            placed = zip(self.faults, lines, strict=True)
+        if self.errors:
+            lines = _lines((entry, error.path) for entry, error in self.errors)
+            placed = zip(self.errors, lines, strict=True)
             raise InvalidManifest(
-                fault if fault.line else replace(fault, line=line) for (_, fault), line in placed
+                error if error.line else replace(error, line=line) for (_, error), line in placed
             )
         lines = _lines((entry, "") for entry, _, _ in self.read)
         return [
@@ -375,8 +375,8 @@ class _Reading:
         ]
 
     def _take(self, entry: ImportEntry) -> None:
-        self._refuse(entry, entry.faults)
-        if entry.data is None and entry.faults:
+        self._refuse(entry, entry.errors)
+        if entry.data is None and entry.errors:
             return
         document = entry.data
         if is_plain(entry.data):
@@ -385,11 +385,11 @@ class _Reading:
         try:
             member = parse_member(document)
         except InvalidManifest as found:
-            faults = found.faults
+            errors = found.errors
             if is_plain(entry.data):
-                pairs = ((fault, plain_place(split_path(fault.path))) for fault in faults)
-                faults = tuple(replace(one, path=entry.place_of(keys) if keys else "") for one, keys in pairs)
-            self._refuse(entry, faults)
+                pairs = ((error, plain_place(split_path(error.path))) for error in errors)
+                errors = tuple(replace(one, path=entry.place_of(keys) if keys else "") for one, keys in pairs)
+            self._refuse(entry, errors)
         else:
             self.read.append((entry, document, member))
         name = written_name(entry.data)
@@ -400,10 +400,10 @@ class _Reading:
         if name:
             self.seen.add(name)
 
-    def _refuse(self, entry: ImportEntry, faults: Iterable[FieldError]) -> None:
+    def _refuse(self, entry: ImportEntry, errors: Iterable[FieldError]) -> None:
         called = (written_name(entry.data) or "")[:63]
         prefix = f"{called}: " if called and len(self.entries) > 1 else ""
-        self.faults += ((entry, replace(fault, message=prefix + fault.message)) for fault in faults)
+        self.errors += ((entry, replace(error, message=prefix + error.message)) for error in errors)
 
 
 def _lines(paths: Iterable[tuple[ImportEntry, str]]) -> list[int | None]:

@@ -102,20 +102,20 @@ def parse_kubeconfig(
 ) -> ParsedConnection:
     """Return the connection that a context of a kubeconfig names. Raise InvalidManifest."""
     (cluster_keys, cluster), (user_keys, user) = _chosen_entries(document, context, path)
-    faults = [*_unsupported(cluster, cluster_keys), *_unsupported(user, user_keys)]
+    errors = [*_unsupported(cluster, cluster_keys), *_unsupported(user, user_keys)]
     fields: dict[str, Any] = {}
     for ours, theirs in _KUBECONFIG_KEYS.items():
         value: object = cluster.get(theirs)
         if ours == "ca" and value:
-            fields[ours] = _decoded(value, (*cluster_keys, theirs), faults)
+            fields[ours] = _decoded(value, (*cluster_keys, theirs), errors)
         elif value is not None:
             fields[ours] = value
     secret: dict[str, object] = {"token": user.get("token")}
     for ours, theirs in (("certificate", "client-certificate-data"), ("key", "client-key-data")):
         if user.get(theirs):
-            secret[ours] = _decoded(user[theirs], (*user_keys, theirs), faults)
-    if faults:
-        raise InvalidManifest(faults)
+            secret[ours] = _decoded(user[theirs], (*user_keys, theirs), errors)
+    if errors:
+        raise InvalidManifest(errors)
 
     def place_of(name: str) -> str:
         theirs = {"certificate": "client-certificate-data", "key": "client-key-data", "token": "token"}
@@ -210,35 +210,32 @@ def _checked(
     place_of: Callable[[str], str],
 ) -> ParsedConnection:
     """Check the parts together; `place_of` returns the path of a field."""
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     try:
         parse_connection(fields, path="")
     except InvalidManifest as error:
-        faults += (
-            FieldError(place_of(fault.path), fault.code, fault.message, fault.allowed)
-            for fault in error.faults
-        )
+        errors += (FieldError(place_of(one.path), one.code, one.message, one.allowed) for one in error.errors)
     if fields.get("insecureTLS") is True and not rules.allow_insecure_tls:
-        faults.append(FieldError(place_of("insecureTLS"), "not-supported", _INSECURE_REFUSED))
+        errors.append(FieldError(place_of("insecureTLS"), "not-supported", _INSECURE_REFUSED))
     if fields.get("inCluster") is True and not rules.allow_in_cluster:
         message = "FLEETUI_IN_CLUSTER=1 is not set on this console"
-        faults.append(FieldError(place_of("inCluster"), "not-supported", message))
+        errors.append(FieldError(place_of("inCluster"), "not-supported", message))
     if fields.get("proxy") and fields["proxy"] not in rules.proxies:
         message = "The proxy is not in FLEETUI_MEMBER_PROXIES"
         allowed = ", ".join(sorted(rules.proxies))
-        faults.append(FieldError(place_of("proxy"), "not-supported", message, allowed))
+        errors.append(FieldError(place_of("proxy"), "not-supported", message, allowed))
     present = {key: value for key, value in values.items() if value not in (None, "")}
-    faults += secret_faults(present, now, place_of)
+    errors += secret_errors(present, now, place_of)
     if fields.get("inCluster") is True and present:
         message = "Forbidden: inCluster uses the service account of this console's pod"
-        faults.append(FieldError(place_of(next(iter(present))), "conflict", message))
-    if faults:
-        raise InvalidManifest(faults)
+        errors.append(FieldError(place_of(next(iter(present))), "conflict", message))
+    if errors:
+        raise InvalidManifest(errors)
     connection = {key: value for key, value in fields.items() if value is not False}
     return ParsedConnection(connection, Secret(present) if present else None, place_of("server"))
 
 
-def secret_faults(
+def secret_errors(
     present: Mapping[str, Any], now: datetime, place_of: Callable[[str], str]
 ) -> Iterator[FieldError]:
     wrong = [key for key, value in present.items() if not isinstance(value, str)]
@@ -258,7 +255,7 @@ def secret_faults(
             message = "Invalid value: contains white space or control characters"
             yield FieldError(place_of("token"), "bad-format", message, "the token alone, on one line")
     elif "certificate" in present and "key" in present:
-        yield from pair_faults(present["certificate"], present["key"], now, place_of)
+        yield from pair_errors(present["certificate"], present["key"], now, place_of)
     elif present:
         has, lacks = ("certificate", "key") if "certificate" in present else ("key", "certificate")
         words = {"certificate": "the client certificate", "key": "the client key"}
@@ -266,7 +263,7 @@ def secret_faults(
         yield FieldError(place_of(has), "bad-format", message, "both in PEM format")
 
 
-def pair_faults(
+def pair_errors(
     certificate: str, key: str, now: datetime, place_of: Callable[[str], str]
 ) -> Iterator[FieldError]:
     first = private = None
@@ -351,7 +348,7 @@ def _unsupported(content: Mapping[str, Any], keys: Sequence[str | int]) -> Itera
             yield FieldError(format_path((*keys, key)), "not-supported", f"Not supported: {words}")
 
 
-def _decoded(value: object, keys: Sequence[str | int], faults: list[FieldError]) -> str:
+def _decoded(value: object, keys: Sequence[str | int], errors: list[FieldError]) -> str:
     """Return base64 decoded; add an error and return "" where that fails."""
     try:
         if not isinstance(value, str):
@@ -359,5 +356,5 @@ def _decoded(value: object, keys: Sequence[str | int], faults: list[FieldError])
         return base64.b64decode("".join(value.split()), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         message = "Invalid value: cannot be decoded"
-        faults.append(FieldError(format_path(keys), "bad-format", message, "PEM text in base64"))
+        errors.append(FieldError(format_path(keys), "bad-format", message, "PEM text in base64"))
         return ""

@@ -30,18 +30,18 @@ def actor_name(by: User | None) -> str:
     return by.get_username() if by else SYSTEM
 
 
-def record(happening: AuditEvent, *, by: User | None, now: datetime) -> None:
-    record_all([happening], by=by, now=now)
+def record(event: AuditEvent, *, by: User | None, now: datetime) -> None:
+    record_all([event], by=by, now=now)
 
 
-def record_all(happenings: Iterable[AuditEvent], *, by: User | None, now: datetime) -> None:
+def record_all(events: Iterable[AuditEvent], *, by: User | None, now: datetime) -> None:
     name = actor_name(by)
-    Event.objects.bulk_create(_row(one, now, name, by) for one in happenings)
+    Event.objects.bulk_create(_row(one, now, name, by) for one in events)
 
 
-def record_of_others(happenings: Iterable[tuple[AuditEvent, str]], *, now: datetime) -> None:
+def record_of_others(events: Iterable[tuple[AuditEvent, str]], *, now: datetime) -> None:
     """Write events of actors that are no users of this console, each with the name of the actor."""
-    Event.objects.bulk_create(_row(one, now, name) for one, name in happenings)
+    Event.objects.bulk_create(_row(one, now, name) for one, name in events)
 
 
 def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:

@@ -43,7 +43,7 @@ def wait_for_database(
     options = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
     probe = ConnectionHandler({"default": {**settings, "OPTIONS": options}})["default"]
     deadline = time.monotonic() + seconds
-    has_said = False
+    has_reported = False
     while True:
         try:
             probe.ensure_connection()
@@ -53,9 +53,9 @@ def wait_for_database(
                 raise DatabaseMissingError(
                     f"the database did not answer within {seconds:g} s: {reason}"
                 ) from error
-            if not has_said:
+            if not has_reported:
                 say(f"waiting up to {seconds:g} s for the database: {reason}")
-            has_said = True
+            has_reported = True
             time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
         else:
             probe.close()
@@ -70,13 +70,13 @@ def wait_for_migrations(
     Raises DatabaseMissingError after the timeout.
     """
     wait_for_database(settings, say=say)
-    deadline, has_said = time.monotonic() + seconds, False
+    deadline, has_reported = time.monotonic() + seconds, False
     while problem := check_migrations():
         if time.monotonic() >= deadline:
             raise DatabaseMissingError(f"not prepared within {seconds:g} s: {problem}")
-        if not has_said:
+        if not has_reported:
             say(f"waiting up to {seconds:g} s for `prepare`: {problem}")
-        has_said = True
+        has_reported = True
         time.sleep(_PAUSE_SECONDS)
 
 

@@ -88,4 +88,4 @@ class GroupedWrites(Generic[Value]):
                 group[0][0].set_exception(error)
         finally:
             for future, *_ in group:
-                future.cancel()  # nobody may wait for one that is not done
+                future.cancel()  # no thread may wait for one that is not done

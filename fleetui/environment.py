@@ -55,7 +55,7 @@ LOCKED = EnvironmentProblem(
 SLOW_STATEMENT = EnvironmentProblem(
     "statement-ended",
     "The database ended a statement that took too long",
-    "Nothing was changed; ask for less at once, or raise FLEETUI_REQUEST_SECONDS",
+    "Nothing was changed; request less at once, or raise FLEETUI_REQUEST_SECONDS",
     60,
 )
 DISK_ERROR = EnvironmentProblem(
@@ -134,7 +134,7 @@ def _of_postgresql(error: DatabaseError | InterfaceError) -> EnvironmentProblem 
     if state:
         prefixes = (state[:length] for length in (5, 3, 2))
         return next((_BY_SQLSTATE[one] for one in prefixes if one in _BY_SQLSTATE), None)
-    # Errors of connecting have no code: only their text tells a refusal from a stopped server.
+    # Errors of connecting have no code: only their text distinguishes a refusal from a stopped server.
     if any(part in str(error) for part in _REFUSALS):
         return REFUSED
     return STOPPED if isinstance(error, (OperationalError, InterfaceError)) else None

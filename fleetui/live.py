@@ -23,7 +23,7 @@ from django.utils.crypto import get_random_string
 from fleetui.hub_scope import current_hub_id
 from fleetui.middleware import Middleware
 from fleetui.permissions import grant_rows
-from fleetui.polling import ANYBODY, PARAMETER, Look, NotModified, PreparedQuery
+from fleetui.polling import ANYBODY, PARAMETER, NotModified, PreparedQuery, ReadVersion
 
 SECONDS = 10.0
 """How long a 204 is given without a look at the session."""
@@ -36,18 +36,18 @@ TOKEN = get_random_string(64)
 
 
 class SharedFragment(HttpResponse):
-    """A fragment that all with this key get for this version; `look` returns the version now."""
+    """A fragment that all with this key get for this version; `read_version` returns the version now."""
 
-    def __init__(self, content: bytes, key: Hashable, look: Look) -> None:
+    def __init__(self, content: bytes, key: Hashable, read_version: ReadVersion) -> None:
         super().__init__(content)
-        self.key, self.look = key, look
+        self.key, self.read_version = key, read_version
 
 
 @dataclass(slots=True)
 class _Known:
     """What a session polls, and what the view checked before it answered."""
 
-    look: Look
+    read_version: ReadVersion
     user: int
     access: Hashable
     fresh_until: float
@@ -102,11 +102,12 @@ class LiveMiddleware(Middleware):
             if isinstance(response, SharedFragment):
                 key, headers = response.key, dict(response.headers)
             user, now = request.user.pk or 0, monotonic()
-            _known[question] = _Known(response.look, user, access, now + SECONDS, now + LONGEST, key, headers)
+            until, ends = now + SECONDS, now + LONGEST
+            _known[question] = _Known(response.read_version, user, access, until, ends, key, headers)
         return response
 
     def _answer(self, request: HttpRequest, session: str, known: _Known) -> HttpResponse | None:
-        version, now = known.look(), monotonic()
+        version, now = known.read_version(), monotonic()
         is_same = version == request.GET.get("v")
         if is_same and now < known.fresh_until:
             return HttpResponse(status=204)
@@ -147,12 +148,12 @@ def shared_fragment(
     version: str,
     make: Callable[[], HttpResponse],
     *,
-    look: Look | None = None,
+    read_version: ReadVersion | None = None,
 ) -> HttpResponse:
     """Return the response of `make` for this hub, key and version, at most two seconds old.
 
-    It gets the token of the session. With `look`, which returns the version now, equal requests of the
-    session get later fragments of this key without the view.
+    It gets the token of the session. With `read_version`, which returns the version now, equal requests of
+    the session get later fragments of this key without the view.
     """
     if len(_fragments) >= _FRAGMENT_MOST:
         _fragments.clear()
@@ -162,7 +163,7 @@ def shared_fragment(
             one.content, one.until = make().content, monotonic() + FRAGMENT_SECONDS
         content = one.content
     content = _with_token(content, request)
-    return SharedFragment(content, key, look) if look else HttpResponse(content)
+    return SharedFragment(content, key, read_version) if read_version else HttpResponse(content)
 
 
 def clear_caches() -> None:

@@ -238,7 +238,7 @@ _REST = re.compile(r"(/hubs/[^/]+)?/api/v\d")
 class TransportMiddleware(Middleware):
     """Refuses methods that nothing serves, such as TRACE, and REST without HTTPS where HTTPS is required.
 
-    Redirected, a REST client would send its token in clear text each time, and nobody would notice.
+    Redirected, a REST client would send its token in clear text each time, and no one would notice.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponse:

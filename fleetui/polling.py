@@ -12,22 +12,22 @@ from django.http import HttpRequest, HttpResponse
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
 
-Look: TypeAlias = Callable[[], str]
+ReadVersion: TypeAlias = Callable[[], str]
 
 
 class NotModified(HttpResponse):
-    """Status 204: `look` still returns the version of the page."""
+    """Status 204: `read_version` still returns the version of the page."""
 
     status_code = 204
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, read_version: ReadVersion) -> None:
         super().__init__()
-        self.look = look
+        self.read_version = read_version
 
 
-def not_modified(request: HttpRequest, version: str, look: Look) -> NotModified | None:
+def not_modified(request: HttpRequest, version: str, read_version: ReadVersion) -> NotModified | None:
     if wants_fragment(request) and request.GET.get("v") == version:
-        return NotModified(look)
+        return NotModified(read_version)
     return None
 
 

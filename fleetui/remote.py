@@ -33,12 +33,12 @@ class RemoteError(Exception):
         self.returncode, self.status = returncode, status
 
 
-class RemoteFaults(RemoteError):
+class RemoteErrors(RemoteError):
     """Errors in the manifests, as the console lists them: path, message, line."""
 
-    def __init__(self, message: str, faults: list[dict[str, Any]], *, status: int) -> None:
+    def __init__(self, message: str, errors: list[dict[str, Any]], *, status: int) -> None:
         super().__init__(message, returncode=BAD_INPUT, status=status)
-        self.faults = faults
+        self.errors = errors
 
 
 class ServerRefused(ValueError):
@@ -171,8 +171,8 @@ class RemoteClient:
             return document
         problem = document if isinstance(document, dict) else {}
         detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
-        if faults := problem.get("faults"):
-            raise RemoteFaults(detail, faults, status=status)
+        if errors := problem.get("faults"):
+            raise RemoteErrors(detail, errors, status=status)
         if confirmation := problem.get("confirm"):
             detail = f"{detail} (--confirm {confirmation})"
             raise RemoteError(detail, returncode=UNCONFIRMED, status=status)

@@ -64,7 +64,7 @@ SECURE_REDIRECT_EXEMPT = [r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and read_flag(os.environ, "FLEETUI_HSTS_SUBDOMAINS", default=False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
-# Only these may say for whom they speak (`fleetui/accounts/proxy.py`).
+# Only these may name the client of a request (`fleetui/accounts/proxy.py`).
 TRUSTED_PROXIES = read_networks(os.environ, "FLEETUI_TRUSTED_PROXIES")
 PROXY_USER_HEADER = read_header(os.environ, "FLEETUI_PROXY_USER_HEADER")
 if PROXY_USER_HEADER and not TRUSTED_PROXIES:
@@ -386,7 +386,7 @@ USE_TZ = True
 
 # Absolute: the static files are the same for all hubs.
 STATIC_URL = "/static/"
-# Of an image: collected when it was built, where nobody writes.
+# Of an image: collected when it was built, where no process writes.
 STATIC_ROOT = read_folder(os.environ, "FLEETUI_STATIC_DIR", default=VAR_DIR / "static")
 STATIC_IS_BUILT = "FLEETUI_STATIC_DIR" in os.environ
 STATICFILES_DIRS = [assets_folder() / "static"]
@@ -402,7 +402,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "fleetui.staticfiles.StaticFiles"},
 }
 
-# Whoever sends this token, or a superuser, reads `/metrics`.
+# A client with this token, or a superuser, reads `/metrics`.
 METRICS_TOKEN = read_secret(os.environ, "FLEETUI_METRICS_TOKEN")
 
 # For people, or one JSON object a line for programs (`fleetui/logs.py`).

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,12 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class StaticFiles(CompressedManifestStaticFilesStorage):
-    """Finds the address of each file once: a list has hundreds of icons."""
+    """Finds the address of each file once: a list has hundreds of icons. With `DEBUG` files may change."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._addresses: dict[str, str] = {}
-
-    def url(self, name: str, force: bool = False) -> str:
-        """Return the address of a file, with the hash of its content unless `DEBUG` is on."""
-        if settings.DEBUG:
-            return str(super().url(name, force))
-        if name not in self._addresses:
-            self._addresses[name] = str(super().url(name, force))
-        return self._addresses[name]
+        if not settings.DEBUG:
+            self.url = cache(super().url)
 
 
 @dataclass(frozen=True, slots=True)

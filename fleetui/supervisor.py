@@ -223,7 +223,7 @@ class Supervisor:
         while self._children and self._signals < 2 and time.monotonic() < deadline:
             self._handle_one_event(until=deadline)
         for name, child in self._children.items():
-            self._output.say("up", f"{name} did not end by itself and was killed", is_error=True)
+            self._output.say("up", f"{name} did not end in time and was killed", is_error=True)
             _kill_group(child.process.pid)
         while self._children:
             self._handle_one_event(until=None)

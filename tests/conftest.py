@@ -172,7 +172,7 @@ def collected_static(pytestconfig: pytest.Config) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _roles(request: pytest.FixtureRequest) -> None:
-    """Make the roles and the local hub of the migrations again where they are gone.
+    """Make the roles and the local hub of the migrations again where they were deleted.
 
     A test with real transactions ends with an empty database, and on several cores any test may come next.
     """

@@ -39,7 +39,7 @@ CODES = frozenset(
         "unsatisfiable-requirements",
         "reserved-namespace",
         "reserved-name",
-        "too-many-faults",
+        "too-many-errors",
         "kind-not-supported",
         "api-version-not-supported",
         "not-supported",
@@ -123,12 +123,12 @@ def changed(document: Document, *keys: str | int, to: Any) -> Document:
     return copy
 
 
-def faults_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> list[tuple[str, str]]:
+def errors_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> list[tuple[str, str]]:
     """Return path and code of every fault that parsing finds."""
     with pytest.raises(InvalidManifest) as raised:
         parse(*arguments, **options)
-    assert {fault.code for fault in raised.value.faults} <= CODES
-    return [(fault.path, fault.code) for fault in raised.value.faults]
+    assert {error.code for error in raised.value.errors} <= CODES
+    return [(error.path, error.code) for error in raised.value.errors]
 
 
 def requiring(*terms: Any) -> Document:

@@ -29,7 +29,7 @@ def regional(sizes: Mapping[str, int]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def proposed(number: int) -> str:
-    """Return the text of an API example of the proposal, as it stands."""
+    """Return the text of an API example of the proposal."""
     return re.findall(r"```yaml\n(.*?)```", PROPOSAL.read_text(), re.DOTALL)[number - 1]
 
 

@@ -1,4 +1,4 @@
-"""The address of every page, by its name in `urls.py`: whoever looks at all pages takes them from here.
+"""The address of every page, by its name in `urls.py`, for tests of all pages.
 
 A page without a sample here fails the first test of `tests/browser/test_accessibility.py`.
 """
@@ -179,7 +179,7 @@ NO_PAGE = {
 
 
 def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:
-    """Return the address of each page, on a decided demo that begins to be carried out.
+    """Return the address of each page, on a decided demo whose rollout has started.
 
     `by` is an operator, approver and cluster administrator, and has a draft. The pages of connections are
     those of a Kubernetes cluster that is added.

@@ -1,4 +1,4 @@
-"""Stored decisions that are not as they should be: changed by hand, or written by another engine."""
+"""Stored decisions that are not as they should be: changed directly, or written by another engine."""
 
 import zlib
 from dataclasses import replace

@@ -38,7 +38,7 @@ CORE_EXCEPTIONS = {
 LONGEST_MODULE = 600
 LONGEST_FUNCTION = 60
 LONGEST_TEMPLATE = 120
-MOST_LINES = 98_900
+MOST_LINES = 98_800
 """Lines of the product (docs/adr/0021); lower it, never raise it without a record."""
 MOST_ONE_CALLER = 10.0
 """Private functions with one caller, in percent of all functions (limit 12); lower it, never raise it."""
@@ -125,17 +125,17 @@ def _is_under(name: str, packages: tuple[str, ...]) -> bool:
 
 def _impurities(tree: ast.Module) -> list[str]:
     """Return the lines where a core would reach outside itself."""
-    faults = [
+    errors = [
         f"{line} imports {name}"
         for line, name in _imports(tree)
         if name.partition(".")[0] not in CORE_LIBRARIES and not _is_under(name, CORES)
     ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OUTSIDE_CALLS:
-            faults.append(f"{node.lineno} calls {node.func.id}")
+            errors.append(f"{node.lineno} calls {node.func.id}")
         if isinstance(node, ast.Attribute) and node.attr in OUTSIDE_ATTRIBUTES:
-            faults.append(f"{node.lineno} uses .{node.attr}")
-    return faults
+            errors.append(f"{node.lineno} uses .{node.attr}")
+    return errors
 
 
 def _blanket_catches(tree: ast.Module) -> list[int]:
@@ -184,13 +184,13 @@ def _class_checks(tree: ast.Module, name: str) -> list[int]:
 def test_cores_are_plain() -> None:
     core = [module for module in PRODUCT if _is_under(module.import_name, CORES)]
     found = [
-        (module.name, fault, fault.partition(" ")[2]) for module in core for fault in _impurities(module.tree)
+        (module.name, error, error.partition(" ")[2]) for module in core for error in _impurities(module.tree)
     ]
 
     assert [
         name for name in CORES if not any(_is_under(module.import_name, (name,)) for module in core)
     ] == []
-    assert [f"{name}:{fault}" for name, fault, what in found if (name, what) not in CORE_EXCEPTIONS] == []
+    assert [f"{name}:{error}" for name, error, what in found if (name, what) not in CORE_EXCEPTIONS] == []
     assert CORE_EXCEPTIONS.keys() <= {(name, what) for name, _, what in found}
 
 

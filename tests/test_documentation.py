@@ -275,7 +275,7 @@ def test_every_manifest_can_be_applied(page: str) -> None:
     ]
 
     assert results
-    assert [result.caveats for result in results if result.caveats] == []
+    assert [result.warnings for result in results if result.warnings] == []
 
 
 def test_every_module_that_is_named_exists() -> None:

@@ -86,7 +86,7 @@ def refuse_membership(*_arguments: Any, **_options: Any) -> NoReturn:
 
 def refuse_rollout(*_arguments: Any, **_options: Any) -> NoReturn:
     """Raise HubDecidesError: rollouts belong to the controllers of the hub."""
-    raise HubDecidesError("Its controllers carry out rollouts; change the strategy of the placement there.")
+    raise HubDecidesError("Its controllers run rollouts; change the strategy of the placement there.")
 
 
 def refuse_local(*_arguments: Any, **_options: Any) -> NoReturn:

@@ -81,17 +81,17 @@ class SavedHub:
 
 def check_spec(spec: HubSpec) -> None:
     """Raise InvalidManifest with every error."""
-    faults = []
+    errors = []
     if not _NAME.fullmatch(spec.name) or len(spec.name) > LONGEST_HUB_NAME:
-        faults.append(FieldError("name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL))
+        errors.append(FieldError("name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL))
     elif spec.name in RESERVED_HUB_NAMES:
         reserved = ", ".join(RESERVED_HUB_NAMES)
-        faults.append(
+        errors.append(
             FieldError("name", "reserved", f"Forbidden: {spec.name} is reserved", f"not {reserved}")
         )
     if len(spec.title) > LONGEST_TITLE or not spec.title.isprintable():
         allowed = f"at most {LONGEST_TITLE} characters on one line"
-        faults.append(FieldError("title", "too-long", "Invalid value", allowed))
+        errors.append(FieldError("title", "too-long", "Invalid value", allowed))
     for path, value, allowed_values in (
         ("kind", spec.kind, tuple(HUB_KINDS)),
         ("mode", spec.mode, tuple(HubMode.values)),
@@ -99,16 +99,16 @@ def check_spec(spec: HubSpec) -> None:
     ):
         if value not in allowed_values:
             allowed = ", ".join(allowed_values)
-            faults.append(FieldError(path, "not-one-of", f"Unsupported value: {value[:80]!r}", allowed))
+            errors.append(FieldError(path, "not-one-of", f"Unsupported value: {value[:80]!r}", allowed))
     if len(spec.namespaces) > MOST_NAMESPACES:
-        faults.append(FieldError("namespaces", "too-many", "Too many", f"at most {MOST_NAMESPACES}"))
-    faults += [
+        errors.append(FieldError("namespaces", "too-many", "Too many", f"at most {MOST_NAMESPACES}"))
+    errors += [
         FieldError(f"namespaces[{at}]", "bad-format", f"Invalid value: {name[:80]!r}", _LABEL)
         for at, name in enumerate(spec.namespaces)
         if not _NAME.fullmatch(name) or len(name) > LONGEST_HUB_NAME
     ]
-    if faults:
-        raise InvalidManifest(faults)
+    if errors:
+        raise InvalidManifest(errors)
 
 
 def parse_hub_input(

@@ -169,7 +169,7 @@ def _copy(spool: IO[bytes], target: Path, *, is_anonymous: bool) -> None:
     names: dict[str, str] = {}
     if is_anonymous:
         for line in spool:
-            learn_names(json.loads(line)["object"], names)
+            collect_names(json.loads(line)["object"], names)
         spool.seek(0)
     replaced = with_cuts(names)
     with gzip.open(target, "wb") if target.suffix == ".gz" else target.open("wb") as file:
@@ -181,7 +181,7 @@ def _copy(spool: IO[bytes], target: Path, *, is_anonymous: bool) -> None:
             file.write(line)
 
 
-def learn_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
+def collect_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
     """Add the names of an object, of its namespace and of what it refers to, each with its replacement."""
     for one in _mappings(manifest):
         metadata = one["metadata"] if isinstance(one.get("metadata"), Mapping) else one

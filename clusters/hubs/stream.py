@@ -62,7 +62,7 @@ class ObjectRemoval(NamedTuple):
 class StreamItem:
     """What a stream delivers, in order. `position` is its resourceVersion afterwards, "" while it lists.
 
-    `listed`: the UIDs of a complete list, after its last object; objects that it does not contain are gone.
+    `listed`: the UIDs of a complete list, after its last object; others were deleted.
     """
 
     stream: int

@@ -63,10 +63,10 @@ def set_faults(
     row.connection, row.revision, row.observe_at = connection, row.revision + 1, now
     row.save(update_fields=["connection", "revision", "observe_at"])
     verb = "fault injected" if wanted else "faults cleared"
-    happening = AuditEvent(
+    event = AuditEvent(
         verb, CLUSTER, name, revision=row.revision, before={"faults": before}, after={"faults": wanted}
     )
-    record(happening, by=by, now=now)
+    record(event, by=by, now=now)
     return row
 
 

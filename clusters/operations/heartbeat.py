@@ -171,7 +171,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
     was_eligible = {row.pk: row.is_eligible for row in rows}
     changed = [row for row in rows if set_eligibility(row, now=now, state=state)]
     _update_alike(changed, _VERDICT)
-    happenings = [
+    events = [
         AuditEvent(
             "became eligible" if row.is_eligible else "became ineligible",
             CLUSTER,
@@ -181,7 +181,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
         )
         for row in changed
     ]
-    record_all(happenings, by=None, now=now)
+    record_all(events, by=None, now=now)
     if changed:
         causes: dict[str, list[str]] = {}
         for row in changed:

@@ -134,13 +134,13 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
         if one.driver:
             DRIVERS[one.driver].check(one.connection)
     counts = Counter(member.metadata.name for member in members)
-    faults = [
+    errors = [
         FieldError("metadata.name", "duplicate", f"Duplicate value: {name!r} ({count} times)", "")
         for name, count in counts.items()
         if count > 1
     ]
-    if faults:
-        raise InvalidManifest(faults)
+    if errors:
+        raise InvalidManifest(errors)
     return members
 
 

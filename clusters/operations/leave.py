@@ -51,11 +51,11 @@ def leave(
         verdict_since=now,
         revision=F("revision") + 1,
     )
-    happenings = [
+    events = [
         AuditEvent("leaving", CLUSTER, row.name, revision=row.revision + 1, before=row.document)
         for row in going
     ]
-    record_all(happenings, by=by, now=now)
+    record_all(events, by=by, now=now)
     log_change(
         ChangeLogEntry(_reason([row.name for row in going], "leaving", by), gone=[row.name for row in going]),
         changed=[row.pk for row in going],
@@ -88,11 +88,11 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     if not rows:
         return
     there.delete()
-    happenings = [
+    events = [
         AuditEvent(verb, CLUSTER, row.name, revision=row.revision + 1, before=row.document) for row in rows
     ]
-    happenings += [removal_event(row, credential) for row in rows if (credential := credential_of(row))]
-    record_all(happenings, by=by, now=now)
+    events += [removal_event(row, credential) for row in rows if (credential := credential_of(row))]
+    record_all(events, by=by, now=now)
     names = [row.name for row in rows]
     log_change(ChangeLogEntry(_reason(names, verb, by), opens=True, gone=names), changed=(), removed=names)
 

@@ -155,13 +155,13 @@ def prune_lines(*, now: datetime, most: int = SEALED_AT_ONCE) -> int:
 class ChainReport:
     """What verifying found: the faults, how many lines are chained and how many wait to be."""
 
-    faults: tuple[str, ...]
+    errors: tuple[str, ...]
     checked: int
     unsealed: int
     head: str
 
 
-_MOST_FAULTS = 20
+_MOST_ERRORS = 20
 
 
 def verify(*, expected: tuple[int, str] | None = None) -> ChainReport:
@@ -172,7 +172,7 @@ def verify(*, expected: tuple[int, str] | None = None) -> ChainReport:
 
 
 def _verified(chain: AccessChain, expected: tuple[int, str] | None) -> ChainReport:
-    faults: list[str] = []
+    errors: list[str] = []
     sequence, digest, checked = chain.anchor_sequence, chain.anchor_digest, 0
     seen = expected is None or expected == (sequence, digest)
     lines = AccessEvent.objects.filter(sequence__isnull=False).order_by("sequence")
@@ -180,17 +180,17 @@ def _verified(chain: AccessChain, expected: tuple[int, str] | None) -> ChainRepo
         checked += 1
         place = int(line.sequence or 0)
         if place != sequence + 1:
-            faults.append(f"lines {sequence + 1} to {place - 1} are missing")
+            errors.append(f"lines {sequence + 1} to {place - 1} are missing")
         elif line.digest != digest_of(line, digest):
-            faults.append(f"line {place} was changed, or a line before it was replaced")
+            errors.append(f"line {place} was changed, or a line before it was replaced")
         sequence, digest = place, line.digest
         seen = seen or expected == (sequence, digest)
     if (sequence, digest) != (chain.head_sequence, chain.head_digest):
-        faults.append(f"the chain ends at line {sequence}, and not at line {chain.head_sequence}")
+        errors.append(f"the chain ends at line {sequence}, and not at line {chain.head_sequence}")
     if not seen and expected is not None:
-        faults.append(f"line {expected[0]} does not have the expected digest")
+        errors.append(f"line {expected[0]} does not have the expected digest")
     unsealed = AccessEvent.objects.filter(sequence=None).count()
-    return ChainReport(tuple(faults[:_MOST_FAULTS]), checked, unsealed, f"{sequence}:{digest}")
+    return ChainReport(tuple(errors[:_MOST_ERRORS]), checked, unsealed, f"{sequence}:{digest}")
 
 
 def lines_matching(

@@ -49,8 +49,8 @@ def create_token(
             "Tokens can be created for yourself; superusers create those of service accounts."
         )
     wanted = sorted(set(scopes), key=lambda one: (one not in SCOPES, one))
-    if faults := _faults(name, wanted, days):
-        raise InvalidManifest(faults)
+    if errors := _errors(name, wanted, days):
+        raise InvalidManifest(errors)
     with transaction.atomic():
         User.objects.select_for_update().get(pk=user.pk)  # so that the number stays within its limit
         ApiToken.objects.filter(user=user, expires_at__lte=now).delete()
@@ -97,21 +97,21 @@ def create_login_token(
         return create_token(user, name=name, scopes=scopes, days=days, by=user, now=now)
 
 
-def _faults(name: str, scopes: list[str], days: int) -> list[FieldError]:
-    faults = []
+def _errors(name: str, scopes: list[str], days: int) -> list[FieldError]:
+    errors = []
     if not name.strip() or len(name) > LONGEST_TOKEN_NAME or not name.isprintable():
         allowed = f"1 to {LONGEST_TOKEN_NAME} printable characters"
-        faults.append(FieldError("name", "bad-format", f"Invalid value: {name[:80]!r}", allowed))
+        errors.append(FieldError("name", "bad-format", f"Invalid value: {name[:80]!r}", allowed))
     unknown = [one for one in scopes if one not in SCOPES]
     if unknown or not scopes:
         message = f"Unsupported value: {str(unknown[0])[:80]!r}" if unknown else "Required value"
-        faults.append(
+        errors.append(
             FieldError("scopes", "unsupported" if unknown else "required", message, ", ".join(SCOPES))
         )
     most = settings.TOKEN_MOST_DAYS
     if not 1 <= days <= most:
-        faults.append(FieldError("days", "out-of-range", f"Invalid value: {days}", f"1 to {most}"))
-    return faults
+        errors.append(FieldError("days", "out-of-range", f"Invalid value: {days}", f"1 to {most}"))
+    return errors
 
 
 def _duplicate(name: str) -> FieldError:

@@ -20,20 +20,20 @@ def known_users() -> QuerySet[User]:
 
 def create_user(name: str, password: str, *, roles: Iterable[str], by: User) -> User:
     """Create a user who logs in with a password. Raise InvalidManifest."""
-    user, faults = User(username=name), []
+    user, errors = User(username=name), []
     try:
         user.clean_fields(exclude=["password"])
         user.validate_unique()
     except ValidationError as error:
         messages = error.message_dict.get("username", error.messages)
-        faults += [FieldError("username", "invalid", message) for message in messages]
+        errors += [FieldError("username", "invalid", message) for message in messages]
     try:
         validate_password(password, user)
     except ValidationError as error:
-        faults += [FieldError("password", "invalid", message) for message in error.messages]
-    faults += _unknown(roles := list(roles))
-    if faults:
-        raise InvalidManifest(faults)
+        errors += [FieldError("password", "invalid", message) for message in error.messages]
+    errors += _unknown(roles := list(roles))
+    if errors:
+        raise InvalidManifest(errors)
     user.set_password(password)
     with transaction.atomic():
         user.save()
@@ -44,11 +44,11 @@ def create_user(name: str, password: str, *, roles: Iterable[str], by: User) -> 
 
 def change_user(user: User, *, roles: Iterable[str], is_active: bool, by: User) -> None:
     """Set the roles of a user and whether the account is active; other groups stay. Raise InvalidManifest."""
-    faults = _unknown(roles := list(roles))
+    errors = _unknown(roles := list(roles))
     if user == by and not is_active:
-        faults.append(FieldError("active", "forbidden", "Forbidden: you cannot deactivate your own account"))
-    if faults:
-        raise InvalidManifest(faults)
+        errors.append(FieldError("active", "forbidden", "Forbidden: you cannot deactivate your own account"))
+    if errors:
+        raise InvalidManifest(errors)
     with transaction.atomic():
         others = user.groups.exclude(name__in=list(Role))
         user.groups.set([*others, *_groups(roles)])

@@ -48,9 +48,9 @@ class ManifestWarning:
 class InvalidManifest(ValueError):
     """Every error in one manifest, in document order."""
 
-    def __init__(self, faults: Iterable[FieldError]) -> None:
-        self.faults = tuple(dict.fromkeys(faults))
-        super().__init__(self.faults)
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        self.errors = tuple(dict.fromkeys(errors))
+        super().__init__(self.errors)
 
     @classmethod
     def of(
@@ -59,9 +59,9 @@ class InvalidManifest(ValueError):
         return cls([FieldError(path, code, message, allowed, line)])
 
     def __str__(self) -> str:
-        lines = [str(fault) for fault in self.faults[:_LISTED]]
-        if len(self.faults) > _LISTED:
-            lines.append(f"… and {len(self.faults) - _LISTED} more")
+        lines = [str(error) for error in self.errors[:_LISTED]]
+        if len(self.errors) > _LISTED:
+            lines.append(f"… and {len(self.errors) - _LISTED} more")
         return "\n".join(lines)
 
 

@@ -482,7 +482,7 @@ def parse_document(
     return parse_manifest(chosen, document, semantics=DEFAULT_SEMANTICS, path="")
 
 
-def immutable_faults(
+def immutable_errors(
     before: FleetDocument, after: FleetDocument, *paths: tuple[str, ...]
 ) -> Iterator[FieldError]:
     """Yield an error for every change at these paths of a saved manifest."""

@@ -307,7 +307,7 @@ class ManifestModel(BaseModel):
         if isinstance(raw, cls):
             return raw
         if isinstance(raw, list):
-            # Report the errors of the items too, each as if it stood there alone.
+            # Report the errors of the items too, each as if it were there alone.
             message = "Invalid value: a list: must be one object, without a dash"
             stray = [ErrorDetail((), "wrong-type", message, "one object")]
             for index, item in enumerate(raw[:_MOST_STRAY_ITEMS]):
@@ -359,7 +359,7 @@ class ManifestModel(BaseModel):
 
 
 def failure(problems: Iterable[ErrorDetail]) -> ValidationError:
-    """Return problems as an error that pydantic carries outward with complete paths; at most 500."""
+    """Return problems as an error that pydantic passes on with complete paths; at most 500."""
     found = list(problems)
     if len(found) > _MOST_PROBLEMS:
         message = f"Too many errors: these are the first {_MOST_PROBLEMS}"

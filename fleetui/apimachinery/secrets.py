@@ -62,8 +62,8 @@ def refuse_hidden(content: Any) -> None:
     """Raise InvalidManifest for a manifest that was read with hidden values, which would replace them."""
     hidden = [] if without_secrets(content) is content else _hidden_in(content, ())
     message, allowed = "the value was hidden when the manifest was read", "the value itself, or no such key"
-    if faults := [FieldError(format_path(place), "hidden-value", message, allowed) for place in hidden]:
-        raise InvalidManifest(faults)
+    if errors := [FieldError(format_path(place), "hidden-value", message, allowed) for place in hidden]:
+        raise InvalidManifest(errors)
 
 
 def _hidden_in(value: Any, place: Keys) -> Iterator[Keys]:

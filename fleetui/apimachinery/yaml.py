@@ -195,8 +195,8 @@ def load_documents(
         return _load_yaml(source, limit)
     try:
         found = [Document(load_json(source), 1, source)]
-    except InvalidManifest as faults:
-        if faults.faults[0].code not in ("bad-syntax", "duplicate"):
+    except InvalidManifest as invalid:
+        if invalid.errors[0].code not in ("bad-syntax", "duplicate"):
             raise
         return _load_yaml(source, limit)
     _refuse_large(source, limit, number=1)
@@ -205,15 +205,15 @@ def load_documents(
 
 def attach_lines(found: Iterable[tuple[Document, FieldError]]) -> list[FieldError]:
     pairs = list(found)
-    lines = lines_of([(document, fault.path) for document, fault in pairs])
+    lines = lines_of([(document, error.path) for document, error in pairs])
     placed = zip(pairs, lines, strict=True)
-    return [fault if fault.line else replace(fault, line=line) for (_, fault), line in placed]
+    return [error if error.line else replace(error, line=line) for (_, error), line in placed]
 
 
 def lines_of(paths: list[tuple[Document, str]]) -> list[int | None]:
     """Return the line of each path, or of the nearest thing around it; None if there is none.
 
-    Each text is parsed once more, however many of its documents and items are named.
+    Each text is parsed again once, however many of its documents and items are named.
     """
     wanted: dict[str, dict[int, set[Keys]]] = {}
     for document, path in paths:
@@ -464,13 +464,13 @@ _STEPS = {
 
 def _load_yaml(source: str, limit: int) -> list[Document]:
     builder = _Builder()
-    begun = 0
+    start = 0
     try:
         for event in yaml.parse(source, Loader=yaml.CSafeLoader):
             builder.take(event)
             if isinstance(event, yaml.DocumentEndEvent) and event.end_mark:
-                _refuse_large(source[begun : event.end_mark.index], limit, number=len(builder.finished))
-                begun = event.end_mark.index
+                _refuse_large(source[start : event.end_mark.index], limit, number=len(builder.finished))
+                start = event.end_mark.index
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"
@@ -550,34 +550,34 @@ def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> lis
     Errors have lines, and the name of their item in front if there are several items.
     """
     reads: list[Read[Value]] = []
-    faults: list[tuple[Document, FieldError]] = []
+    errors: list[tuple[Document, FieldError]] = []
     for item in items:
         try:
             value = read(item.data)
         except InvalidManifest as found:
             name = (written_name(item.data) or f"document {item.number}")[:63]
             prefix = f"{name}: " if len(items) > 1 else ""
-            faults += ((item, replace(fault, message=f"{prefix}{fault.message}")) for fault in found.faults)
+            errors += ((item, replace(error, message=f"{prefix}{error.message}")) for error in found.errors)
             continue
         if value is not None:
             reads.append(Read(item, value))
-    if faults:
-        raise InvalidManifest(attach_lines(faults))
+    if errors:
+        raise InvalidManifest(attach_lines(errors))
     return reads
 
 
 def refuse_twice(reads: list[Read[Value]], names_of: Callable[[Value], list[str]], path: str) -> None:
     """Raise InvalidManifest for every name that an earlier item has already, with its line."""
     seen: set[str] = set()
-    faults: list[tuple[Document, FieldError]] = []
+    errors: list[tuple[Document, FieldError]] = []
     for read in reads:
         for name in names_of(read.value):
             if name in seen:
                 message = f"Duplicate value: {quote_value(name)}"
-                faults.append((read.item, FieldError(path, "duplicate", message, "unique names")))
+                errors.append((read.item, FieldError(path, "duplicate", message, "unique names")))
             seen.add(name)
-    if faults:
-        raise InvalidManifest(attach_lines(faults))
+    if errors:
+        raise InvalidManifest(attach_lines(errors))
 
 
 def written_name(data: Any) -> str | None:

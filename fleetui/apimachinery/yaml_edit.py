@@ -107,8 +107,8 @@ def _put(inside: Any, key: str | int, value: Any) -> None:
 def _data(text: str) -> Any:
     try:
         found = load_documents(text)
-    except InvalidManifest as faults:
-        raise UneditableYaml("the text cannot be parsed") from faults
+    except InvalidManifest as invalid:
+        raise UneditableYaml("the text cannot be parsed") from invalid
     if len(found) != 1:
         raise UneditableYaml("the text contains more than one document")
     return found[0].data

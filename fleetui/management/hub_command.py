@@ -60,7 +60,7 @@ class HubCommand(BaseCommand):
         except tuple(self.exit_codes) as error:
             code = next(code for kind, code in self.exit_codes.items() if isinstance(error, kind))
             raise CommandError(
-                "\n".join(map(str, getattr(error, "faults", [error]))), returncode=code
+                "\n".join(map(str, getattr(error, "errors", [error]))), returncode=code
             ) from error
         except ENVIRONMENT_ERRORS as error:
             if problem := environment_problem(error):

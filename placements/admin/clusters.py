@@ -183,10 +183,10 @@ class ClusterForm(forms.ModelForm):
             parse_cluster(self.manifest(typed))
         except RevisionConflict as error:
             self.add_error("name" if "name" in self.fields else None, str(error))
-        except InvalidManifest as faults:
-            for fault in faults.faults:
-                field = _FIELDS.get(split_path(fault.path))
-                self.add_error(field if field in self.fields else None, str(fault))
+        except InvalidManifest as invalid:
+            for one in invalid.errors:
+                field = _FIELDS.get(split_path(one.path))
+                self.add_error(field if field in self.fields else None, str(one))
         return typed
 
     def manifest(self, typed: Mapping[str, Any]) -> dict[str, Any]:

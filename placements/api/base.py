@@ -404,16 +404,16 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
     """Raise InvalidManifest unless a document is an object with these names at these paths, or without."""
     if not isinstance(document, dict):
         raise InvalidManifest([FieldError("", "wrong-type", "is not a manifest", "an object")])
-    faults = []
+    errors = []
     for path, expected in names.items():
         value: Any = document
         for key in path.split("."):
             value = value.get(key) if isinstance(value, dict) else None
         if isinstance(value, str) and value != expected:
             message = f"{value[:63]!r} differs from the name in the address"
-            faults.append(FieldError(path, "conflict", message, expected or "no value"))
-    if faults:
-        raise InvalidManifest(faults)
+            errors.append(FieldError(path, "conflict", message, expected or "no value"))
+    if errors:
+        raise InvalidManifest(errors)
 
 
 def merged(document: Any, patch: Any) -> Any:

@@ -49,7 +49,7 @@ from placements.engine.exact.record import REQUEST_OPTIONS, ExactRecord, ExactVe
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.replay import Replay
-from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
+from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
 from placements.explain.advice import trap_sentences
 from placements.explain.decision_document import (
     advice_document,
@@ -337,7 +337,7 @@ class DecisionViewSet(BaseViewSet):
         key, value = recorded(decision)
         if request.accepted_renderer.format == CsvRenderer.format:
             return Response(outcome_csv(value))
-        warnings, exact = (*fleet_caveats(value.cycle), *decision_caveats(value)), exact_of(key)
+        warnings, exact = (*fleet_warnings(value.cycle), *decision_warnings(value)), exact_of(key)
         document = {
             **bounded_document(value, warnings=warnings),
             "traps": list(trap_sentences(value, exact=exact)),

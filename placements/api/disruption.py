@@ -152,7 +152,7 @@ class PlacementImpactSerializer(CamelCaseSerializer):
 
     placement = serializers.CharField()
     fate = serializers.ChoiceField([str(one) for one in EvictionImpact], source="impact")
-    message = text("said")
+    message = serializers.CharField()
     joins = names()
     placed_before = serializers.IntegerField()
     placed_after = serializers.IntegerField()
@@ -203,7 +203,7 @@ class PlacementRestoreSerializer(CamelCaseSerializer):
 
     placement = serializers.CharField()
     how = serializers.ChoiceField([str(one) for one in Return])
-    message = text("said")
+    message = serializers.CharField()
     fresh = RescheduleImpactSerializer()
 
 
@@ -213,7 +213,7 @@ class RestorePlanSerializer(CamelCaseSerializer):
     cluster = serializers.CharField()
     cordoned = serializers.BooleanField(source="is_cordoned")
     placements = PlacementRestoreSerializer(many=True, source="rows")
-    unlooked = serializers.IntegerField(help_text=_UNCHECKED)
+    unlooked = serializers.IntegerField(source="not_evaluated", help_text=_UNCHECKED)
 
 
 class ClusterDisruptionViewSet(BaseViewSet):
@@ -256,7 +256,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         document = {
             "cluster": name,
             "impact": impact.rows,
-            "unlooked": impact.unlooked,
+            "unlooked": impact.not_evaluated,
             "drain": latest_drain(name),
         }
         return Response(DrainSerializer(document).data, status=status)
@@ -288,9 +288,9 @@ class ClusterDisruptionViewSet(BaseViewSet):
     def put_fault_injection(self, request: Request, name: str) -> Response:
         """Replace the injected faults; an empty list ends all; 409 where the cluster is not simulated."""
         expected = expected_revision(request)
-        with read_document(request) as faults:
-            check_objects(faults, what="a list of faults")
-            set_faults(name, faults, **actor(request), expected=expected)
+        with read_document(request) as errors:
+            check_objects(errors, what="a list of faults")
+            set_faults(name, errors, **actor(request), expected=expected)
         return self.fault_injection(request, name)
 
 

@@ -67,9 +67,9 @@ class DryRunSerializer(CamelCaseSerializer):
     sentences = serializers.SerializerMethodField()
     answers = serializers.SerializerMethodField()
     not_asked = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Clusters without an API server to ask, by driver."
+        child=serializers.IntegerField(), help_text="Clusters without an API server, by driver."
     )
-    left_out = serializers.IntegerField(help_text="Clusters beyond the 50 that are asked.")
+    left_out = serializers.IntegerField(help_text="Clusters beyond the limit of 50.")
 
     def get_sentences(self, row: DryRun) -> list[str]:
         """Return what the page says."""

@@ -137,7 +137,7 @@ class PreviewViewSet(PlacementViewSet):
             "stays": _first(result.stays),
             "selected_resources": len(result.selection.objects),
             "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
-            "warnings": result.caveats,
+            "warnings": result.warnings,
             "findings": [finding_document(manifest.full_name, one) for one in found],
             "assertions": [result_document(one.result) for one in result.assertions],
         }

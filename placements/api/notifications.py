@@ -128,8 +128,8 @@ class ChannelViewSet(BaseViewSet):
         """Create a channel, or replace its address."""
         query_params(request)
         given = parse_body(request, ChannelInputSerializer)
-        if faults := check_name(name):
-            raise InvalidManifest(faults)
+        if errors := check_name(name):
+            raise InvalidManifest(errors)
         row = save_channel(name, given["kind"], Address(given["address"], given["key"]), **actor(request))
         return Response(NotificationChannelSerializer(row).data)
 

@@ -29,11 +29,11 @@ class BodyTooLargeError(Exception):
 
 
 class MalformedBodyError(Exception):
-    """A body does not match its content type; `faults` has the places."""
+    """A body does not match its content type; `errors` has the places."""
 
-    def __init__(self, faults: InvalidManifest) -> None:
+    def __init__(self, errors: InvalidManifest) -> None:
         super().__init__("the body cannot be read")
-        self.faults = faults.faults
+        self.errors = errors.errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class YamlParser(BaseParser):
             raise BodyTooLargeError(limit)
         try:
             return Body(tuple(self.documents(content)))
-        except InvalidManifest as faults:
-            raise MalformedBodyError(faults) from faults
+        except InvalidManifest as invalid:
+            raise MalformedBodyError(invalid) from invalid
 
     def documents(self, content: bytes) -> list[Document]:
         """Return the documents of a body. Raise InvalidManifest."""
@@ -141,7 +141,7 @@ def read_document(request: Request) -> Iterator[Any]:
     try:
         yield document.data
     except InvalidManifest as error:
-        raise InvalidManifest(attach_lines((document, fault) for fault in error.faults)) from error
+        raise InvalidManifest(attach_lines((document, one) for one in error.errors)) from error
 
 
 def has_body(request: Request) -> bool:
@@ -164,17 +164,17 @@ def parse_body(
             FieldError(name[:80], "unknown-field", "is not known here", allowed) for name in unknown
         )
     if not reader.is_valid():
-        raise errors(reader.errors) if errors else InvalidManifest(faults_in(reader.errors))
+        raise errors(reader.errors) if errors else InvalidManifest(errors_in(reader.errors))
     return dict(reader.validated_data)
 
 
-def faults_in(detail: Any, path: str = "") -> Iterator[FieldError]:
+def errors_in(detail: Any, path: str = "") -> Iterator[FieldError]:
     if isinstance(detail, Mapping):
         for key, inner in detail.items():
-            yield from faults_in(inner, f"{path}.{key}" if path else str(key))
+            yield from errors_in(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(detail, list):
         for inner in detail:
-            yield from faults_in(inner, path)
+            yield from errors_in(inner, path)
     elif isinstance(detail, ErrorDetail):
         yield FieldError(path, detail.code or "invalid", str(detail))
 

@@ -28,7 +28,7 @@ class StaleResourceVersion(Exception):
     def __init__(self, conflict: RevisionConflict) -> None:
         message, allowed = "the object has been modified", f"{conflict.revision}, or none"
         self.conflict = conflict
-        self.fault = FieldError("metadata.resourceVersion", "conflict", message, allowed)
+        self.error = FieldError("metadata.resourceVersion", "conflict", message, allowed)
         super().__init__(str(conflict))
 
 

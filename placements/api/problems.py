@@ -37,7 +37,7 @@ from fleetui.environment import environment_problem
 from fleetui.hub_scope import HubDecidesError
 from fleetui.middleware import BudgetSpentError, RequestTooLongError
 from fleetui.pagination import BadCursorError
-from placements.api.parsers import BodyTooLargeError, MalformedBodyError, faults_in
+from placements.api.parsers import BodyTooLargeError, MalformedBodyError, errors_in
 from placements.api.preconditions import PreconditionError, StaleResourceVersion
 from placements.api.serializers import CamelCaseSerializer, names, text
 from placements.engine.scheduling.record import UnreadableRecordError
@@ -73,7 +73,7 @@ from placements.services.what_if.operations import TooManyAnalysesError
 from placements.services.what_if.queries import UnknownScenarioError
 
 PROBLEM_TYPE = "application/problem+json"
-_MOST_FAULTS = 200
+_MOST_ERRORS = 200
 _NAMESPACE = "urn:fleetui:problem"
 Plain = dict[str, Any]
 
@@ -190,9 +190,9 @@ def _as(status: int, kind: str = "") -> Callable[[Exception], Plain]:
     return lambda error: _problem(status, str(error) or HTTPStatus(status).description, kind)
 
 
-def fault_facts(fault: FieldError, *, document: str = "") -> Plain:
+def error_facts(one: FieldError, *, document: str = "") -> Plain:
     """Return a field error as plain data; `document` is its part of the body."""
-    facts = asdict(fault)
+    facts = asdict(one)
     return {**facts, "document": document} if document else facts
 
 
@@ -200,13 +200,13 @@ def _field_errors(status: int, kind: str, faults: Iterable[Plain], detail: str =
     facts = list(faults)
     if not detail:
         detail = "The document has 1 error." if len(facts) == 1 else f"The document has {len(facts)} errors."
-    return _problem(status, detail, kind, faults=facts[:_MOST_FAULTS], faultsCount=len(facts))
+    return _problem(status, detail, kind, faults=facts[:_MOST_ERRORS], faultsCount=len(facts))
 
 
 def _malformed(error: MalformedBodyError) -> Plain:
-    is_too_large = any(fault.code == "too-large" for fault in error.faults)
+    is_too_large = any(one.code == "too-large" for one in error.errors)
     status, kind = (413, "too-large") if is_too_large else (400, "malformed")
-    return _field_errors(status, kind, map(fault_facts, error.faults), str(error))
+    return _field_errors(status, kind, map(error_facts, error.errors), str(error))
 
 
 _HUB_STATUS = {
@@ -223,7 +223,7 @@ _HUB_STATUS = {
 def _hub_refusal(answer: WriteAnswer) -> Plain:
     """Return the refusal of a hub in its own words."""
     facts = {"code": answer.status, "reason": str(answer.outcome), "webhook": answer.webhook}
-    causes = [fault_facts(one) for one in answer.causes]
+    causes = [error_facts(one) for one in answer.causes]
     conflicts = FieldConflictSerializer(answer.conflicts, many=True).data
     more = {"conflicts": conflicts} if conflicts else {}
     status = _HUB_STATUS.get(answer.outcome, 409)
@@ -233,9 +233,9 @@ def _hub_refusal(answer: WriteAnswer) -> Plain:
 
 
 _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
-    InvalidManifest: lambda error: _field_errors(422, "invalid-document", map(fault_facts, error.faults)),
+    InvalidManifest: lambda error: _field_errors(422, "invalid-document", map(error_facts, error.errors)),
     BadInputError: lambda error: _field_errors(
-        422, "invalid-document", (fault_facts(fault, document=name) for name, fault in error.faults)
+        422, "invalid-document", (error_facts(one, document=name) for name, one in error.errors)
     ),
     MalformedBodyError: _malformed,
     BodyTooLargeError: _as(413, "too-large"),
@@ -243,7 +243,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         412, str(error), "stale-edit", revision=error.revision, changes=error.changes
     ),
     StaleResourceVersion: lambda error: {
-        **_field_errors(409, "stale-edit", [fault_facts(error.fault)], str(error)),
+        **_field_errors(409, "stale-edit", [error_facts(error.error)], str(error)),
         "revision": error.conflict.revision,
         "changes": error.conflict.changes,
     },
@@ -316,7 +316,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     ValidationError: lambda error: _field_errors(
         error.status_code,
         "bad-parameters",
-        map(fault_facts, faults_in(error.detail)),
+        map(error_facts, errors_in(error.detail)),
         "The request has invalid parameters.",
     ),
     APIException: lambda error: _problem(error.status_code, str(error.detail)),

@@ -139,7 +139,7 @@ class ApplyViewSet(BaseViewSet):
         applied: dict[str, Any] = {
             "items": preview.results,
             "decisions": impact.rows,
-            "not_evaluated": impact.unlooked,
+            "not_evaluated": impact.not_evaluated,
         }
         findings = [finding_document(*one) for one in preview.findings]
         applied |= {"changes": preview.changes, "findings": findings}

@@ -199,8 +199,8 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
         ["created", "joined", "changed", "unchanged", "executed", "not-executed", "invalid"],
         help_text="`executed`, `not-executed` and `invalid` are of evictions.",
     )
-    message = text("said", allow_blank=True, help_text="The reason, of an eviction.")
-    warnings = WarningSerializer(many=True, source="caveats")
+    message = serializers.CharField(allow_blank=True, help_text="The reason, of an eviction.")
+    warnings = WarningSerializer(many=True)
 
 
 class NextDecisionSerializer(CamelCaseSerializer):

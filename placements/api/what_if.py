@@ -20,7 +20,7 @@ from placements.services.what_if.queries import (
     PlacementImpact,
     Variant,
     done_count,
-    fate_counts,
+    impact_counts,
     scenario_numbered,
 )
 
@@ -81,7 +81,7 @@ class ScenarioSerializer(RowSerializer):
 
     @extend_schema_field(_COUNTS)
     def get_fates(self, row: Scenario) -> dict[str, dict[str, int]]:
-        counts = fate_counts([row])
+        counts = impact_counts([row])
         return {variant: counts.get((row.pk, variant), {}) for variant in Variant.values}
 
     @extend_schema_field(serializers.URLField())

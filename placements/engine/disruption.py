@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from placements.manifests.disruption import DisruptionBudgetSpec, budget_faults
+from placements.manifests.disruption import DisruptionBudgetSpec, budget_errors
 from placements.manifests.policy import PlacementType
 
 
@@ -117,7 +117,7 @@ def judge_eviction(
         return verdict
     if budget is None:
         return Executed(EvictionReason.NO_BUDGET)
-    if budget_faults(budget, placement.placement_type):
+    if budget_errors(budget, placement.placement_type):
         return NotExecuted(EvictionReason.MISCONFIGURED)
     numbers = budget_numbers(placement, budget)
     if numbers.allowed > 0:

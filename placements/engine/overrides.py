@@ -149,7 +149,7 @@ def override(
     kept: list[HubObject] = []
     left_out: list[HubObject] = []
     for each in objects:
-        # A cluster override selects an object by itself or by its namespace.
+        # A cluster override selects an object directly or by its namespace.
         own, outer = _own_key(each), _namespace_key(each)
         rules = [
             (snapshot, number, rule)

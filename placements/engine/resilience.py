@@ -78,7 +78,7 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
     one would start with.
     """
     chain = [schedule(start)]
-    if not profile_of(start).chooses_anew and not start.standing.obsolete:
+    if not profile_of(start).chooses_again and not start.binding_classes.obsolete:
         return chain
     while len(chain) < MOST_CYCLES and _changes(chain[-1]):
         following = schedule(replace(start, bindings=chain[-1].bindings_after))
@@ -94,8 +94,8 @@ def _changes(decision: Decision) -> bool:
 
 def placed_after(decision: Decision) -> frozenset[str]:
     if decision.is_failed:
-        standing = decision.cycle.standing
-        return frozenset(one.cluster for one in (*standing.current, *standing.obsolete))
+        binding_classes = decision.cycle.binding_classes
+        return frozenset(one.cluster for one in (*binding_classes.current, *binding_classes.obsolete))
     picked, ended = decision.picked_names, frozenset(decision.unscheduled)
     return (active(decision.cycle.live_bindings) - ended).union(picked)
 
@@ -209,20 +209,20 @@ class Subject:
     @cached_property
     def _needs_cycle(self) -> bool:
         """Return whether a scheduler has to decide what replaces a lost cluster."""
-        if profile_of(self.cycle).chooses_anew or self.cycle.standing.obsolete:
+        if profile_of(self.cycle).chooses_again or self.cycle.binding_classes.obsolete:
             return True
         return self.cycle.policy.placement_type is PlacementType.PICK_N
 
     @cached_property
     def _candidates(self) -> Candidates | None:
         """The columns of a cycle, where a loss changes nothing of them but the entries of lost clusters."""
-        cycle, policy, standing = self.cycle, self.cycle.policy, self.cycle.standing
+        cycle, policy, binding_classes = self.cycle, self.cycle.policy, self.cycle.binding_classes
         if (
             policy.placement_type is not PlacementType.PICK_N
             or not profile_of(cycle).has_exact_search
-            or standing.obsolete
-            or standing.dangling
-            or len(standing.current) > (policy.number_of_clusters or 0)
+            or binding_classes.obsolete
+            or binding_classes.dangling
+            or len(binding_classes.current) > (policy.number_of_clusters or 0)
             or any(term.preference.property_sorter for term in policy.preferred_terms)
             or match_any_term(policy.required_terms, cycle.fleet).malformed
         ):

@@ -70,23 +70,23 @@ def parse_hub_object(document: object) -> HubObject:
     found = HubObject.of(mapping_at(document))
     refuse_hidden(found.content)
     if is_envelope(found.api_version, found.kind):
-        faults = [
-            fault for key, one in found.content["data"].items() for fault in _wrapped_faults(key, one, found)
+        errors = [
+            error for key, one in found.content["data"].items() for error in _wrapped_errors(key, one, found)
         ]
-        if faults:
-            raise InvalidManifest(faults)
+        if errors:
+            raise InvalidManifest(errors)
     return found
 
 
-def _wrapped_faults(key: str, document: object, envelope: HubObject) -> Iterator[FieldError]:
+def _wrapped_errors(key: str, document: object, envelope: HubObject) -> Iterator[FieldError]:
     """Yield the errors of one object in an envelope, which has to be where the envelope is (B.1.10)."""
     path = format_path(("data", key))
     try:
         refuse_fleet_kinds(document)
         parse_manifest(_Wrapped, document, semantics=DEFAULT_SEMANTICS, path=path)
     except InvalidManifest as found:
-        for fault in found.faults:
-            yield fault if fault.path.startswith(path) else replace(fault, path=f"{path}.{fault.path}")
+        for error in found.errors:
+            yield error if error.path.startswith(path) else replace(error, path=f"{path}.{error.path}")
         return
     one = HubObject.of(mapping_at(document))
     place = f"{path}.metadata.namespace"

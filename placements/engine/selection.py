@@ -159,7 +159,7 @@ class Selection:
     """The selected resources, in the order of a snapshot, and warnings about them."""
 
     objects: tuple[HubObject, ...]
-    caveats: tuple[ManifestWarning, ...] = ()
+    warnings: tuple[ManifestWarning, ...] = ()
 
 
 @dataclass(slots=True)
@@ -337,7 +337,7 @@ def _concerns(selector: ResourceSelector, within: str | None, objects: Sequence[
     of_kind = [each for each in objects if (each.group, each.kind) == sort]
     match scope_of(*sort):
         case None:
-            return bool(of_kind)  # any of them may tell for the first time where the kind lives
+            return bool(of_kind)  # any of them may be the first to show the scope of the kind
         case KindScope.CLUSTER:
             return any(fits(each) for each in of_kind)
     if sort == ("", "Endpoints"):  # a service decides whether the endpoints of its name are placed
@@ -364,7 +364,7 @@ class SnapshotPart:
 def parts(objects: Iterable[HubObject], *, limit: int = PART_LIMIT) -> tuple[SnapshotPart, ...]:
     """Return sanitized objects, in their order, in parts of at most `limit` bytes.
 
-    An object that is larger by itself has a part of its own.
+    A larger object has a part of its own.
     """
     groups: list[list[HubObject]] = [[]]
     size = 0

@@ -58,7 +58,7 @@ _HINTS = {
 
 
 _FORBIDDEN = (
-    "Add the permission to the account. Test connection, on the page of the cluster, shows what it lacks."
+    "Add the permission to the account. Test connection, on the page of the cluster, shows what is missing."
 )
 
 
@@ -238,7 +238,7 @@ def cluster_objects(
 
     `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
     """
-    faults = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
+    errors = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
     found: dict[tuple[str, str, str, str], list[Difference]] = {}
     for each in differences:
         found.setdefault((each.group, each.kind, each.namespace, each.name), []).append(each)
@@ -248,7 +248,7 @@ def cluster_objects(
     elif len(failed) >= most_failed:
         usual = ObjectState.UNKNOWN
     versions = {key: several[0].version for key, several in found.items()}
-    versions |= {key: one.version for key, one in faults.items()}
+    versions |= {key: one.version for key, one in errors.items()}
     states = {(one.group, one.kind, one.namespace, one.name): one for one in live}
     is_settled = usual in (ObjectState.APPLIED, ObjectState.AVAILABLE, ObjectState.UNKNOWN)
     sent: dict[tuple[str, str, str, str], str] = {}
@@ -257,13 +257,13 @@ def cluster_objects(
         versions[group, kind, namespace, name] = version
         sent[group, kind, namespace, name] = " ".join(envelope)
     for key in sorted(versions, key=lambda one: (wave_of(one[0], one[1]), one)):
-        fault, (group, kind, namespace, name) = faults.get(key), key
+        error, (group, kind, namespace, name) = errors.get(key), key
         state = usual if key in sent else ObjectState.UNKNOWN
         now = states.get(key)
         reason, message = "", now.reason if now else ""
-        if fault:
-            state = ObjectState.NOT_AVAILABLE if fault.code == _NOT_READY else ObjectState.FAILED
-            reason, message = fault.code, fault.message
+        if error:
+            state = ObjectState.NOT_AVAILABLE if error.code == _NOT_READY else ObjectState.FAILED
+            reason, message = error.code, error.message
         elif now and is_settled:
             state = now.state
         yield ClusterObject(

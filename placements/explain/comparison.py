@@ -192,12 +192,12 @@ class _Side:
         else:
             yield out_words(decision, step, rival)
             verdicts = Replay(decision).candidate_in(step, rival).constraints
-            for bid, verdict in zip(step.bids, verdicts, strict=True):
+            for score, verdict in zip(step.constraint_scores, verdicts, strict=True):
                 if not verdict.is_forbidden or verdict.group is None or verdict.lacks_domains:
                     continue
-                groups, left = bid.groups, bid.groups.count(step.is_left.nonzero()[0])
+                groups, left = score.groups, score.groups.count(step.is_left.nonzero()[0])
                 siblings = groups.siblings == groups.siblings[groups.values.index(verdict.group)]
-                fixed = siblings & (bid.counts == verdict.smallest) & (left == 0)
+                fixed = siblings & (score.counts == verdict.smallest) & (left == 0)
                 if names := [groups.values[at] for at in fixed.nonzero()[0]]:
                     holds = f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'keeps')}"
                     yield f"{holds} the minimum at {verdict.smallest}, without candidates"
@@ -222,7 +222,7 @@ class _Side:
         fits[[positions[name] for name in self.decision.kept if name in positions]] = True
         ours = Replay(self.decision).candidate_in(step, str(self.choice)).constraints
         theirs = Replay(rival.decision).candidate_in(rival.step, str(self.choice)).constraints
-        for bid, own in zip(step.bids, ours, strict=True):
+        for score, own in zip(step.constraint_scores, ours, strict=True):
             key = (own.topology_key, own.is_claim)
             their = [one for one in theirs if (one.topology_key, one.is_claim) == key and one.is_forbidden]
             if their and own.is_hard:
@@ -230,13 +230,13 @@ class _Side:
                 if own.is_nested and not their[0].is_nested and above:
                     yield nesting_words(own.topology_key, above[-1])
                 yield allowed_words(own)
-                yield from _uncounted(bid, fits, rival.step)
+                yield from _uncounted(score, fits, rival.step)
 
 
-def _uncounted(bid: ConstraintScore, fits: Bools, rival: Round) -> Iterator[str]:
+def _uncounted(score: ConstraintScore, fits: Bools, rival: Round) -> Iterator[str]:
     """Return the groups that the rival counts and these rules do not."""
-    key, counted = bid.constraint.topology_key, {_last(value) for value in bid.groups.values}
-    theirs = [one.groups for one in rival.bids if one.constraint.topology_key == key]
+    key, counted = score.constraint.topology_key, {_last(value) for value in score.groups.values}
+    theirs = [one.groups for one in rival.constraint_scores if one.constraint.topology_key == key]
     passing = {
         _last(value): bool(fits[groups.codes == code].any())
         for groups in theirs

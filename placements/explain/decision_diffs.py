@@ -62,19 +62,19 @@ def decision_diff(
     before: Decision,
     after: Decision,
     *,
-    told_before: Iterable[ClusterOutcome],
-    told_after: Iterable[ClusterOutcome],
+    outcomes_before: Iterable[ClusterOutcome],
+    outcomes_after: Iterable[ClusterOutcome],
 ) -> DecisionDiff:
-    """Compare what two decisions left placed; `told_…` are the outcomes of all clusters in each."""
+    """Compare what two decisions left placed; the outcomes are those of all clusters in each."""
     old, new = active(before.bindings_after), active(after.bindings_after)
     stays = tuple(sorted(old & new))
-    outcomes_before, outcomes_after = (
-        {one.cluster: one for one in told} for told in (told_before, told_after)
+    by_name_before, by_name_after = (
+        {one.cluster: one for one in outcomes} for outcomes in (outcomes_before, outcomes_after)
     )
     shifts = []
     for name in stays:
-        if name in outcomes_before and name in outcomes_after:
-            pair = (outcomes_before[name], outcomes_after[name])
+        if name in by_name_before and name in by_name_after:
+            pair = (by_name_before[name], by_name_after[name])
             words = [f"{OUTCOME_WORDS[one.outcome]}: {reason_sentence(one.reasons[0])}" for one in pair]
             if words[0] != words[1]:
                 shifts.append(Shift(name, *words))

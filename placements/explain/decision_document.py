@@ -64,11 +64,11 @@ def summary_document(decision: Decision, *, warnings: Iterable[ManifestWarning] 
         "notFound": list(decision.not_found),
         "scores": scores_of(decision),
         "condition": None if condition is None else {"type": "Scheduled", **condition},
-        "warnings": [caveat_document(one) for one in warnings],
+        "warnings": [warning_document(one) for one in warnings],
     }
 
 
-def caveat_document(one: ManifestWarning) -> Plain:
+def warning_document(one: ManifestWarning) -> Plain:
     return {"code": one.code, "path": one.path, "message": one.message}
 
 

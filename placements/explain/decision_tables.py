@@ -90,7 +90,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     """
     decision, one = replay.decision, replay.decision.round(number)
     ranked, codes = one.ranked, classes_of(decision).of
-    size = 1 if one.bids else len(decision.chosen)
+    size = 1 if one.constraint_scores else len(decision.chosen)
     by_class = int(np.count_nonzero(one.is_left)) > CLASSES_FROM
     position = decision.cycle.fleet.positions.get(cluster, -1)
     columns = _columns(decision, one)
@@ -103,7 +103,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     rows, before = [], -1
     for place in places:
         candidate = replay.candidate(number, replay.names[int(ranked[place])])
-        if not one.bids and size:
+        if not one.constraint_scores and size:
             # All are selected from one ranking: compare with the last one in rather than the first.
             last = int(ranked[size - 1])
             decided_by = None if place < size else one.decided_by(last, int(ranked[place]))
@@ -127,7 +127,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         len(forbidden) - sum(1 + each.alike for each in ruled_out),
         by_class,
         size,
-        tuple(_notes(one, decision.cycle.semantics)) if one.bids else (),
+        tuple(_notes(one, decision.cycle.semantics)) if one.constraint_scores else (),
     )
 
 
@@ -167,13 +167,13 @@ def _columns(decision: Decision, one: Round) -> dict[str, str]:
     """Return columns by their names in `decided_by`; those of single constraints never decide alone."""
     strategy, semantics = one.candidates.strategy, decision.cycle.semantics
     columns = {
-        f"constraint-{index}": scored_heading(bid.constraint.topology_key, semantics)
-        for index, bid in enumerate(one.bids)
-        if strategy.hard_ones_score or not is_hard(bid.constraint)
+        f"constraint-{index}": scored_heading(score.constraint.topology_key, semantics)
+        for index, score in enumerate(one.constraint_scores)
+        if strategy.hard_ones_score or not is_hard(score.constraint)
     }
-    columns |= {"topology": "topology"} if one.bids else {}
+    columns |= {"topology": "topology"} if one.constraint_scores else {}
     columns["affinity"] = "affinity"
-    if decision.cycle.standing.obsolete and "was-here" in strategy.rank_names:
+    if decision.cycle.binding_classes.obsolete and "was-here" in strategy.rank_names:
         columns["was-here"] = "previously placed"
     others = [name for name in strategy.rank_names if name not in ("topology", "affinity", "was-here")]
     return columns | {name: HEADINGS.get(name, name) for name in others}
@@ -183,8 +183,8 @@ def _notes(one: Round, semantics: Semantics) -> Iterator[str]:
     """Explain the numbers of a step: gaps and the preference of `ocm`, costs of `kubernetes`."""
     names = one.candidates.strategy.rank_names
     if semantics is Semantics.OCM:
-        weighed = [bid.constraint.topology_key for bid in one.bids if bid.groups.weights]
-        if len(weighed) < len(one.bids):
+        weighed = [score.constraint.topology_key for score in one.constraint_scores if score.groups.weights]
+        if len(weighed) < len(one.constraint_scores):
             yield "A gap is how far a domain is above its emptiest sibling, written negative."
         if weighed:
             next_one = "the domain that is next by count and weight"
@@ -193,7 +193,7 @@ def _notes(one: Round, semantics: Semantics) -> Iterator[str]:
             yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
         yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
     if semantics is Semantics.KUBERNETES:
-        hard = [is_hard(bid.constraint) for bid in one.bids]
+        hard = [is_hard(score.constraint) for score in one.constraint_scores]
         if not all(hard):
             scaled = "topology scales the costs to 0 to 100"
             yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; {scaled}."

@@ -179,7 +179,7 @@ def _steps(numbers: Sequence[int]) -> str:
         [number for _, number in run]
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ]
-    # Two steps in a row by themselves, more as a span.
+    # Two steps in a row one by one, more as a span.
     spans = [span for run in runs for span in (map(str, run) if len(run) < 3 else [f"{run[0]} to {run[-1]}"])]
     if len(spans) > _RANGES_SHOWN:
         more = f"{len(spans) - _RANGES_SHOWN} more stretches ({len(numbers):,} steps in all)"

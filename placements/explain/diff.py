@@ -61,7 +61,7 @@ def _walk(keys: Keys, before: Any, after: Any) -> Iterator[tuple[Keys, Any, Any]
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _walk((*keys, index), old, new)
     elif isinstance(before, list) and isinstance(after, list):
-        # Of lists of different lengths: what is gone, and what is new.
+        # Of lists of different lengths: what was removed, and what is new.
         yield from (((*keys, index), old, _ABSENT) for index, old in enumerate(before) if old not in after)
         yield from (((*keys, index), _ABSENT, new) for index, new in enumerate(after) if new not in before)
     else:

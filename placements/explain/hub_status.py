@@ -186,9 +186,9 @@ def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
     return Condition(_SATISFIED, Truth.FALSE, reason, message, since)
 
 
-def misconfigured(faults: list[dict[str, str]], *, since: datetime) -> Condition:
+def misconfigured(errors: list[dict[str, str]], *, since: datetime) -> Condition:
     """Return `PlacementMisconfigured`: a document at fault is refused, so only what it selects can be."""
-    if faults:
-        words = "; ".join(fault["message"] for fault in faults)
+    if errors:
+        words = "; ".join(error["message"] for error in errors)
         return Condition(_MISCONFIGURED, Truth.TRUE, "Misconfigured", words, since)
     return Condition(_MISCONFIGURED, Truth.FALSE, "Succeedconfigured", "the document could be read", since)

@@ -104,7 +104,7 @@ class Beginning:
 
 
 def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
-    if profile_of(cycle).chooses_anew:
+    if profile_of(cycle).chooses_again:
         return Beginning("healthy", "selects again", f"as every cycle under these rules{_worth(cycle)}")
     if is_incremental:
         return Beginning("healthy", "incremental", "existing placements are kept")
@@ -112,8 +112,8 @@ def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
     return Beginning("attention", "reschedules", words)
 
 
-def afresh_words(cycle: Cycle) -> str:
-    if profile_of(cycle).chooses_anew:
+def rescheduling_words(cycle: Cycle) -> str:
+    if profile_of(cycle).chooses_again:
         always = "Under these rules every decision selects among all clusters; this starts one now"
         return f"{always}{_worth(cycle)}."
     ordinary = "An ordinary decision keeps existing placements, even where other clusters rank higher now"
@@ -129,7 +129,7 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
 def worth_of_placed(cycle: Cycle) -> str:
     """Return the effect of being placed where all are candidates (`spec/other-schedulers.md` 6.1)."""
     profile = profile_of(cycle)
-    steady = cycle.ocm_options.steady_weight if profile.chooses_anew else 0
+    steady = cycle.ocm_options.steady_weight if profile.chooses_again else 0
     if steady:
         return f"Steady alone scores {'for' if steady > 0 else 'against'} existing placements"
     only_ties = "was-here" in profile.strategy.rank_names
@@ -157,11 +157,11 @@ def _positions(decision: Decision, names: list[str]) -> Codes:
 def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most: int) -> SpreadBars:
     constraint, groups = candidates.constraints[place], candidates.groups[place]
     counts, was = groups.count(after), groups.count(before)
-    levels, outlook = levels_of(counts), candidates.strategy.outlook(constraint, groups, counts)
+    levels, projected = levels_of(counts), candidates.strategy.project(constraint, groups, counts)
     low = max(0, levels.largest - constraint.max_skew)
-    high = int(outlook.smallest.max(initial=0)) + constraint.max_skew
+    high = int(projected.smallest.max(initial=0)) + constraint.max_skew
     is_apart = bool(groups.siblings.any() or groups.weights)
-    has_band = is_limit(constraint, outlook) and not is_apart and low <= high
+    has_band = is_limit(constraint, projected) and not is_apart and low <= high
     distances = np.abs(counts - counts.mean()) if len(counts) else counts
     chosen = np.argsort(-distances, kind="stable")[:most]
     listed = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
@@ -174,8 +174,8 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most:
         topology_key=constraint.topology_key,
         max_skew=constraint.max_skew,
         is_hard=is_hard(constraint),
-        skew=imbalance(counts, outlook),
-        was=imbalance(was, candidates.strategy.outlook(constraint, groups, was)),
+        skew=imbalance(counts, projected),
+        was=imbalance(was, candidates.strategy.project(constraint, groups, was)),
         low=low,
         high=high if has_band else None,
         limit=min(high * unit, _WIDTH - 0.5),
@@ -193,7 +193,7 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most:
         ),
         hidden=len(groups) - len(listed),
         placed_without_key=int(np.count_nonzero(groups.codes[after] == ABSENT)),
-        limits_skew=outlook.is_skew,
+        limits_skew=projected.is_skew,
         has_shares=bool(groups.weights),
     )
 

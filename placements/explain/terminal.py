@@ -95,8 +95,8 @@ def visible(line: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
-def warning_note(caveat: ManifestWarning) -> str:
-    return f"warning: {caveat.path}: {caveat.message}"
+def warning_note(warning: ManifestWarning) -> str:
+    return f"warning: {warning.path}: {warning.message}"
 
 
 def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:

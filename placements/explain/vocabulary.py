@@ -145,7 +145,7 @@ def headline(decision: Decision) -> str:
         active = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         again = sum(name in active for name in decision.picked_names)
         of = "All matching clusters" if wanted is None else f"{selected + kept:,} of {wanted:,} clusters"
-        if profile_of(decision.cycle).chooses_anew:
+        if profile_of(decision.cycle).chooses_again:
             shown = {"new": selected - again, "again": again, "deselected": ended}
             parts = [f"{count:,} {what}" for what, count in shown.items() if count]
         else:
@@ -217,7 +217,7 @@ def scored_heading(key: str, semantics: Semantics) -> str:
 
 def bindings_sentence(cycle: Cycle) -> str:
     """Return how many bindings of each class the cycle started from."""
-    classes = cycle.standing
+    classes = cycle.binding_classes
     counts = {
         "current": len(classes.current),
         "obsolete": len(classes.obsolete),

@@ -59,7 +59,7 @@ def difference_note(cycle: Cycle, emptied: Sequence[str]) -> str:
     return "a cordoned cluster still counts in its domain, a removed one does not"
 
 
-def fates_sentence(counts: Mapping[str, int]) -> str:
+def impacts_sentence(counts: Mapping[str, int]) -> str:
     """Return the result of a scenario: "1 unschedulable, 3 rescheduled, 1 unchanged"."""
     parts = [f"{counts[impact]:,} {words}" for impact, words in _IMPACTS.items() if counts.get(impact)]
     return ", ".join(parts) or "No placements to analyze"

@@ -101,4 +101,4 @@ def _parsed(name: str, parse: Any, content: bytes | None, **options: Any) -> Any
     try:
         return parse(content, **options)
     except InvalidManifest as invalid:
-        raise BadInputError([(name, fault) for fault in invalid.faults]) from invalid
+        raise BadInputError([(name, error) for error in invalid.errors]) from invalid

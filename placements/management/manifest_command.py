@@ -12,7 +12,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import Document, items_of, load_documents
 from fleetui.management.hub_command import BAD_INPUT
 from fleetui.management.server_command import ServerCommand
-from fleetui.remote import RemoteClient, RemoteFaults
+from fleetui.remote import RemoteClient, RemoteErrors
 
 _DIVIDER = "---\n"
 _FAULT_KEYS = ("path", "code", "message", "allowed")
@@ -55,11 +55,11 @@ class ManifestCommand(ServerCommand):
                 self.run_on(documents, **options)
             else:
                 self.run_remotely(client, joined(files), **options)
-        except InvalidManifest as faults:
-            raise CommandError(_error_lines(", ".join(filename), faults), returncode=BAD_INPUT) from faults
-        except RemoteFaults as faults:
-            lines = [fault_line(files, fault) for fault in faults.faults]
-            raise CommandError("\n".join(lines), returncode=BAD_INPUT) from faults
+        except InvalidManifest as invalid:
+            raise CommandError(_error_lines(", ".join(filename), invalid), returncode=BAD_INPUT) from invalid
+        except RemoteErrors as invalid:
+            lines = [error_line(files, error) for error in invalid.errors]
+            raise CommandError("\n".join(lines), returncode=BAD_INPUT) from invalid
 
     def run_on(self, documents: list[Document], **options: Any) -> None:
         """Run the command on the database. Raise InvalidManifest."""
@@ -77,8 +77,8 @@ def _read(name: str) -> ManifestFile:
     except OSError as error:
         message = f"{name}: cannot read file: {error.strerror}"
         raise CommandError(message, returncode=BAD_INPUT) from error
-    except InvalidManifest as faults:
-        raise CommandError(_error_lines(name, faults), returncode=BAD_INPUT) from faults
+    except InvalidManifest as invalid:
+        raise CommandError(_error_lines(name, invalid), returncode=BAD_INPUT) from invalid
     text = content.decode("utf-8-sig")  # it was just read as such
     return ManifestFile(name, text if text.endswith("\n") else f"{text}\n", documents)
 
@@ -88,9 +88,9 @@ def joined(files: Sequence[ManifestFile]) -> bytes:
     return _DIVIDER.join(file.text for file in files).encode()
 
 
-def fault_line(files: Sequence[ManifestFile], fault: Mapping[str, Any]) -> str:
+def error_line(files: Sequence[ManifestFile], error: Mapping[str, Any]) -> str:
     """Return an error of a console with the file, and the line there: the console knows one text."""
-    line, name = fault.get("line"), ", ".join(file.name for file in files)
+    line, name = error.get("line"), ", ".join(file.name for file in files)
     if isinstance(line, int):
         for file in files:
             length = file.text.count("\n")
@@ -98,9 +98,9 @@ def fault_line(files: Sequence[ManifestFile], fault: Mapping[str, Any]) -> str:
                 name = file.name
                 break
             line -= length + 1
-    path, code, message, allowed = (str(fault.get(key) or "") for key in _FAULT_KEYS)
+    path, code, message, allowed = (str(error.get(key) or "") for key in _FAULT_KEYS)
     return f"{name}: {FieldError(path, code, message, allowed, line)}"
 
 
-def _error_lines(name: str, faults: InvalidManifest) -> str:
-    return "\n".join(f"{name}: {fault}" for fault in faults.faults)
+def _error_lines(name: str, errors: InvalidManifest) -> str:
+    return "\n".join(f"{name}: {error}" for error in errors.errors)

@@ -173,7 +173,7 @@ class ClusterSelectorTerm(ManifestModel):
     claim_selector: Annotated[LabelSelector, BeforeValidator(only_under_ocm)] | None = None
 
     @property
-    def asks_nothing(self) -> bool:
+    def matches_everything(self) -> bool:
         """Return whether every cluster matches, because there is neither a requirement nor a sorter."""
         labels, properties = self.label_selector, self.property_selector
         has_labels = labels is not None and bool(labels.match_labels or labels.match_expressions)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
-from fleetui.apimachinery.fields import FleetDocument, Name, WithAlpha, immutable_faults, parse_document
+from fleetui.apimachinery.fields import FleetDocument, Name, WithAlpha, immutable_errors, parse_document
 from fleetui.apimachinery.model import ManifestModel, Raw, conflict
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import Amount
@@ -13,7 +13,7 @@ _FIELDS = ("maxUnavailable", "minAvailable")
 
 
 class DisruptionBudgetSpec(ManifestModel):
-    """How many clusters evictions may take away, or have to leave: exactly one of the two is set."""
+    """How many clusters evictions may remove, or have to leave: exactly one of the two is set."""
 
     max_unavailable: Amount | None = None
     min_available: Amount | None = None
@@ -51,14 +51,14 @@ parse_disruption_budget = partial(parse_document, ClusterResourcePlacementDisrup
 parse_eviction = partial(parse_document, ClusterResourcePlacementEviction)
 
 
-def eviction_change_faults(
+def eviction_change_errors(
     before: ClusterResourcePlacementEviction, after: ClusterResourcePlacementEviction
 ) -> list[FieldError]:
     """Return an error for every forbidden change of an eviction: its whole spec is immutable."""
-    return list(immutable_faults(before, after, ("spec", "placementName"), ("spec", "clusterName")))
+    return list(immutable_errors(before, after, ("spec", "placementName"), ("spec", "clusterName")))
 
 
-def budget_faults(budget: DisruptionBudgetSpec, placement_type: PlacementType) -> list[FieldError]:
+def budget_errors(budget: DisruptionBudgetSpec, placement_type: PlacementType) -> list[FieldError]:
     """Return the errors of a budget for a placement of this type: PickAll has no number to measure by."""
     if placement_type is not PlacementType.PICK_ALL:
         return []

@@ -295,8 +295,8 @@ def annotated(document: object, key: str) -> Any:
     return json.loads(text)
 
 
-def in_annotations(fault: FieldError) -> FieldError:
-    return replace(fault, path=annotation_of(fault.path))
+def in_annotations(error: FieldError) -> FieldError:
+    return replace(error, path=annotation_of(error.path))
 
 
 def annotation_of(path: str) -> str:
@@ -311,12 +311,12 @@ class Gathering:
     """Calls one parser after another and collects the errors of all of them."""
 
     def __init__(self) -> None:
-        self.faults: list[FieldError] = []
+        self.errors: list[FieldError] = []
 
     def read(self, parse: Callable[[], Value]) -> Value | None:
         """Return the result of a parser, None if it raises InvalidManifest."""
         try:
             return parse()
         except InvalidManifest as found:
-            self.faults += found.faults
+            self.errors += found.errors
             return None

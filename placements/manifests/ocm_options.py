@@ -161,10 +161,10 @@ def refuse_weighted_limits(
     constraints = policy.topology_spread_constraints
     places = places or [f"policy.topologySpreadConstraints[{index}]" for index in range(len(constraints))]
     message = "Forbidden: not allowed for a key with domain weights and DoNotSchedule"
-    faults = [
+    errors = [
         FieldError(f"{place}.maxSkew", "conflict", message, "one of the two")
         for place, one in zip(places, constraints, strict=True)
         if options.domain_weights.get(one.topology_key) and one.when_unsatisfiable == "DoNotSchedule"
     ]
-    if faults:
-        raise InvalidManifest(faults)
+    if errors:
+        raise InvalidManifest(errors)

@@ -31,7 +31,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
-class OcmWish:
+class ParsedOcmPlacement:
     """A parsed Placement: a policy and options of `ocm` semantics.
 
     `places` maps paths of the policy, which is arranged differently, to paths of the manifest.
@@ -40,18 +40,18 @@ class OcmWish:
     name: str
     policy: PlacementPolicy
     options: OcmOptions
-    caveats: tuple[ManifestWarning, ...] = ()
+    warnings: tuple[ManifestWarning, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_ocm_placement(
     document: object, *, options: object = None, path: str = "", options_path: str = "ocm"
-) -> OcmWish:
+) -> ParsedOcmPlacement:
     """Parse a Placement into a policy and options; `options` may accompany it. Raise InvalidManifest."""
     spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_manifest(OcmDocument, document, semantics=Semantics.OCM, path=path)
     given = parse_ocm_options(options, path=options_path).to_plain()
-    _refuse_said_twice(options, options_path)
+    _refuse_options_given_twice(options, options_path)
 
     terms = enumerate(parsed.spec.spread_constraints)
     even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
@@ -89,21 +89,21 @@ def parse_ocm_placement(
     plain["memoryWeight"] = weights.get("ResourceAllocatableMemory", 0)
     chosen = parse_ocm_options({**given, **plain})
     refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
-    caveats, places = tuple(_caveats(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
-    return OcmWish(parsed.metadata.name, policy, chosen, caveats, places)
+    warnings, places = tuple(_warnings(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
+    return ParsedOcmPlacement(parsed.metadata.name, policy, chosen, warnings, places)
 
 
-def _refuse_said_twice(options: object, path: str) -> None:
+def _refuse_options_given_twice(options: object, path: str) -> None:
     """Raise InvalidManifest for options that only a document without words of its own for them may have."""
     given = mapping_at(options)
     message = "Forbidden: set by the manifest itself"
-    faults = [
+    errors = [
         FieldError(f"{path}.{name}", "conflict", message, "no such field")
         for name in ("affinityTerms", "balanceWeight", "cpuWeight", "memoryWeight")
         if name in given
     ]
-    if faults:
-        raise InvalidManifest(faults)
+    if errors:
+        raise InvalidManifest(errors)
 
 
 def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:
@@ -119,7 +119,7 @@ def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, s
     return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
 
 
-def _caveats(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
+def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
     empty = [(f"predicates[{at}]", "requires") for at, one in enumerate(spec.predicates) if one is None]
     empty += [
         (f"spreadConstraints[{at}].topologyWeights[{row}]", "prefers")

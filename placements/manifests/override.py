@@ -13,7 +13,7 @@ from fleetui.apimachinery.fields import (
     Name,
     NamespacedMeta,
     WithAlpha,
-    immutable_faults,
+    immutable_errors,
     list_of,
     literal,
     one_of,
@@ -236,6 +236,6 @@ parse_cluster_override = partial(parse_document, ClusterResourceOverride)
 parse_override = partial(parse_document, ResourceOverride)
 
 
-def override_change_faults(before: FleetDocument, after: FleetDocument) -> list[FieldError]:
+def override_change_errors(before: FleetDocument, after: FleetDocument) -> list[FieldError]:
     """Return an error for every forbidden change of an override: its placement is immutable."""
-    return list(immutable_faults(before, after, ("spec", "placement")))
+    return list(immutable_errors(before, after, ("spec", "placement")))

@@ -56,7 +56,7 @@ from placements.manifests.ocm import (
     json_problem,
 )
 from placements.manifests.ocm_placement import parse_ocm_placement
-from placements.manifests.policy import PlacementPolicy, policy_caveats
+from placements.manifests.policy import PlacementPolicy, policy_warnings
 from placements.manifests.strategy import ApplyStrategy, RolloutStrategy
 
 _RESERVED_PREFIXES = ("fleet-", "kube-")
@@ -125,7 +125,7 @@ def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
 def namespaced_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
     """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
 
-    Of other groups than Kubernetes' own only the objects on the hub tell: `Inventory.is_namespaced` in
+    Of other groups than Kubernetes' own only the objects on the hub show it: `Inventory.is_namespaced` in
     `placements/engine/selection.py` asks them.
     """
     raws = [mapping_at(raw) for raw in selectors]
@@ -241,9 +241,9 @@ class ClusterResourcePlacement(FleetDocument):
     def selectors_path(self) -> str:
         return "spec.resourceSelectors"
 
-    def in_document(self, caveat: ManifestWarning) -> ManifestWarning:
+    def in_document(self, warning: ManifestWarning) -> ManifestWarning:
         """Return a warning about its policy or its spec with the path in the manifest."""
-        return caveat
+        return warning
 
 
 class ResourcePlacement(ClusterResourcePlacement):
@@ -269,7 +269,7 @@ class OcmPlacement(ClusterResourcePlacement):
     spec: OcmPlacementSpec
     namespace_written: str = ""
     options: dict[str, Any]
-    caveats: tuple[ManifestWarning, ...] = ()
+    warnings: tuple[ManifestWarning, ...] = ()
     places: dict[str, str]
 
     @property
@@ -284,12 +284,12 @@ class OcmPlacement(ClusterResourcePlacement):
     def selectors_path(self) -> str:
         return annotation_path(RESOURCES_ANNOTATION)
 
-    def in_document(self, caveat: ManifestWarning) -> ManifestWarning:
-        path = caveat.path.removeprefix("spec.")
+    def in_document(self, warning: ManifestWarning) -> ManifestWarning:
+        path = warning.path.removeprefix("spec.")
         for here, there in (*self.places.items(), ("policy", "spec")):
             if path.startswith(here):
-                return replace(caveat, path=there + path.removeprefix(here))
-        return replace(caveat, path=annotation_of(path)) if path.startswith("strategy") else caveat
+                return replace(warning, path=there + path.removeprefix(here))
+        return replace(warning, path=annotation_of(path)) if path.startswith("strategy") else warning
 
 
 def truth_problem(text: str) -> ErrorDetail | None:
@@ -327,13 +327,13 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
     """
     if is_ocm_placement(document):
         found = Gathering()
-        found.faults += _ocm_annotation_faults(document)
+        found.errors += _ocm_annotation_errors(document)
         options = found.read(lambda: annotated(document, SPREAD_OPTIONS_ANNOTATION))
         options_path = annotation_path(SPREAD_OPTIONS_ANNOTATION)
         parsed = found.read(lambda: parse_ocm_placement(document, options=options, options_path=options_path))
         spec = found.read(lambda: _ocm_spec(document))
-        if parsed is None or spec is None or found.faults:
-            raise InvalidManifest(found.faults)
+        if parsed is None or spec is None or found.errors:
+            raise InvalidManifest(found.errors)
         metadata = document["metadata"]
         known = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
         return OcmPlacement.model_construct(
@@ -343,7 +343,7 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
             spec=spec.model_copy(update={"policy": parsed.policy}),
             namespace_written=metadata.get("namespace") or "",
             options=parsed.options.to_plain(),
-            caveats=parsed.caveats,
+            warnings=parsed.warnings,
             places=dict(parsed.places),
         )
     refuse_other_kinds(document, PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
@@ -354,7 +354,7 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
     return parse_manifest(model, document, semantics=semantics, path="")
 
 
-def _ocm_annotation_faults(document: Any) -> Iterator[FieldError]:
+def _ocm_annotation_errors(document: Any) -> Iterator[FieldError]:
     annotations = mapping_at(document, "metadata", "annotations")
     if annotations.get(SEMANTICS_ANNOTATION, Semantics.OCM) != Semantics.OCM:
         message = "Forbidden: an OCM Placement always has ocm semantics"
@@ -373,8 +373,8 @@ def _ocm_spec(document: Any) -> OcmPlacementSpec:
     strategy = found.read(lambda: annotated(document, STRATEGY_ANNOTATION))
     raw = {"resourceSelectors": selectors, "strategy": strategy}
     spec = found.read(lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path=""))
-    if spec is None or found.faults:
-        raise InvalidManifest(map(in_annotations, found.faults))
+    if spec is None or found.errors:
+        raise InvalidManifest(map(in_annotations, found.errors))
     return spec
 
 
@@ -395,35 +395,35 @@ def parse_resource_selectors(
     )
 
 
-def placement_caveats(placement: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
+def placement_warnings(placement: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
     """Return the warnings about a placement, each with its path in the manifest."""
-    caveats = list(placement.caveats) if isinstance(placement, OcmPlacement) else []
-    caveats += map(placement.in_document, spec_caveats(placement.spec))
+    warnings = list(placement.warnings) if isinstance(placement, OcmPlacement) else []
+    warnings += map(placement.in_document, spec_warnings(placement.spec))
     topology_keys = {one.topology_key for one in placement.spec.policy.topology_spread_constraints}
     for key in mapping_at(placement.spread_options, "domainWeights"):
         if key not in topology_keys:
             message = f"weights without effect: no constraint has topologyKey {quote_value(key)}"
             path = f"{annotation_path(SPREAD_OPTIONS_ANNOTATION)}.domainWeights"
-            caveats.append(ManifestWarning("not-acted-on", path, message))
-    return tuple(caveats)
+            warnings.append(ManifestWarning("not-acted-on", path, message))
+    return tuple(warnings)
 
 
-def spec_caveats(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWarning, ...]:
+def spec_warnings(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (lifecycle A.2, A.17)."""
     is_namespaced = isinstance(spec, NamespacedPlacementSpec)
     strategy, budgets = spec.strategy, spec.strategy.rolling_update
-    caveats = [*policy_caveats(spec.policy, path=f"{path}.policy")]
+    warnings = [*policy_warnings(spec.policy, path=f"{path}.policy")]
     if budgets and budgets.max_unavailable.number == 0:
         place = f"{path}.strategy.rollingUpdate.maxUnavailable"
-        caveats.append(ManifestWarning("zero-max-unavailable", place, "0: in-place updates never start"))
+        warnings.append(ManifestWarning("zero-max-unavailable", place, "0: in-place updates never start"))
     if budgets and budgets.max_surge.number == 0:
         place = f"{path}.strategy.rollingUpdate.maxSurge"
         message = "0: a replacement starts only after a removal"
-        caveats.append(ManifestWarning("zero-max-surge", place, message))
+        warnings.append(ManifestWarning("zero-max-surge", place, message))
     if strategy.apply_strategy != ApplyStrategy():
         place = f"{path}{APPLY_STRATEGY}"
-        caveats.append(ManifestWarning("not-acted-on-yet", place, _NO_APPLY_STRATEGY))
+        warnings.append(ManifestWarning("not-acted-on-yet", place, _NO_APPLY_STRATEGY))
     if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
         message = f"NamespaceAccessible: {_NO_EFFECT if is_namespaced else _STORED}"
-        caveats.append(ManifestWarning("not-acted-on-yet", f"{path}.statusReportingScope", message))
-    return tuple(caveats)
+        warnings.append(ManifestWarning("not-acted-on-yet", f"{path}.statusReportingScope", message))
+    return tuple(warnings)

@@ -215,22 +215,22 @@ def parse_policy(
     return parse_manifest(PlacementPolicy, raw, semantics=semantics, path=path)
 
 
-def policy_caveats(policy: PlacementPolicy, *, path: str = "policy") -> tuple[ManifestWarning, ...]:
+def policy_warnings(policy: PlacementPolicy, *, path: str = "policy") -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (`spec/scheduler.md` 4.4)."""
-    caveats: list[ManifestWarning] = []
+    warnings: list[ManifestWarning] = []
     if policy.placement_type is PlacementType.PICK_FIXED and not policy.cluster_names:
         message = "an empty list changes nothing: clusters selected earlier stay"
-        caveats.append(ManifestWarning("no-cluster-names", f"{path}.clusterNames", message))
+        warnings.append(ManifestWarning("no-cluster-names", f"{path}.clusterNames", message))
     affinity = f"{path}.affinity.clusterAffinity"
     for index, term in enumerate(policy.required_terms):
         place = f"{affinity}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}]"
-        if term.asks_nothing:
-            caveats.append(ManifestWarning("empty-term", place, "empty term: every cluster matches"))
+        if term.matches_everything:
+            warnings.append(ManifestWarning("empty-term", place, "empty term: every cluster matches"))
     for index, preferred in enumerate(policy.preferred_terms):
         place = f"{affinity}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        if preferred.preference.asks_nothing:
+        if preferred.preference.matches_everything:
             message = "empty term: every cluster gets the weight"
-            caveats.append(ManifestWarning("empty-term", f"{place}.preference", message))
+            warnings.append(ManifestWarning("empty-term", f"{place}.preference", message))
         if preferred.weight == 0:
-            caveats.append(ManifestWarning("weight-zero", f"{place}.weight", "a weight of 0 has no effect"))
-    return tuple(caveats)
+            warnings.append(ManifestWarning("weight-zero", f"{place}.weight", "a weight of 0 has no effect"))
+    return tuple(warnings)

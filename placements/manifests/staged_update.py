@@ -19,7 +19,7 @@ from fleetui.apimachinery.fields import (
     LabelKey,
     Name,
     NamespacedMeta,
-    immutable_faults,
+    immutable_errors,
     list_of,
     one_of,
     parse_document,
@@ -239,10 +239,10 @@ _MOVES = {
 }
 
 
-def run_change_faults(before: ClusterStagedUpdateRun, after: ClusterStagedUpdateRun) -> list[FieldError]:
+def run_change_errors(before: ClusterStagedUpdateRun, after: ClusterStagedUpdateRun) -> list[FieldError]:
     """Return an error for every forbidden change of a run's manifest (lifecycle B.1.7)."""
     fields = ("placementName", "resourceSnapshotIndex", "stagedRolloutStrategyName")
-    found = list(immutable_faults(before, after, *(("spec", field) for field in fields)))
+    found = list(immutable_errors(before, after, *(("spec", field) for field in fields)))
     allowed = _MOVES[before.spec.state]
     if after.spec.state not in allowed:
         message = f"Forbidden: cannot change from {before.spec.state} to {after.spec.state}"
@@ -250,6 +250,6 @@ def run_change_faults(before: ClusterStagedUpdateRun, after: ClusterStagedUpdate
     return found
 
 
-def approval_change_faults(before: ClusterApprovalRequest, after: ClusterApprovalRequest) -> list[FieldError]:
+def approval_change_errors(before: ClusterApprovalRequest, after: ClusterApprovalRequest) -> list[FieldError]:
     """Return an error for every forbidden change of a request: its whole spec is immutable."""
-    return list(immutable_faults(before, after, ("spec", "parentStageRollout"), ("spec", "targetStage")))
+    return list(immutable_errors(before, after, ("spec", "parentStageRollout"), ("spec", "targetStage")))

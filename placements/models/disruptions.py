@@ -126,7 +126,7 @@ class Eviction(HubRow):
     """A request to remove a placement from a cluster, and its result; never changed afterwards.
 
     `why` and `numbers` are those of `placements.engine.disruption`. One that came as a manifest keeps it
-    under its name, and is not carried out again when the same manifest comes again. `hub_conditions` are
+    under its name, and is not executed again when the same manifest is applied again. `hub_conditions` are
     those of an eviction of a live hub, which alone may be pending.
     """
 

@@ -14,7 +14,7 @@ class DryRun(HubRow):
     `placement_name` is tried as it is. `clusters`: those to ask, by default all that would be selected. A
     worker runs it from `run_at` on, and moves that time before it does; None once it is done. `results` has
     an entry for each cluster that was asked, `faults` why the edit cannot be saved. `not_asked` counts the
-    clusters without an API server to ask, by their driver, and `left_out` those beyond the limit.
+    clusters without an API server, by their driver, and `left_out` those beyond the limit.
     """
 
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME, blank=True)

@@ -218,7 +218,7 @@ class StagedRun(HubRow):
 
 
 class ApprovalRequest(HubRow):
-    """A stage of a run waits for approval: requested when, and approved by whom and when.
+    """The approval that a stage of a run needs: when it was requested, who approved it, and when.
 
     `accepted_at` is when the controller of a live hub accepted the approval.
     """

@@ -79,13 +79,13 @@ from placements.services.snapshots import draft_cycle
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result for one document; `said` is a message, if there is more than the result."""
+    """The result for one document; `message` is a message, if there is more than the result."""
 
     kind: str
     name: str
     did: str
-    caveats: tuple[ManifestWarning, ...] = ()
-    said: str = ""
+    warnings: tuple[ManifestWarning, ...] = ()
+    message: str = ""
 
 
 @on_live_hub(refuse)
@@ -187,15 +187,15 @@ def _apply(
         for one, member in zip(members, joined, strict=True):
             results[id(one)] = Result(CLUSTER, member.name, member.result)
     emptied: list[UnscheduledPlacement] = []
-    faults: list[tuple[Document, FieldError]] = []
+    errors: list[tuple[Document, FieldError]] = []
     for one in in_order[len(resources) + len(members) :]:
         try:
             results[id(one)] = _save(one.data, by=by, now=now, confirmed=confirmed)
         except InvalidManifest as found:
-            faults += _placed(one, found, several=several)
+            errors += _placed(one, found, several=several)
         except UnschedulesEverything as found:
             emptied += found.emptied
-    _raise(faults)
+    _raise(errors)
     if emptied:
         raise UnschedulesEverything(emptied)
     return results
@@ -259,18 +259,18 @@ def preview_documents(
 
 def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool) -> None:
     """Raise InvalidManifest with the errors of all documents, and of those that are there twice."""
-    faults: list[tuple[Document, FieldError]] = []
+    errors: list[tuple[Document, FieldError]] = []
     for one in in_order:
         try:
             kind = _KINDS.get(_kind(one))
             (kind.parse if kind else parse_hub_object)(one.data)
         except InvalidManifest as found:
-            faults += _placed(one, found, several=len(documents) > 1)
+            errors += _placed(one, found, several=len(documents) > 1)
         else:
             reason = no_effect_reason(one.data) if strict else ""
             if reason:
                 message = f"{_called(one)}: {reason}"
-                faults.append((one, FieldError("kind", "no-effect", message, "kinds of this console")))
+                errors.append((one, FieldError("kind", "no-effect", message, "kinds of this console")))
     seen: set[tuple[str, ...]] = set()
     for one in documents:
         metadata = one.data.get("metadata") if isinstance(one.data, dict) else None
@@ -280,14 +280,14 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, st
             identity = (group, str(one.data.get("kind")), *names)
             if identity in seen:
                 message = f"Duplicate value: {_called(one)}"
-                faults.append((one, FieldError("metadata.name", "duplicate", message)))
+                errors.append((one, FieldError("metadata.name", "duplicate", message)))
             seen.add(identity)
-    _raise(faults)
+    _raise(errors)
 
 
-def _raise(faults: Sequence[tuple[Document, FieldError]]) -> None:
-    if faults:
-        raise InvalidManifest(attach_lines(faults))
+def _raise(errors: Sequence[tuple[Document, FieldError]]) -> None:
+    if errors:
+        raise InvalidManifest(attach_lines(errors))
 
 
 def _kind(document: Document) -> str | None:
@@ -311,7 +311,7 @@ def _placed(
     prefix = f"{_called(document)}: " if several else ""
     return [
         (document, FieldError(one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line))
-        for one in found.faults
+        for one in found.errors
     ]
 
 
@@ -327,7 +327,7 @@ def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Resu
     if data["kind"] == EVICTION_KIND:
         eviction, is_new = apply_eviction(data, by=by, now=now)
         result = eviction.outcome if is_new else UNCHANGED
-        return Result(EVICTION, str(eviction.name), result, said=event_line(eviction))
+        return Result(EVICTION, str(eviction.name), result, message=event_line(eviction))
     name = kind.parse(data).full_name
     if kind.save is None:  # a request for approval
         return Result(APPROVAL, name, apply_approval(data, by=by, now=now))

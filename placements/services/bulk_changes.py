@@ -131,12 +131,12 @@ def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]
         except InvalidManifest as found:
             paths = {"metadata.labels": "labels", "spec.taints": field}
             placed = [
-                replace(fault, path=here + fault.path.removeprefix(there))
-                for fault in found.faults
+                replace(error, path=here + error.path.removeprefix(there))
+                for error in found.errors
                 for there, here in paths.items()
-                if fault.path.startswith(there)
+                if error.path.startswith(there)
             ]
-            raise InvalidManifest(placed or found.faults) from found
+            raise InvalidManifest(placed or found.errors) from found
     return options
 
 
@@ -147,16 +147,16 @@ def selected_clusters(names: Sequence[str], wanted: ClusterFilter | None = None)
     """
     matching = clusters_matching(wanted).values_list("name", flat=True) if wanted else ()
     known = set(MemberCluster.objects.values_list("name", flat=True)) if names else set()
-    faults = [
+    errors = [
         FieldError(f"names[{at}]", "bad-reference", f"Not found: {name[:63]!r}", "a member cluster")
         for at, name in enumerate(names)
         if name not in known
     ]
     found = sorted({*names, *matching})
     if not found:
-        faults.append(FieldError("names", "required", "Required value", "at least one cluster"))
-    if faults:
-        raise InvalidManifest(faults[:20])
+        errors.append(FieldError("names", "required", "Required value", "at least one cluster"))
+    if errors:
+        raise InvalidManifest(errors[:20])
     return found
 
 

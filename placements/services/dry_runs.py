@@ -117,7 +117,7 @@ def run_due(*, now: datetime, threads: int = THREADS, clock: Callable[[], dateti
     try:
         plan = plan_dry_run(row, now=now)
     except InvalidManifest as found:
-        faults = list(map(str, found.faults))
+        faults = list(map(str, found.errors))
     questions = {
         one: partial(_ask, one, clock)
         for one in plan.questions

@@ -128,7 +128,7 @@ class PlacementTotals:
     waiting: int
     approvals: int
     staged: int
-    faults: int
+    errors: int
 
 
 def counts_in_all() -> PlacementTotals:
@@ -136,9 +136,9 @@ def counts_in_all() -> PlacementTotals:
     adapted = connection.ops.adapt_datetimefield_value
     rows = _COUNTS.rows({adapted(ANY_TIME): adapted(datetime.now(UTC))})
     row: tuple[Any, ...] = next(iter(rows), _NO_PLACEMENTS)
-    in_all, report, rolling, staged_waiting, approvals, staged, faults, *counts = row
+    in_all, report, rolling, staged_waiting, approvals, staged, errors, *counts = row
     by_state = dict(zip(_COUNTED, counts, strict=True))
-    return PlacementTotals(in_all, by_state, report, rolling + staged_waiting, approvals, staged, faults)
+    return PlacementTotals(in_all, by_state, report, rolling + staged_waiting, approvals, staged, errors)
 
 
 _COUNTED = [one for one in PlacementFilterState if one is not PlacementFilterState.HEALTHY]
@@ -266,8 +266,8 @@ def events_matching(
     if event_type:
         rows = rows.filter(is_warning=event_type == AuditEventType.WARNING)
     if reason[:1].isupper():
-        said = Replace(Replace(Concat("kind", "verb"), Value("-"), Value("")), Value(" "), Value(""))
-        rows = rows.annotate(reason=said).filter(reason__iexact=reason)
+        joined = Replace(Replace(Concat("kind", "verb"), Value("-"), Value("")), Value(" "), Value(""))
+        rows = rows.annotate(reason=joined).filter(reason__iexact=reason)
     if cluster:
         there = Q(kind__in=("placement", "staged-run"), verb__in=_VERBS_AT_A_CLUSTER, after__cluster=cluster)
         rows = rows.filter(Q(kind="cluster", name=cluster) | there)

@@ -121,7 +121,7 @@ def _groups(
 ) -> list[dict[str, Any]]:
     """Return the bindings of placements, those alike counted; a cluster without a member is unreachable.
 
-    One query counts all, and those on clusters that are not ready once more: most are ready, and none of
+    One query counts all, and those on clusters that are not ready again: most are ready, and none of
     these is looked up.
     """
     rows = Binding.objects.filter(placement__in=[one.pk for one in placements])

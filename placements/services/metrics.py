@@ -143,8 +143,8 @@ class FleetCollector(Collector):
                 count = worst.get("unfulfilled", {}).get("count", 0)
                 families["resilience_unfulfilled_placements"].add_metric([hub, level, variant], count)
 
-        faults = Decision.objects.exclude(record__fault="")
-        families["irreproducible_decisions"].add_metric([hub], faults.values("record").distinct().count())
+        errors = Decision.objects.exclude(record__fault="")
+        families["irreproducible_decisions"].add_metric([hub], errors.values("record").distinct().count())
 
     def _cycles(self) -> Metric:
         """Return how long the last scheduling cycles took that decided something, at most 10,000."""

@@ -1,6 +1,6 @@
 """Saving and deleting placements (`spec/lifecycle.md` A.5, A.9 to A.11, B.3.1).
 
-A Placement of Open Cluster Management is decided from scratch each time, so its number and tolerations may
+A Placement of Open Cluster Management is rescheduled each time, so its number and tolerations may
 be removed (`docs/adr/0009`).
 """
 
@@ -22,7 +22,7 @@ from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from placements.engine.rollout.staged_run import StageReason
 from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.profile import chooses_anew
+from placements.engine.scheduling.profile import chooses_again
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import cause_words
 from placements.explain.vocabulary import counted, first_names
@@ -35,7 +35,7 @@ from placements.manifests.placement import (
     StatusReportingScope,
     is_ocm_placement,
     parse_placement,
-    placement_caveats,
+    placement_warnings,
 )
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
@@ -112,7 +112,7 @@ def save_placement(
     if errors := reserved_name_errors(manifest):
         raise InvalidManifest(errors)
     content = stored_document(document)
-    caveats = warnings_of(manifest)
+    warnings = warnings_of(manifest)
 
     current = Placement.objects.select_for_update().filter(full_name=name).first()
     revision = current.revision if current else 0
@@ -130,12 +130,12 @@ def save_placement(
             scheduled_since=now,
             **{**placement_columns(manifest), "has_assertions": has_assertions(manifest)},
         )
-        caveats += check_assertions_before_save(manifest, saved=None, now=now)
+        warnings += check_assertions_before_save(manifest, saved=None, now=now)
         created.save(force_insert=True)
         _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
         record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
         enqueue_scheduling([created.pk], trigger=trigger or "created", by=actor_name(by), resources=True)
-        return SaveResult(created, OperationResult.CREATED, caveats)
+        return SaveResult(created, OperationResult.CREATED, warnings)
 
     if current.deleting_since:
         message, allowed = f"the placement {name} is being deleted", "another name, or try again later"
@@ -143,21 +143,21 @@ def save_placement(
     if errors := immutable_field_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:
-        return SaveResult(current, OperationResult.UNCHANGED, caveats)
-    caveats += check_assertions_before_save(manifest, saved=current, now=now)
+        return SaveResult(current, OperationResult.UNCHANGED, warnings)
+    warnings += check_assertions_before_save(manifest, saved=current, now=now)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
     _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
-    return SaveResult(current, OperationResult.CHANGED, caveats)
+    return SaveResult(current, OperationResult.CHANGED, warnings)
 
 
 def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
-    return (*manifest_warnings(manifest), *selection_of(manifest).caveats)
+    return (*manifest_warnings(manifest), *selection_of(manifest).warnings)
 
 
 def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
     """Return the warnings of a manifest; of the apply strategy only while a cluster does not act on it."""
-    found = placement_caveats(manifest)
+    found = placement_warnings(manifest)
     if manifest.spec.strategy.apply_strategy == ApplyStrategy():
         return found
     drivers = set(MemberCluster.objects.values_list("driver", flat=True).distinct())
@@ -216,7 +216,7 @@ def _take_policy_snapshot(
 
 @on_live_hub(refuse)
 def delete_placement(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> bool:
-    """Delete a placement; return whether its row is gone already.
+    """Delete a placement; return whether its row was deleted already.
 
     One that was rolled out stays until its resources are removed from the clusters (lifecycle A.11). Raises
     UnknownPlacementError, RevisionConflict.
@@ -242,7 +242,7 @@ def scheduled_columns(placement: Placement, status: str, *, now: datetime) -> di
 def reschedules_when_fulfilled(placement: Placement) -> bool:
     """Return whether a fulfilled placement may still get clusters: PickAll, and rules without stickiness."""
     is_pick_all = placement.placement_type == PlacementType.PICK_ALL
-    return is_pick_all or chooses_anew(Semantics(placement.semantics))
+    return is_pick_all or chooses_again(Semantics(placement.semantics))
 
 
 def reserved_name_errors(manifest: ClusterResourcePlacement) -> list[FieldError]:
@@ -293,7 +293,7 @@ def immutable_field_errors(
 
     if has_policy(saved) and not has_policy(document):
         message = "cannot be removed once it was set"
-        allowed = "to pick every cluster: placementType: PickAll"
+        allowed = "to select every cluster: placementType: PickAll"
         errors.append(FieldError("spec.policy", "immutable", message, allowed))
     scope = saved["spec"].get("statusReportingScope") or StatusReportingScope.CLUSTER_SCOPE_ONLY
     if scope != after.spec.status_reporting_scope and not before.namespace:  # where it has no effect

@@ -145,7 +145,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
         yield "notifications", deliveries.exclude(problem__ended_at=None, problem__isnull=False), _BATCH
         yield "problems", NotificationProblem.objects.filter(ended_at__lt=old), _SMALL_BATCH
 
-    # One that came as a manifest would be carried out again with the same manifest.
+    # One that came as a manifest would be executed again with the same manifest.
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
     evictions = evictions if is_local else evictions.none()
     yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH

@@ -117,7 +117,7 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
 
 
 def _basis(inputs: CycleInputs) -> tuple[int, int | None, str]:
-    placed = _digest(one.cluster for one in inputs.cycle.standing.current)
+    placed = _digest(one.cluster for one in inputs.cycle.binding_classes.current)
     return inputs.snapshot.number, inputs.placement.number_of_clusters, placed
 
 
@@ -233,7 +233,7 @@ def _advance(key: int, *, now: datetime) -> None:
     if placement.is_due:
         _wait(row, "A scheduling cycle is due.")
         return
-    placed = {one.cluster for one in inputs.cycle.standing.current}
+    placed = {one.cluster for one in inputs.cycle.binding_classes.current}
     if _digest(placed) != row.placed_digest and not _is_ahead(row, placed):
         reason = "A decision or an eviction changed the selected clusters."
         _end(row, RebalancePlan.State.STALE, reason, now=now)
@@ -254,15 +254,15 @@ def _is_ahead(row: RebalancePlan, placed: set[str]) -> bool:
 
     A placement that lacks clusters gets cycles while its plan is in progress.
     """
-    begun = row.done + int(row.is_moving)
-    rest = row.batches[begun:]
+    first_open = row.done + int(row.is_moving)
+    rest = row.batches[first_open:]
     added = {
         step["join"] for batch in rest if not any(step["leave"] for step in batch) for step in batch
     } & placed
     if not added or _digest(placed - added) != row.placed_digest:
         return False
     left = [[step for step in batch if step["join"] not in added] for batch in rest]
-    row.batches = row.batches[:begun] + [batch for batch in left if batch]
+    row.batches = row.batches[:first_open] + [batch for batch in left if batch]
     row.placed_digest = _digest(placed)
     row.save(update_fields=["batches", "placed_digest"])
     return True

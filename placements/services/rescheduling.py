@@ -26,7 +26,7 @@ from placements.services.workqueue import enqueue_scheduling
 def reschedule(
     name: str, *, by: User | None, now: datetime, expected: int | None = None, confirmed: bool = False
 ) -> Placement:
-    """Schedule a placement from scratch, under the same policy; `disruption/restore.py` previews that.
+    """Reschedule a placement under the same policy; `disruption/restore.py` previews that.
 
     It gets a new policy snapshot with the content of the last, so that every binding becomes obsolete, as
     after a change of its policy: that is the one way a hub knows. The rollout moves it within its budgets.

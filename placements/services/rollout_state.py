@@ -229,7 +229,7 @@ class Versions:
     """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`.
 
     `acting`: the clusters whose driver acts on an apply strategy other than the defaults, and `strategy` what
-    tells their versions apart. `is_empty`: no resources are selected.
+    distinguishes their versions. `is_empty`: no resources are selected.
     """
 
     plain: str

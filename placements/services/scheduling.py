@@ -39,7 +39,7 @@ from placements.services.resources.snapshots import PlacementChanged, refresh_re
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.snapshots import CycleInputs, load_cycle_inputs
-from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout
+from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
 LEASE = timedelta(seconds=10)
 """How long a killed worker delays others; a slow one does no harm, as only one decision is written."""
@@ -129,7 +129,7 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
             if is_decided:
                 _observe_generation(placement, {})
                 return None
-            return write_decision(run_cycle(placement), now=now, settle_for_old_fleet=run == RERUNS)
+            return write_decision(run_cycle(placement), now=now, accept_old_fleet=run == RERUNS)
         except FleetChanged:
             continue
         except PlacementChanged:
@@ -194,7 +194,7 @@ def _decision_of(inputs: CycleInputs) -> Decision:
 
 
 def write_decision(
-    result: CycleResult, *, now: datetime, settle_for_old_fleet: bool = False
+    result: CycleResult, *, now: datetime, accept_old_fleet: bool = False
 ) -> models.Decision | None:
     """Write a decision and the bindings that it changes, unless fleet or placement changed meanwhile.
 
@@ -203,7 +203,7 @@ def write_decision(
     """
     fleet_record = fleet_record_of(result.inputs.view)
     with transaction.atomic():
-        _check_fleet_unchanged(result, settle=settle_for_old_fleet)
+        _check_fleet_unchanged(result, settle=accept_old_fleet)
         placement, decision = result.inputs.placement, result.decision
         digest = fleet_digest(decision.cycle)
         condition = condition_of(decision)
@@ -410,4 +410,4 @@ def recheck_rejoined(bindings: Collection[Binding], *, now: datetime) -> None:
             "next_call_at": now,
         }
         rows.filter(phase=Phase.AVAILABLE).update(**columns)
-        enqueue(CARRY_OUT_DUE)
+        enqueue(RUN_CLUSTER_CALLS)

@@ -130,7 +130,7 @@ def scheduled(placement: Placement, latest: Decision | None) -> Condition:
     A pending change of the fleet or of the resources does not change the condition.
     """
     if placement.selection_faults:
-        words = "; ".join(fault["message"] for fault in placement.selection_faults)
+        words = "; ".join(error["message"] for error in placement.selection_faults)
         return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
     condition = condition_of(decision_of(latest)) if latest else None
     is_pending = placement.scheduled == Truth.UNKNOWN or (placement.is_due and not placement.scheduled)

@@ -53,7 +53,7 @@ def _cause(trigger: str, by: str) -> dict[str, Any]:
 
 
 ADVANCE_DUE = "placements.tasks.sync_due_rollouts"
-CARRY_OUT_DUE = "placements.tasks.run_cluster_calls"
+RUN_CLUSTER_CALLS = "placements.tasks.run_cluster_calls"
 
 
 def enqueue_rollout(placements: Iterable[int], *, trigger: str = "", by: str = SYSTEM) -> None:

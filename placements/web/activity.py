@@ -50,7 +50,7 @@ _DETAIL_KEYS = ("reason", "because", "cluster", "to", "request", "stage")
 
 
 @dataclass(frozen=True, slots=True)
-class HappeningRow:
+class EventRow:
     """One line; `changes` are the first few of what differs between before and after."""
 
     event: Event
@@ -62,13 +62,13 @@ class HappeningRow:
     facts: str
 
 
-def event_rows(events: Iterable[Event]) -> list[HappeningRow]:
+def event_rows(events: Iterable[Event]) -> list[EventRow]:
     rows = []
     for event in events:
         changes = differences(event.before, event.after) if event.before and event.after else []
         facts = event.after or {}
         rows.append(
-            HappeningRow(
+            EventRow(
                 event,
                 url_of(event.kind, event.name),
                 object_label(event.kind, event.name),
@@ -123,7 +123,7 @@ def object_label(kind: str, name: str) -> str:
 class ActivityRow:
     """Repeated events as one line: the newest, how many there are, and since when."""
 
-    newest: HappeningRow
+    newest: EventRow
     count: int
     since: datetime
 
@@ -135,10 +135,10 @@ class ActivityRow:
         return "".join(word[:1].upper() + word[1:] for word in words)
 
 
-def grouped(rows: Sequence[HappeningRow]) -> list[ActivityRow]:
+def grouped(rows: Sequence[EventRow]) -> list[ActivityRow]:
     """Group events without changes that follow each other with the same reason, object, user and message."""
 
-    def key(row: HappeningRow) -> tuple[object, ...]:
+    def key(row: EventRow) -> tuple[object, ...]:
         event = row.event
         changed = event.pk if row.changes or row.decision else 0
         return event.kind, event.verb, event.name, event.actor_name, row.facts, changed

@@ -87,7 +87,7 @@ def bulk_change(request: HttpRequest, action: str) -> HttpResponseBase:
         options = _options(wanted, given)
     except InvalidManifest as found:
         status = 422 if request.method == "POST" else 200
-        return _page(request, wanted, names, faults=found.faults, status=status)
+        return _page(request, wanted, names, errors=found.errors, status=status)
     if request.method != "POST" or given.get("do") != "apply":
         return _page(request, wanted, names, options=options)
     if len(names) != int(given["count"] if given.get("count", "").isdecimal() else len(names)):
@@ -104,8 +104,8 @@ def _options(action: BulkAction, given: QueryDict) -> dict[str, Any]:
     labels, taints = typed_rows(given)
     removed = given.get("remove", "").replace(",", " ").split()
     typed = read_cluster(labels, taints if action is BulkAction.TAINTS else "")
-    if typed.faults:
-        raise InvalidManifest(typed.faults)
+    if typed.errors:
+        raise InvalidManifest(typed.errors)
     if action is BulkAction.LABELS:
         return read_options(action, {"labels": {**typed.labels, **dict.fromkeys(removed)}})
     gone: TypedCluster = read_cluster("", "\n".join(removed))
@@ -118,7 +118,7 @@ def _page(
     names: list[str],
     *,
     options: dict[str, Any] | None = None,
-    faults: tuple[FieldError, ...] = (),
+    errors: tuple[FieldError, ...] = (),
     status: int = 200,
 ) -> HttpResponse:
     """Show the form, and with options the preview."""
@@ -144,7 +144,7 @@ def _page(
         "more": max(0, len(rows) - _SHOWN),
         "drains": [(one, sum(row.gets_worse for row in one.rows)) for one in drains],
         "is_final": action in (BulkAction.LEAVE, BulkAction.DRAIN),
-        "faults": faults,
+        "errors": errors,
         **row_context(*typed_rows(given)),
     }
     return render_page(request, "bulk_changes/change.html", context, status=status)

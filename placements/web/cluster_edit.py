@@ -106,7 +106,7 @@ def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
     cluster, change = get_object_or_404(MemberCluster, name=name), STEPS[step]
     is_quick = request.POST.get("do") == "quick"
     impact = change.impact(cluster) if is_quick or request.method != "POST" else None
-    if request.method == "POST" and not (impact and (impact.rows or impact.unlooked)):
+    if request.method == "POST" and not (impact and (impact.rows or impact.not_evaluated)):
         change.run(cluster, current_user(request), datetime.now(UTC))
         undo = _UNDO.get(step)
         words = change.done.format(name)
@@ -148,7 +148,7 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
             expected=number_of(given["revision"], digits=18) or 0,
         )
     except InvalidManifest as found:
-        return _form(request, cluster, given, faults=found.faults, status=422)
+        return _form(request, cluster, given, errors=found.errors, status=422)
     except RevisionConflict as stale:
         return _form(request, cluster, given, stale=stale, status=409)
     messages.success(request, f"Cluster {name} saved.")
@@ -178,7 +178,7 @@ def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     try:
         impact = _impact_of_edit(_document(cluster, given))
     except InvalidManifest as found:
-        return _form(request, cluster, given, faults=found.faults, status=422)
+        return _form(request, cluster, given, errors=found.errors, status=422)
     return _form(
         request, cluster, given, impact=impact, suggested=[*lines, *(f"remove {key}" for key in without)]
     )
@@ -192,13 +192,13 @@ def _document(cluster: MemberCluster, given: dict[str, str]) -> dict[str, Any]:
     """Return the manifest with the labels and taints of the form. Raises InvalidManifest."""
     typed, document = forms.read_cluster(given["labels"], given["taints"]), deepcopy(cluster.document)
     document["metadata"]["labels"], document["spec"]["taints"] = typed.labels, typed.taints
-    faults = list(typed.faults)
+    errors = list(typed.errors)
     try:
         parse_member(document)
     except InvalidManifest as found:
-        faults += map(typed.at_line, found.faults)
-    if faults:
-        raise InvalidManifest(sorted(faults, key=lambda one: one.line or 0))
+        errors += map(typed.at_line, found.errors)
+    if errors:
+        raise InvalidManifest(sorted(errors, key=lambda one: one.line or 0))
     return document
 
 
@@ -212,23 +212,23 @@ def _form(
     cluster: MemberCluster,
     given: dict[str, str],
     *,
-    faults: tuple[FieldError, ...] = (),
+    errors: tuple[FieldError, ...] = (),
     stale: RevisionConflict | None = None,
     impact: Impact | None = None,
     suggested: Sequence[str] = (),
     status: int = 200,
 ) -> HttpResponse:
-    on_labels = [one for one in faults if one.path.startswith(forms.LABELS_PATH)]
-    on_taints = [one for one in faults if one.path.startswith(forms.TAINTS_PATH)]
+    on_labels = [one for one in errors if one.path.startswith(forms.LABELS_PATH)]
+    on_taints = [one for one in errors if one.path.startswith(forms.TAINTS_PATH)]
     typed = forms.read_cluster(given["labels"], "").labels
     context = {
         **row_context(given["labels"], given["taints"]),
         "cluster": cluster,
         "given": given,
         "similar": similar_keys(typed),
-        "label_faults": on_labels,
-        "taint_faults": on_taints,
-        "other_faults": [one for one in faults if one not in on_labels and one not in on_taints],
+        "label_errors": on_labels,
+        "taint_errors": on_taints,
+        "other_errors": [one for one in errors if one not in on_labels and one not in on_taints],
         "stale": stale,
         "impact": impact,
         "suggested": suggested,
@@ -278,7 +278,7 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
             return render(request, "clusters/import.html", {"text": text, "name": name, "plan": plan})
         put = upsert_clusters(wanted, by=current_user(request), now=datetime.now(UTC))
     except InvalidManifest as found:
-        context = {"text": request.POST.get("text", ""), "name": "", "faults": found.faults}
+        context = {"text": request.POST.get("text", ""), "name": "", "errors": found.errors}
         return render(request, "clusters/import.html", context, status=422)
     done = Counter(str(one.result) for one in put)
     summary = ", ".join(f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did])

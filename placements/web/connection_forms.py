@@ -29,7 +29,7 @@ class ConnectionField:
     value: str = ""
     choices: tuple[str, ...] = ()
     is_required: bool = False
-    faults: tuple[FieldError, ...] = ()
+    errors: tuple[FieldError, ...] = ()
 
 
 NAME = ConnectionField(
@@ -85,7 +85,7 @@ class ConnectionForm:
     of_cluster: tuple[ConnectionField, ...]
     of_kubeconfig: tuple[ConnectionField, ...]
     of_fields: tuple[ConnectionField, ...]
-    faults: tuple[FieldError, ...]
+    errors: tuple[FieldError, ...]
     may_be_in_cluster: bool
 
     @property
@@ -93,11 +93,11 @@ class ConnectionForm:
         return (self.name, *self.of_cluster, *self.of_kubeconfig, *self.of_fields)
 
     @property
-    def has_faults(self) -> bool:
-        return bool(self.faults) or any(one.faults for one in self.fields)
+    def has_errors(self) -> bool:
+        return bool(self.errors) or any(one.errors for one in self.fields)
 
 
-def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldError] = ()) -> ConnectionForm:
+def connection_form(entered: QueryDict | dict[str, str], errors: Sequence[FieldError] = ()) -> ConnectionForm:
     """Return the form with what was entered; the values of secrets are left out."""
     given = entered.get("source", "")
     source = given if given in (KUBECONFIG, FIELDS, IN_CLUSTER) else KUBECONFIG
@@ -108,17 +108,17 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
         if not is_shown
     }
     by_field: dict[str, list[FieldError]] = {}
-    for fault in faults:
-        is_of_fields = fault.path in _PUBLIC + _SECRETS
-        field = NAME.name if fault.path == NAME_PATH else fault.path
-        if fault.path.startswith((LABELS_PATH, TAINTS_PATH)):
-            field = LABELS.name if fault.path.startswith(LABELS_PATH) else TAINTS.name
+    for error in errors:
+        is_of_fields = error.path in _PUBLIC + _SECRETS
+        field = NAME.name if error.path == NAME_PATH else error.path
+        if error.path.startswith((LABELS_PATH, TAINTS_PATH)):
+            field = LABELS.name if error.path.startswith(LABELS_PATH) else TAINTS.name
         # Also what a kubeconfig lacks: the fields of another source are hidden.
-        if fault.path.startswith(KUBECONFIG) or (is_of_fields and source == KUBECONFIG):
+        if error.path.startswith(KUBECONFIG) or (is_of_fields and source == KUBECONFIG):
             field = KUBECONFIG
         elif is_of_fields and source != FIELDS:
             field = ""
-        by_field.setdefault(field, []).append(fault)
+        by_field.setdefault(field, []).append(error)
 
     def filled(fields: Sequence[ConnectionField]) -> tuple[ConnectionField, ...]:
         return tuple(
@@ -126,7 +126,7 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
                 one,
                 value="" if one.control in ("secret-text", "password") else str(entered.get(one.name, "")),
                 choices=proxies if one.name == "proxy" else (),
-                faults=tuple(by_field.pop(one.name, ())),
+                errors=tuple(by_field.pop(one.name, ())),
             )
             for one in fields
             if one.name not in left_out
@@ -134,7 +134,7 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
 
     name, *of_cluster = filled([NAME, LABELS, TAINTS])
     of_kubeconfig, of_fields = filled(_OF_KUBECONFIG), filled(_OF_FIELDS)
-    others = tuple(fault for listed in by_field.values() for fault in listed)
+    others = tuple(error for listed in by_field.values() for error in listed)
     return ConnectionForm(
         source, name, tuple(of_cluster), of_kubeconfig, of_fields, others, settings.IN_CLUSTER
     )
@@ -143,8 +143,8 @@ def connection_form(entered: QueryDict | dict[str, str], faults: Sequence[FieldE
 def typed_cluster(entered: QueryDict) -> TypedCluster:
     """Return the labels and taints that were entered. Raise InvalidManifest for malformed lines."""
     typed = read_cluster(*typed_rows(entered))
-    if typed.faults:
-        raise InvalidManifest(typed.faults)
+    if typed.errors:
+        raise InvalidManifest(typed.errors)
     return typed
 
 
@@ -197,6 +197,6 @@ def row_context(labels: str, taints: str) -> dict[str, Any]:
         "label_rows": label_rows + [("", "")] * _EMPTY_ROWS,
         "taint_rows": taint_rows + [("", "", "")] * _EMPTY_ROWS,
         "keys": label_keys(),
-        "label_faults": (),
-        "taint_faults": (),
+        "label_errors": (),
+        "taint_errors": (),
     }

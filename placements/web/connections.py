@@ -108,7 +108,7 @@ def _added(request: HttpRequest) -> HttpResponseBase:
         spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
         put_cluster(spec, by=current_user(request), now=datetime.now(UTC), expected=0)
     except InvalidManifest as error:
-        return _form(request, None, error.faults)
+        return _form(request, None, error.errors)
     except RevisionConflict:
         message = f"cluster {name} is in the fleet already"
         return _form(request, None, [FieldError(NAME_PATH, "duplicate", message, "another name")])
@@ -154,7 +154,7 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
             expected=number_of(request.POST.get("revision", ""), digits=18) if cluster else None,
         )
     except InvalidManifest as error:
-        return _form(request, cluster, error.faults)
+        return _form(request, cluster, error.errors)
     except ConnectionCheckFailed as error:
         return _form(request, cluster, steps=error.steps, is_refused=True)
     except (ConnectionNotAllowed, RevisionConflict) as error:
@@ -171,7 +171,7 @@ def _redirected(request: HttpRequest, url: str) -> HttpResponseBase:
 def _form(
     request: HttpRequest,
     cluster: MemberCluster | None,
-    faults: Any = (),
+    errors: Any = (),
     *,
     steps: tuple[CheckStep, ...] | None = None,
     is_refused: bool = False,
@@ -188,7 +188,7 @@ def _form(
     usual = SIMULATED if may_operate_now else KUBERNETES
     context = {
         "cluster": cluster,
-        "form": connection_form(entered, faults),
+        "form": connection_form(entered, errors),
         "kinds": [(*one, may_connect if one[0] == KUBERNETES else may_operate_now) for one in KINDS],
         "kind": entered.get("kind") or usual,
         "report": check_report(steps) if steps else None,
@@ -231,7 +231,7 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
     if not request.GET:
         is_on["pods"] = True
     groups = tuple(request.GET.get("groups", "").replace(",", " ").split())
-    faults: tuple[FieldError, ...] = ()
+    errors: tuple[FieldError, ...] = ()
     text = ""
     try:
         documents = preparation_documents(
@@ -246,7 +246,7 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
         )
         text = "---\n".join(map(dump_yaml, documents))
     except InvalidManifest as error:
-        faults = error.faults
+        errors = error.errors
     if text and "download" in request.GET:
         return as_file(HttpResponse(text, content_type="application/yaml; charset=utf-8"), PREPARED_FILE)
     context = {
@@ -254,10 +254,10 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
         "groups": " ".join(groups),
         "manifest": text,
         "file": PREPARED_FILE,
-        "faults": faults,
+        "errors": errors,
         "query": request.GET.urlencode() or "pods=on",
     }
-    status = 422 if faults else 200
+    status = 422 if errors else 200
     return render_page(
         request, "clusters/prepare.html", context, fragment="clusters/_prepared.html", status=status
     )

@@ -33,10 +33,10 @@ from placements.web.resilience import overview_card
 
 
 @dataclass(frozen=True, slots=True)
-class TightRow:
+class HeadroomRow:
     """One placement with its headroom and the status of its rollout; `measure` is the word for its limits."""
 
-    tight: PlacementHeadroom
+    headroom: PlacementHeadroom
     picked: str
     state: badges.Badge
     skews: list[tuple[Skew, badges.Badge]]
@@ -44,15 +44,15 @@ class TightRow:
     measure: str
 
 
-def tight_row(tight: PlacementHeadroom) -> TightRow:
-    run = badges.run_state(tight.run, tight.verdict) if tight.run else None
-    run = badges.staged_state(tight.staged) if tight.staged else run
-    placement = tight.placement
-    return TightRow(
-        tight,
+def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
+    run = badges.run_state(headroom.run, headroom.verdict) if headroom.run else None
+    run = badges.staged_state(headroom.staged) if headroom.staged else run
+    placement = headroom.placement
+    return HeadroomRow(
+        headroom,
         badges.picked_of(placement),
-        badges.placement_state(tight.health),
-        skew_badges(tight.skews),
+        badges.placement_state(headroom.health),
+        skew_badges(headroom.skews),
         run,
         measure_word(Semantics(placement.semantics)),
     )
@@ -191,7 +191,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "found": found,
         "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),
-        "placements": [tight_row(one) for one in least_headroom()],
+        "placements": [headroom_row(one) for one in least_headroom()],
         **overview_card(counts.of_placements.report),
     }
     if wants_fragment(request):

@@ -40,7 +40,7 @@ from placements.web.request import current_user, number_of
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
-_FATES = {
+_IMPACTS = {
     EvictionImpact.STUCK: Badge("attention", "Unschedulable"),
     EvictionImpact.BLOCKED: Badge("attention", "Blocked"),
     EvictionImpact.STAYS: Badge("pending", "Not evictable"),
@@ -70,7 +70,7 @@ class DrainStepRow:
 
     placement: str
     state: Badge
-    said: str
+    message: str
     since: datetime
     went: list[tuple[str, Badge]]
     more: int
@@ -107,7 +107,7 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         )
     try:
         what = request.POST.get("do", "")
-        if what == "begin":
+        if what == "start":
             done = _start(request, cluster)
         elif what == "cancel":
             by, now, hub = current_user(request), datetime.now(UTC), _live_hub(request)
@@ -118,10 +118,10 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             done = f"Drain of {cluster.name} canceled; {cluster.name} stays cordoned."
         else:
             raise InvalidManifest(
-                [FieldError("do", "not-one-of", f"Unsupported value: {what!r}", "begin, cancel")]
+                [FieldError("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")]
             )
     except InvalidManifest as found:
-        return _page(request, cluster, faults=found.faults, status=422)
+        return _page(request, cluster, errors=found.errors, status=422)
     except (ActionNotAllowed, NotWritableError, WriteRefusedError, HubRefusedError) as refused:
         return _page(request, cluster, refused=str(refused), status=409)
     messages.success(request, done)
@@ -137,16 +137,16 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     if request.POST.get("how") == "cordon":
         cordon([cluster.name], by=by, now=now)
         return f"{cluster.name} cordoned."
-    faults: list[FieldError] = []
-    at_once = _number(request, "at_once", MOST_AT_ONCE, faults)
-    minutes = _number(request, "minutes", _LONGEST_MINUTES, faults)
-    if faults:
-        raise InvalidManifest(faults)
+    errors: list[FieldError] = []
+    at_once = _number(request, "at_once", MOST_AT_ONCE, errors)
+    minutes = _number(request, "minutes", _LONGEST_MINUTES, errors)
+    if errors:
+        raise InvalidManifest(errors)
     first = tuple(request.POST.get("first", "").replace(",", " ").split())
     deadline = now + timedelta(minutes=minutes) if minutes else None
     pace = Pace(at_once, None, first or None, deadline)
     impact = drain_impact(cluster.name, now=now)
-    if impact.asks_for_the_name and request.POST.get("name", "").strip() != cluster.name:
+    if impact.needs_typed_name and request.POST.get("name", "").strip() != cluster.name:
         message = "Required value: some placements lose a cluster without a replacement"
         raise InvalidManifest([FieldError("name", "required", message, cluster.name)])
     if hub:
@@ -162,14 +162,14 @@ def _live_hub(request: HttpRequest) -> Hub | None:
     return live_hub(hub.name) if hub else None
 
 
-def _number(request: HttpRequest, field: str, most: int, faults: list[FieldError]) -> int | None:
+def _number(request: HttpRequest, field: str, most: int, errors: list[FieldError]) -> int | None:
     given = request.POST.get(field, "").strip()
     if not given:
         return None
     number = number_of(given)
     if number and number <= most:
         return number
-    faults.append(FieldError(field, "out-of-range", f"Invalid value: {given[:20]!r}", f"1 to {most}"))
+    errors.append(FieldError(field, "out-of-range", f"Invalid value: {given[:20]!r}", f"1 to {most}"))
     return None
 
 
@@ -177,18 +177,18 @@ def _page(
     request: HttpRequest,
     cluster: MemberCluster,
     *,
-    faults: tuple[FieldError, ...] = (),
+    errors: tuple[FieldError, ...] = (),
     refused: str = "",
     status: int = 200,
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
     is_running = last is not None and last.state == Drain.State.RUNNING
     is_cordoned = bool(cordoned_among([cluster]))
-    may_begin = not is_running and cluster.membership != Membership.LEAVING
+    may_start = not is_running and cluster.membership != Membership.LEAVING
     # A drain that has ended shows its result; the plan of another one is asked for.
     shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
     shows_result = shows_result or is_running
-    impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_begin and not shows_result else None
+    impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_start and not shows_result else None
     counts = impact.count if impact else Counter[EvictionImpact]()
     defaults = {"how": "drain", "at_once": str(AT_ONCE), "minutes": "", "first": "", "name": ""}
     context = {
@@ -200,11 +200,11 @@ def _page(
         "shows_result": shows_result,
         "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,
-        "impact_rows": [(row, _FATES[row.impact]) for row in impact.rows] if impact else [],
-        "impact_totals": [(state, counts[fate]) for fate, state in _FATES.items() if counts[fate]],
+        "impact_rows": [(row, _IMPACTS[row.impact]) for row in impact.rows] if impact else [],
+        "impact_totals": [(state, counts[impact]) for impact, state in _IMPACTS.items() if counts[impact]],
         "given": {field: request.POST.get(field, default) for field, default in defaults.items()},
         "most_at_once": MOST_AT_ONCE,
-        "faults": faults,
+        "errors": errors,
         "refused": refused,
     }
     fragment = "drains/_progress.html" if last and request.method != "POST" else None

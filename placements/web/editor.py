@@ -46,8 +46,8 @@ from placements.web.editor_context import (
     EditorMode,
     Submission,
     editor_context,
-    is_handed_over,
     parse_submission,
+    sends_manifest,
 )
 from placements.web.request import current_user, number_of
 from placements.web.review import conflict_context, own_draft, preview_row
@@ -230,7 +230,7 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
             target = EditTarget.of_draft(row)
     except DraftExists as error:
         target, is_new = EditTarget.of_draft(error.draft), True
-        message = _DRAFT_EXISTS_AND_WAITS if is_handed_over(request.POST) else _DRAFT_EXISTS
+        message = _DRAFT_EXISTS_AND_WAITS if sends_manifest(request.POST) else _DRAFT_EXISTS
         draft_now = PlacementDraft.parse(target.text, name=target.name)
         submission = Submission(draft_now, submission.mode, is_structural=True, message=message)
     if "review" in request.POST and target.draft is not None:

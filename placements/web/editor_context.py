@@ -62,7 +62,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     is_structural = any(name in post for name in ("as", *_BUTTONS))
     try:
         draft = before
-        if typed_in is EditorMode.YAML or is_handed_over(post):
+        if typed_in is EditorMode.YAML or sends_manifest(post):
             text = str(post.get("manifest", before.text)).replace("\r\n", "\n").removeprefix("\ufeff")
             draft = _changed(before, text)
         elif before.form is not None and "shape" in post:
@@ -85,7 +85,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     return Submission(draft, mode, is_structural, focus=focus)
 
 
-def is_handed_over(post: QueryDict) -> bool:
+def sends_manifest(post: QueryDict) -> bool:
     """Return whether another page sends a whole manifest to start with, such as an older policy."""
     return post.get("do") == "draft" and "manifest" in post
 

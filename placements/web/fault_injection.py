@@ -21,7 +21,7 @@ from clusters.operations.fault_injection import (
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.permissions import for_operators
-from placements.explain.rehearsals import FAULT_KINDS, fault_words, until_of
+from placements.explain.fault_injection import FAULT_KINDS, fault_words, until_of
 from placements.web.request import current_user, number_of
 
 MINUTES = {"": "Until cleared", "5": "5 minutes", "15": "15 minutes", "60": "1 hour"}
@@ -60,7 +60,7 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
         wanted = _wanted(request, cluster, now)
         row = set_faults(name, wanted, by=current_user(request), now=now, expected=expected)
     except InvalidManifest as found:
-        return _page(request, cluster, faults=found.faults, status=422)
+        return _page(request, cluster, errors=found.errors, status=422)
     except (NotSimulatedError, RevisionConflict) as error:
         return _page(request, MemberCluster.objects.get(pk=cluster.pk), refused=str(error), status=409)
     is_active = bool(fault_rows(row, now=now)) and "end" not in request.POST
@@ -90,7 +90,7 @@ def _page(
     request: HttpRequest,
     cluster: MemberCluster,
     *,
-    faults: tuple[FieldError, ...] = (),
+    errors: tuple[FieldError, ...] = (),
     refused: str = "",
     status: int = 200,
 ) -> HttpResponse:
@@ -102,7 +102,7 @@ def _page(
         "now": now,
         "kinds": FAULT_KINDS.items(),
         "minutes": MINUTES.items(),
-        "faults": faults,
+        "errors": errors,
         "refused": refused or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
     }
     return render(request, "clusters/inject_fault.html", context, status=status)

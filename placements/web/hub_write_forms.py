@@ -95,8 +95,8 @@ def _read(action: str, given: QueryDict) -> Any:
     """Return the labels with null for those that were removed, or the whole list of taints."""
     text = given.get(action, "")
     typed = forms.read_cluster(text if action == "labels" else "", text if action == "taints" else "")
-    if typed.faults:
-        raise InvalidManifest(typed.faults)
+    if typed.errors:
+        raise InvalidManifest(typed.errors)
     if action == "taints":
         return typed.taints
     cluster = MemberCluster.objects.filter(name=given.get("name", "")).first()

@@ -75,7 +75,7 @@ class WritePage:
     draft: Draft | None = None
     preview: WritePreview | None = None
     plan: WritePlan | None = None
-    faults: tuple[FieldError, ...] = ()
+    errors: tuple[FieldError, ...] = ()
     message: str = ""
 
     @property
@@ -114,12 +114,12 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
     try:
         page.fields = posted_fields(given) or entered_fields(name, given)
     except InvalidManifest as error:
-        page.faults = error.faults
+        page.errors = error.errors
         return show(page, status=422)
     has_inputs = bool(inputs_for(name, given))
     if request.method != "POST":
         return show(page) if has_inputs else show(planned(page))
-    return carry_out(page)
+    return respond(page)
 
 
 @for_readers
@@ -134,10 +134,10 @@ def write_draft(request: HttpRequest, number: int) -> HttpResponse:
     )
     draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
     if draft.errors or not isinstance(draft.data, dict):
-        page.faults = draft.errors
+        page.errors = draft.errors
         return show(page, status=422)
     page.fields = {"manifest": draft.data, **({"base": row.base} if row.placement else {})}
-    return carry_out(page)
+    return respond(page)
 
 
 def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def carry_out(page: WritePage) -> HttpResponse:
+def respond(page: WritePage) -> HttpResponse:
     """Do what the button of the form says: preview, apply, or a copy."""
     given = page.request.POST
     do = given.get("do", "preview")
@@ -173,7 +173,7 @@ def guarded(page: WritePage, run: Callable[[], None]) -> WritePage:
     try:
         run()
     except InvalidManifest as error:
-        page.faults = error.faults
+        page.errors = error.errors
     except (
         WriteRefusedError,
         NotWritableError,
@@ -278,7 +278,7 @@ def copied(page: WritePage) -> HttpResponse:
     page = planned(page)
     copies = copies_of(page.plan, manager=page.hub.field_manager) if page.plan else None
     if copies is None or not (copies.patch or copies.manifest):
-        return show(page, status=422 if page.faults else 409)
+        return show(page, status=422 if page.errors else 409)
     text = copies.patch or copies.manifest
     return as_file(HttpResponse(text, content_type="application/yaml"), "patch.yaml")
 
@@ -310,7 +310,7 @@ def show(page: WritePage, *, status: int = 200) -> HttpResponse:
         "inputs": [] if page.draft else inputs_for(page.action.name, given),
         "fixed": fixed_fields(given),
         "fields": "" if page.draft else json.dumps(page.fields),
-        "faults": page.faults,
+        "errors": page.errors,
         "preview": preview,
         "plan": plan,
         "answer": answer,

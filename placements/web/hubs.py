@@ -93,7 +93,7 @@ def new_hub(request: HttpRequest) -> HttpResponseBase:
         confirmed = entered.get("confirm") == FAILED_CHECK
         save_hub(spec, wanted, by=current_user(request), now=now, confirmed=confirmed)
     except InvalidManifest as error:
-        return _form(request, None, error.faults)
+        return _form(request, None, error.errors)
     except HubExists as error:
         return _form(request, None, [FieldError("name", "duplicate", str(error), "another name")])
     except HubCheckFailed as error:
@@ -105,7 +105,7 @@ def new_hub(request: HttpRequest) -> HttpResponseBase:
 def _form(
     request: HttpRequest,
     report: HubCheckReport | None,
-    faults: Any = (),
+    errors: Any = (),
     *,
     is_refused: bool = False,
     status: int | None = None,
@@ -116,7 +116,7 @@ def _form(
         "entered": {key: entered.get(key, "") for key in ("name", "title", "context", "namespaces")},
         "mode": entered.get("mode", HubMode.READ.value),
         "identity": entered.get("identity", HubIdentity.SHARED.value),
-        "faults": faults,
+        "errors": errors,
         "report": report,
         "permissions": permission_rows(report.permissions) if report else (),
         "is_refused": is_refused,
@@ -200,7 +200,7 @@ def pause(request: HttpRequest, name: str) -> HttpResponse:
 def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
     """Replace the connection and the credentials of a hub."""
     hub = _visible(request, name)
-    faults: Any = ()
+    errors: Any = ()
     report = None
     if request.method == "POST":
         wanted = ConnectionInput(request.POST.get("kubeconfig", ""), request.POST.get("context", "").strip())
@@ -210,7 +210,7 @@ def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
             by, now = current_user(request), datetime.now(UTC)
             save_hub(spec, wanted, by=by, now=now, confirmed=confirmed, replaces=True)
         except InvalidManifest as error:
-            faults = error.faults
+            errors = error.errors
         except HubCheckFailed as error:
             report = error.report
         else:
@@ -220,7 +220,7 @@ def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
     context = {
         "hub": shown_hub(summary_of(hub, now=now), now=now),
         "name": name,
-        "faults": faults,
+        "errors": errors,
         "report": report,
         "failed_check": FAILED_CHECK,
     }

@@ -68,7 +68,7 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
         "name": name or request.POST.get("name", "").strip(),
         "kind": request.POST.get("kind", row.kind if row else ChannelKind.APPRISE.value),
     }
-    faults: Any = ()
+    errors: Any = ()
     if request.method == "POST":
         address = Address(request.POST.get("address", "").strip(), request.POST.get("key", "").strip())
         now, user = datetime.now(UTC), current_user(request)
@@ -77,12 +77,12 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
                 raise InvalidManifest(problems)
             save_channel(entered["name"], entered["kind"], address, by=user, now=now)
         except InvalidManifest as error:
-            faults = error.faults
+            errors = error.errors
         else:
             messages.success(request, f"Channel {entered['name']} saved.")
             return redirect("web:notifications")
-    context = {"entered": entered, "channel": row, "faults": faults}
-    return render(request, "notifications/channel.html", context, status=422 if faults else 200)
+    context = {"entered": entered, "channel": row, "errors": errors}
+    return render(request, "notifications/channel.html", context, status=422 if errors else 200)
 
 
 @for_notification_managers
@@ -125,13 +125,13 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
     """Create or change a rule; the page shows what it would have sent in the last days."""
     row = _found(named_rule, name) if name else None
     now = datetime.now(UTC)
-    faults: Sequence[FieldError] = ()
+    errors: Sequence[FieldError] = ()
     given = entered_rule(request, name) if request.method == "POST" else shown_rule(row)
     if request.method == "POST":
         try:
             save_rule(given, by=current_user(request), now=now)
         except InvalidManifest as error:
-            faults = error.faults
+            errors = error.errors
         else:
             messages.success(request, f"Rule {given.name} saved.")
             return redirect("web:notification-rule", given.name)
@@ -139,14 +139,14 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
     context = {
         "entered": given,
         "rule": row,
-        "faults": faults,
+        "errors": errors,
         "kinds": [(str(kind), kind.label, str(kind) in given.events) for kind in ProblemKind],
         "channels": NotificationChannel.objects.order_by("name").values_list("name", flat=True),
         "preview": [(one, ProblemKind(one.kind).label) for one in matching],
         "preview_count": count,
         "days": PREVIEW_DAYS,
     }
-    return render(request, "notifications/rule.html", context, status=422 if faults else 200)
+    return render(request, "notifications/rule.html", context, status=422 if errors else 200)
 
 
 def entered_rule(request: HttpRequest, name: str) -> RuleInput:

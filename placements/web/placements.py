@@ -28,7 +28,7 @@ from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.health import HealthLevel, PlacementHealth
-from placements.explain.preview import afresh_words
+from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
 from placements.explain.vocabulary import counted, headline, policy_sentence
@@ -45,9 +45,9 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.assertions import check_of
-from placements.services.dashboard.queries import tight_of
+from placements.services.dashboard.queries import headroom_of
 from placements.services.decisions.records import DecisionView, decision_of, fixes_of, problems_of, spreads_of
-from placements.services.disruption.impact import has_begun_run
+from placements.services.disruption.impact import has_started_run
 from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
@@ -77,7 +77,7 @@ from placements.services.teams import of_placement
 from placements.templatetags.fleet import state_words
 from placements.web import badges
 from placements.web.activity import event_rows, url_of
-from placements.web.dashboard import TightRow, skew_badges, tight_row
+from placements.web.dashboard import HeadroomRow, headroom_row, skew_badges
 from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choices, read_typed
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
@@ -115,12 +115,12 @@ _ORDERS = {
 class PlacementListRow:
     """One line of the list: the status of a placement, and its last decision."""
 
-    stands: TightRow
+    limits: HeadroomRow
     decision: Decision | None
 
     @property
     def placement(self) -> Placement:
-        return self.stands.tight.placement
+        return self.limits.headroom.placement
 
     @property
     def findings(self) -> badges.Badge | None:
@@ -133,7 +133,7 @@ class PlacementListRow:
     @property
     def band(self) -> list[badges.Segment]:
         """Return the bar of the wanted clusters by their state; what is missing is empty."""
-        health = self.stands.tight.health
+        health = self.limits.headroom.health
         counts, is_suspended = health.counts, health.level is HealthLevel.SUSPENDED
         away = counts.unreachable + counts.not_monitored
         rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
@@ -155,7 +155,9 @@ class PlacementListRow:
 def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
     """Return the lines of these placements, each with its rollout and its last decision."""
     latest = latest_decisions(placements)
-    return [PlacementListRow(tight_row(one), latest.get(one.placement.pk)) for one in tight_of(placements)]
+    return [
+        PlacementListRow(headroom_row(one), latest.get(one.placement.pk)) for one in headroom_of(placements)
+    ]
 
 
 @for_readers
@@ -400,7 +402,7 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
         "staged_run": run,
         "staged_state": badges.staged_state(run) if run else None,
         "staged_sentences": sentences_of(run, result) if run and result else [],
-        "staged_begun": has_begun_run(placement),
+        "staged_started": has_started_run(placement),
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),
     }
@@ -496,19 +498,19 @@ def _show_reschedule(
         "back": _cluster_to_restore(request),
         "schedule": None,
         "explanation": "",
-        "faults": (),
+        "errors": (),
         "is_saved": True,
     }
     if not context["refusal"]:
         try:
             schedule = preview_reschedule(placement)
         except InvalidManifest as found:
-            context["faults"] = found.faults
+            context["errors"] = found.errors
         else:
             context |= {
                 **decision_context(schedule),
                 "rollout": rollout_sentence(schedule, schedule.waves(now=datetime.now(UTC))),
-                "explanation": afresh_words(schedule.decision.cycle),
+                "explanation": rescheduling_words(schedule.decision.cycle),
                 "after": names_after(schedule),
                 "moved": names_changed_since(request, schedule),
             }

@@ -72,7 +72,7 @@ def _change(request: HttpRequest, *, name: str) -> HttpResponse:
             allowed = ", ".join(["start", *PLAN_ACTIONS])
             raise InvalidManifest([FieldError("do", "not-one-of", f"Unsupported value: {action!r}", allowed)])
     except InvalidManifest as found:
-        return _page(request, placement, faults=found.faults, status=422)
+        return _page(request, placement, errors=found.errors, status=422)
     except (ActionNotAllowed, LookupError) as refused:
         return _page(request, placement, refused=str(refused), status=409)
     messages.success(request, done)
@@ -92,7 +92,7 @@ def _page(
     request: HttpRequest,
     placement: Placement,
     *,
-    faults: tuple[FieldError, ...] = (),
+    errors: tuple[FieldError, ...] = (),
     refused: str = "",
     status: int = 200,
 ) -> HttpResponse:
@@ -103,7 +103,7 @@ def _page(
         "state": PLANS[RebalancePlan.State(last.state)] if last else None,
         "batches": _progress(last) if last else [],
         "version": _version(placement.full_name),
-        "faults": faults,
+        "errors": errors,
         "refused": refused,
         "given": request.GET.get("moves", ""),
     }
@@ -111,7 +111,7 @@ def _page(
         try:
             moves = _moves(context["given"])
         except InvalidManifest as found:
-            moves, context["faults"], status = None, found.faults, 422
+            moves, context["errors"], status = None, found.errors, 422
         if last and last.state == RebalancePlan.State.STALE and moves is None and last.moves_left:
             moves = context["left"] = last.moves_left
         preview = preview_rebalance(placement, moves=moves)

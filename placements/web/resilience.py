@@ -56,7 +56,7 @@ def resilience(request: HttpRequest) -> HttpResponse:
         try:
             start_report(keys=keys, by=current_user(request), now=datetime.now(UTC))
         except InvalidManifest as found:
-            return _page(request, _version(), keys=" ".join(keys), faults=found.faults, status=422)
+            return _page(request, _version(), keys=" ".join(keys), errors=found.errors, status=422)
         return redirect("web:resilience")
     version = _version()
     if "table" in request.GET and (table := asked_table(request, _charts(*_chosen(request)))):
@@ -106,7 +106,7 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
         "variant": variant,
         "variants": {one: VARIANT_NAMES[one] for one in variants},
         "keys": "",
-        "faults": (),
+        "errors": (),
         "unknown": unknown_words(request, variant=LossVariant),
         **more,
     }

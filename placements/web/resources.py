@@ -151,7 +151,7 @@ def apply(request: HttpRequest) -> HttpResponse:
         shown = given if isinstance(given, str) else given.decode("utf-8-sig")
         return render(request, "resources/apply.html", {"text": shown, "empties": error}, status=409)
     except InvalidManifest as found:
-        return render(request, "resources/apply.html", {"text": text, "faults": found.faults}, status=422)
+        return render(request, "resources/apply.html", {"text": text, "errors": found.errors}, status=422)
     return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
 
 
@@ -177,7 +177,7 @@ def dry_run(request: HttpRequest) -> HttpResponse:
         manifests = given if isinstance(given, str) else given.decode("utf-8-sig")
         row = start_dry_run(manifests=manifests, by=current_user(request), now=datetime.now(UTC))
     except InvalidManifest as found:
-        context = {"text": text, "faults": found.faults}
+        context = {"text": text, "errors": found.errors}
         return render_page(
             request, "resources/apply.html", context, fragment="dry_runs/_refused.html", status=422
         )
@@ -190,5 +190,5 @@ def _result_row(one: Result) -> dict[str, object]:
         "subject": object_label(one.kind, one.name),
         "url": url_of(one.kind, one.name),
         "did": one.did,
-        "caveats": one.caveats,
+        "warnings": one.warnings,
     }

@@ -62,7 +62,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     except RevisionConflict:
         return _show_review(request, own_draft(request, number), status=409)
     except InvalidManifest as found:
-        return _show_review(request, row, status=422, refused=found.faults)
+        return _show_review(request, row, status=422, refused=found.errors)
     messages.success(request, f"Placement {saved.object.full_name} saved.")
     return redirect("web:placement", saved.object.full_name)
 

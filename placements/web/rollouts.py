@@ -218,7 +218,8 @@ def rollout(request: HttpRequest, name: str, number: int, tab: str = "steps") ->
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
         key = (request.path, operates_here(request), str(query))
-        return shared_fragment(request, key, version, lambda: _rollout(request, name, number, tab), look=look)
+        make = partial(_rollout, request, name, number, tab)
+        return shared_fragment(request, key, version, make, read_version=look)
     return _rollout(request, name, number, tab)
 
 
@@ -260,8 +261,9 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     }
     if tab == "steps":
         updating = [one.cluster for one in result.in_progress[:_SHOWN]] if result else []
-        said = {row.cluster: row.message for row in clusters_in(run, updating, report)} if updating else {}
-        context["why"] = _waiting_context(result, said, is_initial=run.is_initial) if result else None
+        rows = clusters_in(run, updating, report) if updating else []
+        texts = {row.cluster: row.message for row in rows}
+        context["why"] = _waiting_context(result, texts, is_initial=run.is_initial) if result else None
         context |= {"waves": _wave_rows(run, parts), "more_waves": max(0, len(run.waves) - _WAVES_SHOWN)}
     elif tab == "clusters":
         context |= _clusters_context(request, run, parts, report)
@@ -356,7 +358,7 @@ def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
 
 
 def _waiting_context(
-    result: RollingUpdateResult, said: Mapping[str, str] = MappingProxyType({}), *, is_initial: bool = False
+    result: RollingUpdateResult, texts: Mapping[str, str] = MappingProxyType({}), *, is_initial: bool = False
 ) -> dict[str, Any]:
     """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
     removals = result.blocked_removals
@@ -368,7 +370,7 @@ def _waiting_context(
             for one in blocked_groups(result)
         ],
         "in_progress": [
-            (one.cluster, in_progress_sentence(one), one.available_at, said.get(one.cluster, ""))
+            (one.cluster, in_progress_sentence(one), one.available_at, texts.get(one.cluster, ""))
             for one in result.in_progress[:_SHOWN]
         ],
         "more_in_progress": max(0, len(result.in_progress) - _SHOWN),
@@ -483,7 +485,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
             context["longest_comment"] = LONGEST_COMMENT
             context["refusal"] = capfirst(why_not_approve(run, current_user(request)))
             if not run.approvals.filter(stage=value, approved_at=None).exists():
-                context["confirmation"] = f"Stage {value} does not wait for an approval."
+                context["confirmation"] = f"Stage {value} is not pending approval."
     else:
         placement = get_object_or_404(Placement, full_name=name)
         page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
@@ -501,7 +503,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
     except (ActionNotAllowed, PermissionDenied, InvalidManifest) as error:
         refusal = str(error)
         if isinstance(error, InvalidManifest):
-            refusal = "; ".join(fault.message for fault in error.faults)
+            refusal = "; ".join(one.message for one in error.errors)
         if not refusal.startswith(name):  # the name of a placement or run keeps its case
             refusal = capfirst(refusal)
         status = 403 if isinstance(error, PermissionDenied) else 409

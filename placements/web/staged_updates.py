@@ -166,8 +166,8 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
             by=current_user(request),
             now=datetime.now(UTC),
         )
-    except InvalidManifest as faults:
-        return _start_page(request, found, strategy, snapshot, faults=faults.faults, status=422)
+    except InvalidManifest as invalid:
+        return _start_page(request, found, strategy, snapshot, errors=invalid.errors, status=422)
     done = "started" if run.started_at else "created"
     messages.success(request, f"Staged update run {run.full_name} {done}.")
     return redirect("web:staged-run", run.full_name)
@@ -179,7 +179,7 @@ def _start_page(
     strategy: str,
     snapshot: int | None,
     *,
-    faults: tuple[FieldError, ...] = (),
+    errors: tuple[FieldError, ...] = (),
     status: int = 200,
 ) -> HttpResponse:
     beside = StagedStrategy.objects.filter(namespace=placement.namespace)
@@ -197,7 +197,7 @@ def _start_page(
         "active": list(active.values_list("full_name", flat=True)),
         "preview": preview_of(placement, row, snapshot, now=datetime.now(UTC)) if row else None,
         "name": request.POST.get("name", "") or free_name(placement.full_name),
-        "faults": faults,
+        "errors": errors,
     }
     page, part = "staged_updates/start.html", "staged_updates/_preview.html"
     return render_page(request, page, context, fragment=part, status=status)
@@ -295,8 +295,8 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
             save_strategy(document.data, by=current_user(request), now=now, expected=expected)
     except InvalidManifest as found:
         # Rows have no lines.
-        faults = [replace(one, line=None) for one in found.faults] if has_rows else found.faults
-        return render(request, page, {"editor": editor | {"faults": faults}}, status=422)
+        errors = [replace(one, line=None) for one in found.errors] if has_rows else found.errors
+        return render(request, page, {"editor": editor | {"errors": errors}}, status=422)
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
     messages.success(request, f"Strategy {draft.full_name} saved. Existing runs keep their stages.")

@@ -57,7 +57,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
             )
             context["name"] = ""
         except InvalidManifest as found:
-            context["faults"], status = found.faults, 422
+            context["errors"], status = found.errors, 422
         except NotOwnerError as error:
             raise PermissionDenied(str(error)) from error
     accounts = User.objects.filter(service_account__isnull=False).order_by("username")

@@ -37,7 +37,7 @@ def users(request: HttpRequest) -> HttpResponse:
             password = given.get("password", "")
             create_user(name, password, roles=given.getlist("roles"), by=current_user(request))
         except InvalidManifest as found:
-            context, status = {"faults": found.faults, "username": name}, 422
+            context, status = {"errors": found.errors, "username": name}, 422
         else:
             messages.success(request, f"User {name} added.")
             return redirect("web:users")
@@ -61,7 +61,7 @@ def user(request: HttpRequest, number: int) -> HttpResponse:
         try:
             change_user(person, roles=roles, is_active=is_active, by=current_user(request))
         except InvalidManifest as found:
-            context["faults"], status = found.faults, 422
+            context["errors"], status = found.errors, 422
         else:
             messages.success(request, f"User {person} saved.")
             return redirect("web:users")

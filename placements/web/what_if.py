@@ -19,7 +19,7 @@ from fleetui.middleware import costly, too_many
 from fleetui.permissions import for_readers, may_operate
 from fleetui.polling import not_modified
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
-from placements.explain.what_if import VARIANT_WORDS, fates_sentence
+from placements.explain.what_if import VARIANT_WORDS, impacts_sentence
 from placements.models import Scenario
 from placements.services.what_if.operations import (
     LONGEST_NAME,
@@ -32,7 +32,7 @@ from placements.services.what_if.queries import (
     PlacementImpact,
     Totals,
     Variant,
-    fate_counts,
+    impact_counts,
     outcomes_in,
     scenario_pulse,
     totals_in,
@@ -81,7 +81,7 @@ def what_if(request: HttpRequest) -> HttpResponse:
             names=given["names"], labels=given["labels"], by=current_user(request), now=datetime.now(UTC)
         )
     except InvalidManifest as found:
-        return _form(request, given, faults=found.faults, status=422)
+        return _form(request, given, errors=found.errors, status=422)
     except TooManyAnalysesError as error:
         return too_many(request, error)
     answer = redirect("web:scenario", row.pk)
@@ -90,19 +90,19 @@ def what_if(request: HttpRequest) -> HttpResponse:
 
 
 def _form(
-    request: HttpRequest, given: dict[str, Any], *, faults: tuple[FieldError, ...] = (), status: int = 200
+    request: HttpRequest, given: dict[str, Any], *, errors: tuple[FieldError, ...] = (), status: int = 200
 ) -> HttpResponse:
     page = page_from(request, Scenario.objects.all(), order="-pk", unique="pk")
-    counts = fate_counts(page.rows)
+    counts = impact_counts(page.rows)
     context = {
         "names": "\n".join(given["names"]),
         "labels": " ".join(one.replace(":", "=", 1) for one in given["labels"]),
         "variant": given["variant"],
         "variants": VARIANT_WORDS,
-        "faults": faults,
+        "errors": errors,
         "keys": label_keys(),
         "rows": [
-            (one, *(fates_sentence(counts.get((one.pk, of), {})) for of in (Variant.LEAVE, Variant.CORDON)))
+            (one, *(impacts_sentence(counts.get((one.pk, of), {})) for of in (Variant.LEAVE, Variant.CORDON)))
             for one in page.rows
         ],
         "after": page.after,
@@ -121,19 +121,19 @@ def scenario_action(request: HttpRequest, number: int, action: str) -> HttpRespo
         raise PermissionDenied("Only its author and operators may change an analysis.")
     try:
         if action == "cancel":
-            said = "Analysis canceled." if cancel_scenario(found) else "The analysis was completed already."
+            message = "Analysis canceled." if cancel_scenario(found) else "The analysis has ended already."
         elif action == "save":
             save_scenario(found, request.POST.get("name", "").strip())
-            said = f"Analysis {found.name} saved." if found.name else "Name removed."
+            message = f"Analysis {found.name} saved." if found.name else "Name removed."
         else:
             same = {"names": found.clusters, "labels": (), "chosen_by": found.chosen_by}
             return redirect("web:scenario", create_scenario(**same, by=user, now=datetime.now(UTC)).pk)
     except InvalidManifest as error:
-        messages.error(request, "; ".join(map(str, error.faults)))
+        messages.error(request, "; ".join(map(str, error.errors)))
         return redirect("web:scenario", number)
     except TooManyAnalysesError as error:
         return too_many(request, error)
-    messages.success(request, said)
+    messages.success(request, message)
     return redirect("web:scenario", number)
 
 
@@ -158,10 +158,10 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
     table = asked_table(request, charts)
     if table:
         return table
-    counts, fate = fate_counts([found]), word_from(request, "fate", PlacementImpact)
+    counts, impact = impact_counts([found]), word_from(request, "impact", PlacementImpact)
     mine = counts.get((found.pk, variant), {})
     other = Variant.CORDON if variant == Variant.LEAVE else Variant.LEAVE
-    rows = rows.filter(impact=fate) if fate else rows
+    rows = rows.filter(impact=impact) if impact else rows
     start = number_of(request.GET.get("from", "")) or 0
     shown = list(rows[start : start + PAGE_SIZE + 1])
     notes: dict[str, list[str]] = {}
@@ -172,16 +172,16 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "scenario": found,
         "variant": variant,
         "variants": VARIANT_WORDS,
-        "unknown": unknown_words(request, variant=Variant.values, fate=PlacementImpact),
+        "unknown": unknown_words(request, variant=Variant.values, impact=PlacementImpact),
         "version": version,
         "done": version.split(".")[0],
         "before": int(version.split(".")[2]),
         "charts": charts,
-        "sentence": fates_sentence(mine),
+        "sentence": impacts_sentence(mine),
         "other": str(other),
-        "other_sentence": fates_sentence(counts.get((found.pk, other), {})),
-        "fates": [(one, _MARKS[one].words, mine[one]) for one in PlacementImpact if mine.get(one)],
-        "fate": fate,
+        "other_sentence": impacts_sentence(counts.get((found.pk, other), {})),
+        "impacts": [(one, _MARKS[one].words, mine[one]) for one in PlacementImpact if mine.get(one)],
+        "impact": impact,
         "default_rules": str(DEFAULT_SEMANTICS),
         "rows": [(one, _MARKS[PlacementImpact(one.impact)]) for one in shown[:PAGE_SIZE]],
         "notes": notes,
@@ -195,6 +195,6 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
     return render_page(request, "what_if/scenario.html", context, fragment="what_if/_result.html")
 
 
-def _bar(name: str, fate: str, totals: Totals) -> Bar:
+def _bar(name: str, impact: str, totals: Totals) -> Bar:
     moves = min(totals.leaves, totals.joins)
-    return Bar(name, fate, totals.before - totals.leaves, moves, totals.leaves - moves)
+    return Bar(name, impact, totals.before - totals.leaves, moves, totals.leaves - moves)

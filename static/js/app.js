@@ -35,7 +35,7 @@ function judge() {
   const state = missed > 5 ? "lost" : missed > 2 ? "late" : "fresh";
   if (marker.dataset.state === state) return;
   marker.dataset.state = state;
-  marker.querySelector(".told").textContent = state === "lost" ? "Reconnecting…" : "";
+  marker.querySelector(".reconnecting").textContent = state === "lost" ? "Reconnecting…" : "";
   document.querySelectorAll("main .button.danger, main [data-risky]").forEach(state === "lost" ? hold : release);
 }
 

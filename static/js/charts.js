@@ -14,7 +14,7 @@ function resolved(token) {
   return getComputedStyle(probe).color;
 }
 
-/* Give the same data with every "var(--token)" as a colour; `known` keeps what was looked up. */
+/* Return the same data with every "var(--token)" as a colour; `known` keeps what was looked up. */
 function painted(value, known) {
   if (typeof value === "string") {
     if (!value.startsWith("var(--")) return value;
@@ -62,7 +62,7 @@ function draw(script) {
 }
 
 /* A press on a point leads on where the page says so; the rows of the table beside it have links for the keyboard.
-   In the braces of the address stands a fact of the point, or what the trace calls it in its `meta`. */
+   The braces of the address contain a fact of the point, or its name in the `meta` of the trace. */
 function follow(plot, point) {
   const address = plot.closest("[data-chart]").dataset.leads ?? "";
   const facts = [...address.matchAll(/\{(\w+)\}/g)].map(([, name]) => fact(point, name) ?? null);
@@ -99,7 +99,7 @@ function switcher(chart) {
   label();
 }
 
-/* Of which chart the button has the focus: a fragment brings the chart anew, and its button comes later. */
+/* Of which chart the button has the focus: a fragment replaces the chart, and its button comes later. */
 let held = "";
 
 document.addEventListener("htmx:beforeSwap", () => {
@@ -116,7 +116,7 @@ function mount(root) {
   }
 }
 
-/* What somebody chose to see lives on while fragments come and go. */
+/* What the user chose to see is kept while fragments are replaced. */
 const wanted = new Map();
 
 document.addEventListener("click", (event) => {

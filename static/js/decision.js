@@ -1,4 +1,4 @@
-/* The page of a decision: keys step through the replay, and a press copies the address as it stands. */
+/* The page of a decision: keys step through the replay, and a click copies the current address. */
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
   if (event.defaultPrevented || typing || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -18,7 +18,7 @@ function grow() {
   }
 }
 
-/* Fields are never swapped while somebody types, so a field is marked as invalid by the notes beside it. */
+/* Fields are never swapped while the user types, so a field is marked as invalid by the notes beside it. */
 function marks() {
   for (const one of document.querySelectorAll("#editing [aria-describedby^='notes-']")) {
     const notes = document.getElementById(one.getAttribute("aria-describedby"));
@@ -29,7 +29,7 @@ function marks() {
   }
 }
 
-/* On a phone the steps are an accordion: the first one is open, and the others stay as somebody left them. */
+/* On a phone the steps are an accordion: the first one is open, and the others stay as the user left them. */
 const folded = new Set(matchMedia("(max-width: 760px)").matches ? ["where", "how"] : []);
 function fold() {
   for (const step of document.querySelectorAll("details.step")) {

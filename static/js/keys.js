@@ -1,4 +1,4 @@
-/* Single keys. Elements name theirs with data-key="e", sections with data-go="o"; in fields, and when somebody
+/* Single keys. Elements name theirs with data-key="e", sections with data-go="o"; in fields, and when the user
    switched them off, keys write letters and nothing else. */
 
 const FIELDS = "input:not([type=radio], [type=checkbox], [type=button], [type=submit]), textarea, select, [contenteditable]";

@@ -7,21 +7,21 @@ const ACTIONS = {
 
 for (const form of document.querySelectorAll("form[data-security-key]")) {
   const button = form.querySelector("button[type=button]");
-  const fault = form.querySelector("p.faults");
+  const error = form.querySelector("p.errors");
   const options = JSON.parse(document.getElementById(form.dataset.options).textContent);
   button.hidden = !window.PublicKeyCredential;
   if (button.hidden) {
-    fault.textContent = "This browser offers no security keys at this address. They need HTTPS, or localhost.";
-    fault.hidden = form.dataset.securityKey === "get";
+    error.textContent = "This browser offers no security keys at this address. They need HTTPS, or localhost.";
+    error.hidden = form.dataset.securityKey === "get";
   }
   button.addEventListener("click", async () => {
-    fault.hidden = true;
+    error.hidden = true;
     try {
       form.elements.credential.value = JSON.stringify(await ACTIONS[form.dataset.securityKey](options));
       form.submit();
     } catch {
-      fault.textContent = "No key was used: the request was canceled, timed out, or the key is not known here.";
-      fault.hidden = false;
+      error.textContent = "No key was used: the request was canceled, timed out, or the key is not known here.";
+      error.hidden = false;
     }
   });
 }

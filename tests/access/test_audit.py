@@ -110,7 +110,7 @@ def test_reads_of_secret_values_are_written() -> None:
 @pytest.mark.parametrize("harm", ["removed", "first", "last", "changed", "moved", "inserted"])
 def test_a_line_that_was_removed_or_changed_is_noticed(harm: str) -> None:
     written(5)
-    assert verify().faults == ()
+    assert verify().errors == ()
     rows = AccessEvent.objects
     harms = {
         "removed": lambda: rows.filter(sequence=3).delete(),
@@ -123,7 +123,7 @@ def test_a_line_that_was_removed_or_changed_is_noticed(harm: str) -> None:
 
     harms[harm]()
 
-    assert verify().faults != ()
+    assert verify().errors != ()
     with pytest.raises(CommandError):
         call_command("verify_audit", stdout=StringIO())
 
@@ -137,7 +137,7 @@ def test_a_chain_that_was_computed_again_differs_from_a_head_kept_elsewhere() ->
     AccessChain.objects.all().delete()
     seal()
 
-    assert verify().faults == ()
+    assert verify().errors == ()
     with pytest.raises(CommandError, match="line 3 does not have the expected digest"):
         call_command("verify_audit", expect=head, stdout=StringIO())
 
@@ -155,7 +155,7 @@ def test_pruning_keeps_the_chain_verifiable() -> None:
     call_command("verify_audit", stdout=out)
     assert "4 lines verified, 0 not sealed yet" in out.getvalue()
     AccessEvent.objects.filter(sequence=4).delete()
-    assert verify().faults != ()
+    assert verify().errors != ()
 
 
 def test_the_worker_seals_what_is_new() -> None:
@@ -187,7 +187,7 @@ def test_writers_and_sealers_at_once_leave_one_chain() -> None:
     seal()
 
     report = verify()
-    assert (report.faults, report.checked, report.unsealed) == ((), 40, 0)
+    assert (report.errors, report.checked, report.unsealed) == ((), 40, 0)
 
 
 @pytest.mark.usefixtures("collected_static")

@@ -1,4 +1,4 @@
-"""Proxies: whose address they name, and whom they have logged in."""
+"""Proxies: the address that they name, and the user that they have logged in."""
 
 from ipaddress import ip_network
 

@@ -27,7 +27,7 @@ PHONE = "Mozilla/5.0 (Android 16; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0"
 
 @pytest.fixture
 def browser() -> Client:
-    """Return the browser of somebody who has just logged in."""
+    """Return the browser of a user who has just logged in."""
     person("ana", "operator")
     client = Client()
     client.post("/login/", {"username": "ana", "password": PASSWORD})

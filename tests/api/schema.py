@@ -9,7 +9,7 @@ from jsonschema import Draft4Validator
 
 @cache
 def generated_schema() -> dict[str, Any]:
-    """Generate the document once per process: it takes a second. Nobody may change it."""
+    """Generate the document once per process: it takes a second. It must not be changed."""
     return SchemaGenerator().get_schema(request=None, public=True)
 
 

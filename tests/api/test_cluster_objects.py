@@ -62,9 +62,9 @@ def test_objects_are_listed_in_the_order_of_applying(api: APIClient) -> None:
 
 
 def test_failed_object_has_the_message_of_the_server(api: APIClient) -> None:
-    fault = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
-    fault |= {"code": "NotTakenOver", "message": "exists already"}
-    on("c001", phase=Phase.FAILED, failure="refused", failed_objects=[fault])
+    error = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
+    error |= {"code": "NotTakenOver", "message": "exists already"}
+    on("c001", phase=Phase.FAILED, failure="refused", failed_objects=[error])
     namespace, web = api.get(f"{PLACEMENT}/bindings/c001/objects").json()["items"]
     assert (namespace["state"], web["state"], web["reason"]) == ("Applied", "Failed", "NotTakenOver")
     assert web["message"] == "exists already"

@@ -132,7 +132,7 @@ def test_an_invalid_label_is_refused_with_its_path(api: APIClient) -> None:
     answer = api.patch(f"{CLUSTERS}/a/labels", {"tier": "not a value!"})
 
     assert answer.status_code == 422
-    assert [fault["path"] for fault in answer.json()["faults"]] == ["metadata.labels.tier"]
+    assert [error["path"] for error in answer.json()["faults"]] == ["metadata.labels.tier"]
 
 
 def test_taints_are_replaced(api: APIClient) -> None:
@@ -177,7 +177,7 @@ def test_a_heartbeat_with_faults_says_all_of_them(api: APIClient) -> None:
     answer = api.post(f"{CLUSTERS}/a/heartbeat", {"healthy": "yes", "properties": {"x": []}, "odd": 1})
 
     assert answer.status_code == 422
-    assert {fault["path"] for fault in answer.json()["faults"]} == {"healthy", "properties.x", "odd"}
+    assert {error["path"] for error in answer.json()["faults"]} == {"healthy", "properties.x", "odd"}
 
 
 def test_delete_sends_a_cluster_out(api: APIClient) -> None:

@@ -62,7 +62,7 @@ def test_invalid_options_are_refused_and_nothing_starts(api: APIClient, pace: ob
     answer = api.post(DRAIN, pace, format="json")
 
     assert answer.status_code == 422
-    assert [fault["path"] for fault in answer.json()["faults"]] == [path]
+    assert [error["path"] for error in answer.json()["faults"]] == [path]
     assert not Drain.objects.exists()
     assert not ClusterTaint.objects.exists()
 

@@ -67,7 +67,7 @@ def test_the_snapshot_has_the_fleet_and_its_bindings_compressed(reader: APIClien
 
 
 class Console:
-    """Stands in for the pool of connections: it hands each request to the console of the test."""
+    """Replaces the pool of connections: it passes each request to the console of the test."""
 
     def __init__(self, api: APIClient) -> None:
         self.api = api

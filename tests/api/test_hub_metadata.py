@@ -125,7 +125,7 @@ def test_an_old_version_is_a_conflict_of_a_put_and_ignored_by_apply(api: APIClie
     read["spec"]["revisionHistoryLimit"] = 7
     [applied] = apply_documents([Document(read, 1)], by=None, now=NOW)
     assert applied.did == "changed"
-    assert [one for one in applied.caveats if "metadata" in one.path] == []
+    assert [one for one in applied.warnings if "metadata" in one.path] == []
 
 
 def test_the_version_is_the_entity_tag(api: APIClient) -> None:

@@ -55,7 +55,7 @@ def test_an_address_is_of_one_placement(both: APIClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "document", "fault"),
+    ("address", "document", "error"),
     [
         (HERE, placement_document("web", spec()), ("metadata.namespace", "required")),
         (HERE, inside(PLACEMENT, "ResourcePlacement", "bank"), ("metadata.namespace", "conflict")),
@@ -64,12 +64,12 @@ def test_an_address_is_of_one_placement(both: APIClient) -> None:
     ],
 )
 def test_the_document_is_of_the_address(
-    api: APIClient, address: str, document: dict[str, Any], fault: tuple[str, str]
+    api: APIClient, address: str, document: dict[str, Any], error: tuple[str, str]
 ) -> None:
     refused = api.put(address, document)
 
     assert refused.status_code == 422
-    assert fault in [(one["path"], one["code"]) for one in refused.json()["faults"]]
+    assert error in [(one["path"], one["code"]) for one in refused.json()["faults"]]
     assert not Placement.objects.exists()
 
 

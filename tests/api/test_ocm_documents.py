@@ -73,9 +73,9 @@ def test_an_error_has_its_path_and_line_at_each_entry_point(
 ) -> None:
     answer = post_yaml(api, address, dump_yaml(ocm_document(numberOfClusters="two")), method)
 
-    (fault,) = answer.json()["faults"]
+    (error,) = answer.json()["faults"]
     assert answer.status_code == 422
-    assert (fault["path"], fault["line"]) == ("spec.numberOfClusters", 7)
+    assert (error["path"], error["line"]) == ("spec.numberOfClusters", 7)
     assert not Placement.objects.exists()
 
 

@@ -82,13 +82,13 @@ def test_faults_have_path_code_words_and_line(api: APIClient) -> None:
 
     answer = api.generic("PUT", WEB, text, content_type="application/yaml")
 
-    faults = answer.json()["faults"]
+    errors = answer.json()["faults"]
     assert answer.status_code == 422
-    assert [(fault["path"], fault["code"], fault["line"]) for fault in faults] == [
+    assert [(error["path"], error["code"], error["line"]) for error in errors] == [
         ("spec.resourceSelectors", "too-few", 6),
         ("spec.policy.placementType", "not-one-of", 8),
     ]
-    assert "PickAll" in faults[1]["allowed"]
+    assert "PickAll" in errors[1]["allowed"]
 
 
 def test_json_is_read_strictly(api: APIClient) -> None:

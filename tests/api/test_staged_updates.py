@@ -110,7 +110,7 @@ def test_a_run_of_what_is_not_there_is_refused_with_paths(api: APIClient) -> Non
     answer = api.put(RUN, run_document("one"))
 
     assert answer.status_code == 422
-    paths = [fault["path"] for fault in answer.json()["faults"]]
+    paths = [error["path"] for error in answer.json()["faults"]]
     assert paths == ["spec.placementName", "spec.stagedRolloutStrategyName"]
 
 

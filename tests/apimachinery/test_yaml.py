@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
-from tests.documents import faults_in
+from tests.documents import errors_in
 
 TEN_MEGABYTES = 10_000_000
 
@@ -23,8 +23,8 @@ def loaded(text: str | bytes) -> list[Any]:
 def only_fault(text: str | bytes, **limits: int) -> FieldError:
     with pytest.raises(InvalidManifest) as raised:
         load_documents(text, **limits)
-    (fault,) = raised.value.faults
-    return fault
+    (error,) = raised.value.errors
+    return error
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ],
 )
 def test_refuses(text: str | bytes, path: str, code: str, line: int | None) -> None:
-    fault = only_fault(text)
+    error = only_fault(text)
 
-    assert (fault.path, fault.code, fault.line) == (path, code, line)
+    assert (error.path, error.code, error.line) == (path, code, line)
 
 
 @pytest.mark.parametrize(
@@ -229,11 +229,11 @@ def test_finds_the_line_of_a_place_or_of_what_should_hold_it(path: str, line: in
 
 
 def test_lines_are_attached_to_faults() -> None:
-    fault = FieldError('spec.policy.tolerations[1]["x/y"]', "unknown-field", "is not a field")
+    error = FieldError('spec.policy.tolerations[1]["x/y"]', "unknown-field", "is not a field")
 
-    (fault,) = attach_lines([(load_documents(TEXT)[1], fault)])
+    (error,) = attach_lines([(load_documents(TEXT)[1], error)])
 
-    assert str(fault) == 'spec.policy.tolerations[1]["x/y"] (line 8): is not a field'
+    assert str(error) == 'spec.policy.tolerations[1]["x/y"] (line 8): is not a field'
 
 
 def test_json_with_tabs_has_the_lines_that_can_be_found() -> None:
@@ -265,10 +265,10 @@ def test_a_text_is_read_once_more_however_many_faults_it_has(
 
     monkeypatch.setattr("fleetui.apimachinery.yaml.yaml.parse", counted)
 
-    faults = attach_lines((item, FieldError("a", "wrong-type", "is odd")) for item in items)
+    errors = attach_lines((item, FieldError("a", "wrong-type", "is odd")) for item in items)
 
     lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.endswith("a: 1")]
-    assert [fault.line for fault in faults] == lines
+    assert [error.line for error in errors] == lines
     assert len(readings) == 1
 
 
@@ -290,7 +290,7 @@ def test_anything_else_is_itself(data: object) -> None:
 
 
 def test_a_list_needs_a_list_of_items() -> None:
-    assert faults_in(items_of, Document({"kind": "List", "items": {}}, 1)) == [("items", "wrong-type")]
+    assert errors_in(items_of, Document({"kind": "List", "items": {}}, 1)) == [("items", "wrong-type")]
     assert items_of(Document({"kind": "List", "items": None}, 1)) == []
 
 

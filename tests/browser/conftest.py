@@ -1,4 +1,4 @@
-"""A browser for the tests: the system's Chromium, logged in as somebody, and every complaint of it counted.
+"""A browser for the tests: the system's Chromium, logged in as a user, and every complaint of it counted.
 
 Where there is none (`tests/chromium.py`) these tests are left out, and that is said; `.ci/run` installs it. A
 test that ends with an error on the console, or with something that the Content-Security-Policy refused, has
@@ -69,7 +69,7 @@ def _hub(request: pytest.FixtureRequest, transactional_db: None) -> None:
 
 @pytest.fixture
 def file_database(empty_hub: Path, tmp_path: Path) -> Iterator[None]:
-    """Put a file of its own in the place of the database, for this test."""
+    """Use a file of its own as the database, for this test."""
     file, in_memory = tmp_path / "hub.sqlite3", connections["default"]
     file.write_bytes(empty_hub.read_bytes())
     del connections["default"]

@@ -92,7 +92,7 @@ def test_no_page_is_missing_here() -> None:
 
 @pytest.fixture
 def samples(nine: None) -> dict[str, str]:
-    """Return the address of each page, on a demo that is being carried out, for `ana`, who has a draft."""
+    """Return the address of each page, on a demo that is being rolled out, for `ana`, who has a draft."""
     ana = person("ana", "operator", "approver", "cluster-administrator")
     return sample_pages(cluster="bravelion", placement="web", by=ana, now=NOW)
 

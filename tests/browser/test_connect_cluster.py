@@ -31,11 +31,11 @@ def test_a_kubeconfig_is_pasted_checked_and_joined(
 
     page.get_by_label("Name (required)").fill("alpha")
     page.keyboard.press("Enter")  # the first button is Check
-    expect(page.locator("#faults-kubeconfig")).to_contain_text("Required value")
+    expect(page.locator("#errors-kubeconfig")).to_contain_text("Required value")
     area.fill(kubeconfig(server))
     page.get_by_role("button", name="Check").press("Enter")
     expect(result).to_contain_text("permissions missing on 1 kind")
-    expect(page.locator("#faults-kubeconfig")).to_be_empty()
+    expect(page.locator("#errors-kubeconfig")).to_be_empty()
     assert "marker-token" in area.input_value()
     assert "marker-token" not in result.inner_html()
     assert page.evaluate("document.documentElement.scrollWidth") <= width

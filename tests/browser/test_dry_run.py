@@ -1,4 +1,4 @@
-"""A dry run from the review of a draft: nobody is asked before the button; the panel fills in by itself."""
+"""A dry run from the review of a draft: no cluster gets a request before the button; the panel is live."""
 
 from collections.abc import Callable, Iterator
 

@@ -58,7 +58,7 @@ SETTINGS = ObjectRef("", "ConfigMap", "shop", "settings")
 class DriverContract:
     """Needs three fixtures: `clock`, `connect` and `holds`.
 
-    `connect(**connection)` makes a driver anew, as a worker that was restarted does; `holds(placement)` gives
+    `connect(**connection)` makes a new driver, as a worker that was restarted does; `holds(placement)` gives
     the objects that the cluster has of a placement, past the driver. `prunes_despite_refusals`: objects that
     a new version drops go although it is refused in part.
     """

@@ -55,7 +55,7 @@ def test_a_malformed_connection_is_refused_with_all_its_faults(
     with pytest.raises(InvalidManifest) as caught:
         parse_configuration(connection)
 
-    assert [(fault.path, fault.code) for fault in caught.value.faults] == faults
+    assert [(fault.path, fault.code) for fault in caught.value.errors] == faults
 
 
 def test_the_short_form_is_one_fault_and_an_empty_connection_the_usual() -> None:
@@ -110,7 +110,7 @@ class TestOperation:
         with pytest.raises(InvalidManifest) as caught:
             set_faults("a", [{"kind": "sulky"}], by=None, now=NOW)
 
-        assert [fault.path for fault in caught.value.faults] == ["faults[0].kind"]
+        assert [fault.path for fault in caught.value.errors] == ["faults[0].kind"]
         assert MemberCluster.objects.get().connection == {}
 
     def test_only_a_simulated_cluster_takes_injected_faults(self) -> None:

@@ -54,13 +54,13 @@ def documents(source: str | bytes, name: str = "clusters") -> list[Document]:
     return [one.document for one in read(source, name)]
 
 
-def faults(source: str | bytes, name: str = "clusters") -> list[tuple[str, str, int | None]]:
+def errors(source: str | bytes, name: str = "clusters") -> list[tuple[str, str, int | None]]:
     with pytest.raises(InvalidManifest) as raised:
         read(source, name)
-    found = raised.value.faults
-    assert {fault.code for fault in found} <= CODES
-    assert [split_path(fault.path) for fault in found]
-    return [(fault.path, fault.code, fault.line) for fault in found]
+    found = raised.value.errors
+    assert {error.code for error in found} <= CODES
+    assert [split_path(error.path) for error in found]
+    return [(error.path, error.code, error.line) for error in found]
 
 
 # YAML
@@ -100,7 +100,7 @@ def test_every_fault_of_every_document_has_its_line() -> None:
         "- {name: c, taints: [{key: gpu, effect: NoExecute}], properties: {cost: [1]}}\n"
     )
 
-    assert faults(text) == [
+    assert errors(text) == [
         ("name", "bad-format", 1),
         ("labels.env", "wrong-type", 1),
         ("color", "unknown-field", 4),
@@ -115,7 +115,7 @@ def test_faults_of_a_document_have_its_own_paths() -> None:
         [dump_yaml(member(metadata={"name": "a"})), dump_yaml(member(metadata={"name": "b"}, taints=[{}]))]
     )
 
-    assert faults(text) == [
+    assert errors(text) == [
         ("spec.taints[0].key", "required", 23),
         ("spec.taints[0].effect", "required", 23),
     ]
@@ -124,7 +124,7 @@ def test_faults_of_a_document_have_its_own_paths() -> None:
 def test_other_kinds_are_refused() -> None:
     text = dump_yaml({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})
 
-    assert faults(text) == [("kind", "kind-not-supported", 2)]
+    assert errors(text) == [("kind", "kind-not-supported", 2)]
 
 
 # JSON
@@ -146,7 +146,7 @@ def test_json_lines_know_their_lines() -> None:
 def test_every_bad_json_line_is_told() -> None:
     text = '{"name": "a"}\n{"name": \n{"name": "b", "name": "c"}\n[]\n{"name": "a"}'
 
-    assert faults(text) == [
+    assert errors(text) == [
         ("", "bad-syntax", 2),
         ("", "duplicate", 3),
         ("", "wrong-type", 4),
@@ -155,7 +155,7 @@ def test_every_bad_json_line_is_told() -> None:
 
 
 def test_the_ending_of_the_name_shows_json_lines_where_the_first_is_broken() -> None:
-    assert faults('{"name"\n{"name": "a"}', "clusters.ndjson") == [("", "bad-syntax", 1)]
+    assert errors('{"name"\n{"name": "a"}', "clusters.ndjson") == [("", "bad-syntax", 1)]
 
 
 def test_json_texts_divided_as_yaml_documents_are_yaml() -> None:
@@ -225,7 +225,7 @@ def test_every_fault_of_every_row_is_reported_at_once() -> None:
         "b,east,,,1\n"
     )
 
-    assert faults(text) == [
+    assert errors(text) == [
         ("labels", "bad-format", 2),
         ("taints", "bad-format", 2),
         ("name", "bad-format", 2),
@@ -243,7 +243,7 @@ def test_every_fault_of_every_row_is_reported_at_once() -> None:
 def test_faults_of_the_header_are_reported_with_those_of_the_rows() -> None:
     text = "name,color,label:x y,name,property:\nA,red,1,,2\n"
 
-    assert faults(text) == [
+    assert errors(text) == [
         ("color", "unknown-field", 1),
         ('["label:x y"]', "bad-format", 1),
         ('["property:"]', "bad-format", 1),
@@ -261,35 +261,35 @@ def test_an_unknown_column_is_named_with_what_is_allowed() -> None:
 
 @pytest.mark.parametrize("text", ["", "cluster,region\na,east\n", "name;region\na;east\n"])
 def test_a_table_without_names_is_no_table(text: str) -> None:
-    assert ("", "required", 1) in faults(text, "clusters.csv")
+    assert ("", "required", 1) in errors(text, "clusters.csv")
 
 
 def test_a_table_that_breaks_off_shows_the_faults_above_too() -> None:
-    assert faults('name\nA\n"b\n') == [("name", "bad-format", 2), ("", "bad-syntax", 3)]
+    assert errors('name\nA\n"b\n') == [("name", "bad-format", 2), ("", "bad-syntax", 3)]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "name\n", "[]", "kind: List\nitems: []\n"])
 def test_a_file_without_clusters_is_refused(text: str) -> None:
-    assert faults(text) == [("", "required", None)]
+    assert errors(text) == [("", "required", None)]
 
 
 @pytest.mark.parametrize("source", [b"name\n\xff\n", b"name\na\x00\n", "näme\n".encode("utf-16")])
 def test_what_is_no_text_is_refused(source: bytes) -> None:
-    assert [code for _, code, _ in faults(source)] == ["not-text"]
+    assert [code for _, code, _ in errors(source)] == ["not-text"]
 
 
 def test_too_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clusters.importing.MOST_DOCUMENTS", 3)
 
     assert len(read("name\na\nb\nc\n")) == 3
-    assert faults("name\na\nb\nc\nd\n") == [("", "too-many", 5)]
+    assert errors("name\na\nb\nc\nd\n") == [("", "too-many", 5)]
 
 
 def test_a_name_stands_once_in_a_file_of_any_format() -> None:
     twice = "- {name: a}\n- {name: b}\n- {name: a}\n"
 
-    assert faults(twice) == [("name", "duplicate", 3)]
-    assert faults(f"{MEMBERS.decode()}  - {json.dumps(member())}\n") == [("metadata.name", "duplicate", 36)]
+    assert errors(twice) == [("name", "duplicate", 3)]
+    assert errors(f"{MEMBERS.decode()}  - {json.dumps(member())}\n") == [("metadata.name", "duplicate", 36)]
 
 
 # Written and read again

@@ -89,7 +89,7 @@ def test_one_faulty_manifest_keeps_all_of_them_out() -> None:
     with pytest.raises(InvalidManifest) as caught:
         upsert_clusters(wanted, by=None, now=NOW)
 
-    assert [fault.path for fault in caught.value.faults] == ["metadata.labels.region"]
+    assert [error.path for error in caught.value.errors] == ["metadata.labels.region"]
     assert MemberCluster.objects.count() == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, ResourceUsage, Taint
 from clusters.manifest import newest_heartbeat_of, parse_member
-from tests.documents import faults_in, member
+from tests.documents import errors_in, member
 
 Raw = dict[str, Any]
 
@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize(("document", "path", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_refuses(document: Any, path: str, code: str) -> None:
-    assert faults_in(parse_member, document) == [(path, code)]
+    assert errors_in(parse_member, document) == [(path, code)]
 
 
 VERDICTS: dict[str, tuple[Raw, EligibilityKind | None, str]] = {
@@ -293,11 +293,11 @@ def test_ineligible_without_a_kind_is_unspecified() -> None:
     ],
 )
 def test_refuses_a_cluster_of_a_case(raw: Any, path: str, code: str) -> None:
-    assert faults_in(parse_case_cluster, raw) == [(path, code)]
+    assert errors_in(parse_case_cluster, raw) == [(path, code)]
 
 
 def test_clusters_of_a_case_have_different_names() -> None:
-    assert faults_in(parse_clusters, [{"name": "a"}, {"name": "b"}, {"name": "a", "x": 1}]) == [
+    assert errors_in(parse_clusters, [{"name": "a"}, {"name": "b"}, {"name": "a", "x": 1}]) == [
         ("clusters[2].name", "duplicate"),
         ("clusters[2].x", "unknown-field"),
     ]

@@ -133,7 +133,7 @@ def test_an_apply_that_lost_against_another_is_done_anew(store: StateStore, cloc
 
 
 class _Rival:
-    """A store in which somebody else writes between the first load and save."""
+    """A store in which another process writes between the first load and save."""
 
     def __init__(self, store: StateStore, interfere: Callable[[], object]) -> None:
         self._store, self._interfere = store, interfere

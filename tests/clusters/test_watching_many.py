@@ -24,7 +24,7 @@ TIMES_OUT = {"kind": "timeOut", "calls": ["observe", "leave"]}
 
 
 def timing_out(*names: str) -> None:
-    """Let clusters join that answer nothing in time."""
+    """Add clusters that answer nothing in time."""
     for name in names:
         simulated(name)
     MemberCluster.objects.filter(name__in=names).update(connection={"faults": [TIMES_OUT]})
@@ -192,7 +192,7 @@ def test_a_cluster_that_two_workers_take_out_leaves_once() -> None:
 
 
 def observe_while(monkeypatch: pytest.MonkeyPatch, interfere: Any) -> ObservationResult:
-    """Look at the fleet; after the answers came and before they are written somebody does something else."""
+    """Look at the fleet; after the answers came and before they are written another change is made."""
     call_all = heartbeat.call_all
 
     def call_and_wait(*questions: Any, **limits: Any) -> Iterator[Any]:

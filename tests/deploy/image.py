@@ -1,6 +1,6 @@
 """Builds and runs the image of the Dockerfile without a container runtime, in roots made by debootstrap.
 
-Every instruction of the Dockerfile is carried out as its reference says: RUN in the root of its stage, COPY
+Every instruction of the Dockerfile is run as its reference says: RUN in the root of its stage, COPY
 from the context or another stage, ENV, WORKDIR, USER. One that is not known here is an error. The base image
 is a root with the Python of Debian. The image runs as its user, without capabilities, with a read-only root.
 """
@@ -52,7 +52,7 @@ def bootstrap_base(folder: Path, mirror: str) -> Path:
 
 
 def build(dockerfile: Path, context: Path, base: Path, folder: Path) -> Stage:
-    """Carry out the Dockerfile; return the last stage. Raise ValueError for an instruction not known here."""
+    """Run the Dockerfile; return the last stage. Raise ValueError for an instruction not known here."""
     stages: dict[str, Stage] = {}
     stage = Stage(folder / "none")
     for name, rest in instructions(dockerfile.read_text(encoding="utf-8")):
@@ -70,7 +70,7 @@ def build(dockerfile: Path, context: Path, base: Path, folder: Path) -> Stage:
 
 
 def carry_out(stage: Stage, name: str, rest: str) -> None:
-    """Carry out an instruction that concerns its stage alone. Raise ValueError for one not known here."""
+    """Run an instruction that concerns its stage alone. Raise ValueError for one not known here."""
     match name:
         case "RUN":
             in_root(stage, ["sh", "-c", rest], check=True)

@@ -1,4 +1,4 @@
-"""Every code has its words, and the words tell the facts."""
+"""Every code has its words, and the words contain the facts."""
 
 import pytest
 

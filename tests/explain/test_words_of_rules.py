@@ -1,4 +1,4 @@
-"""Every page speaks the language of the rules that decided: no word of another system, none of the code's."""
+"""Every page uses the terms of the rules that decided: no word of another system, none of the code's."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from placements.explain.charts.outcomes import RULES
 from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.decision_tables import ranking_of
 from placements.explain.decisions import course_sentences, explain_rank, step_sentences, verdict_sentence
-from placements.explain.preview import afresh_words, beginning, spread_bars
+from placements.explain.preview import beginning, rescheduling_words, spread_bars
 from placements.explain.terminal import decision_text
 from placements.explain.vocabulary import TIMES, headline, policy_sentence, reason_sentence, round_sentence
 from placements.manifests.binding import PlacedBinding
@@ -238,7 +238,7 @@ def test_what_being_placed_is_worth(semantics: Semantics, kept: str, anew: str) 
 
     assert beginning(cycle, is_incremental=True).name == kept
     assert anew in beginning(cycle, is_incremental=False).words
-    assert anew in afresh_words(cycle)
+    assert anew in rescheduling_words(cycle)
 
 
 def _step_words(decision: Decision) -> list[str]:
@@ -338,7 +338,7 @@ def test_what_being_placed_is_worth_is_shown_only_where_clusters_are_ranked() ->
     for semantics in Semantics:
         for policy in (pick_all(), pick_fixed("a")):
             cycle = Cycle(fleet("a"), policy, (), semantics)
-            said = [beginning(cycle, is_incremental=False).words, afresh_words(cycle)]
+            said = [beginning(cycle, is_incremental=False).words, rescheduling_words(cycle)]
 
             assert not re.search("ties|Steady|no effect", " ".join(said))
 

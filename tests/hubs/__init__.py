@@ -1,1 +1,1 @@
-"""Tests of live hubs: the connection, the mirror, and what stands in for a hub."""
+"""Tests of live hubs: the connection, the mirror, and the substitutes of a hub."""

@@ -40,7 +40,7 @@ class Fault:
     """What goes wrong with requests: `verb` list, watch or continue, "" for each; so many `times`.
 
     410 (an ERROR event on a watch), 410-status, 504, cut, stall, drip, 429, 503, 401, 403, 404, slow, html,
-    cut-before and cut-after (a write that is not, or is carried out; the connection ends without an answer),
+    cut-before and cut-after (a write that is not, or is executed; the connection ends without an answer),
     garbage (the lines of `lines`), error (another ERROR event).
     """
 

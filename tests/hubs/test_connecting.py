@@ -192,7 +192,7 @@ def test_a_bad_name_is_refused_with_the_pattern(name: str) -> None:
     with pytest.raises(InvalidManifest) as refused:
         save("https://127.0.0.1:1", name)
 
-    assert refused.value.faults[0].path == "name"
+    assert refused.value.errors[0].path == "name"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_bad_value_is_refused_with_its_path(change: dict[str, Any], path: str)
     with pytest.raises(InvalidManifest) as refused:
         save("https://127.0.0.1:1", spec=HubSpec("prod-eu", **change))
 
-    assert [one.path for one in refused.value.faults] == [path]
+    assert [one.path for one in refused.value.errors] == [path]
 
 
 def _two_contexts(config: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ def test_a_bad_kubeconfig_is_refused_with_the_path(change: Any, path: str) -> No
     with pytest.raises(InvalidManifest) as refused:
         save_hub(HubSpec("prod-eu"), ConnectionInput(dump_yaml(config)), by=None, now=NOW)
 
-    assert [one.path for one in refused.value.faults] == [path]
+    assert [one.path for one in refused.value.errors] == [path]
 
 
 @pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://169.254.169.254", "https://localhost"])
@@ -250,7 +250,7 @@ def test_an_address_that_is_not_allowed_is_refused(server: str) -> None:
     with override_settings(MEMBER_LOOPBACK=False), pytest.raises(InvalidManifest) as refused:
         save(server)
 
-    assert refused.value.faults[0].code == "address-not-allowed"
+    assert refused.value.errors[0].code == "address-not-allowed"
 
 
 def test_a_hub_whose_check_fails_needs_a_confirmation(served: tuple[FakeHub, LocalServer]) -> None:

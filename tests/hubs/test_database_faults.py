@@ -134,7 +134,7 @@ def test_the_watcher_survives_states_that_cannot_be_written() -> None:
 
 
 class BrokenWriter(module.Watcher):
-    """A watcher whose writing thread ends by an error that nobody foresaw."""
+    """A watcher whose writing thread ends by an unexpected error."""
 
     def write_next(self, *, seconds: float) -> bool:
         raise RuntimeError(f"broken after {seconds} s")

@@ -45,7 +45,7 @@ class Delivery:
         return StreamItem(number, record, position=position)
 
     def watch(self, plural: str, *, everything: bool = False) -> list[StreamItem]:
-        """Return the next events of a stream; the last ones come once more after a cut."""
+        """Return the next events of a stream; the last ones come again after a cut."""
         mine = [one for one in self.fake.history if one.resource[1] == plural]
         fresh = [one for one in mine if one.revision > self.seen[plural]]
         if not everything:

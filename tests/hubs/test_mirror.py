@@ -43,7 +43,7 @@ def stream_row(hub: Hub, kind: StreamKind) -> HubStream:
 
 
 class Written:
-    """The mirror of one hub with one stream, written by hand."""
+    """The mirror of one hub with one stream, written directly."""
 
     def __init__(self, kind: str) -> None:
         self.hub = live_hub()

@@ -97,7 +97,7 @@ def test_all_clusters_of_live_hubs_are_judged_regularly() -> None:
 
     tasks.refresh_hubs()
 
-    with live.scope():  # nobody watches the hub any more: what is known stays
+    with live.scope():  # the hub is not watched any more: what is known stays
         assert MemberCluster.objects.get().verdict == ""
 
 

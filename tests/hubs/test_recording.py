@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from clusters.hubs.operations import change_hub
-from clusters.hubs.recording import learn_names, record_hub, with_cuts, without_names
+from clusters.hubs.recording import collect_names, record_hub, with_cuts, without_names
 from clusters.models import Hub
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
@@ -120,8 +120,8 @@ def test_names_are_replaced_in_names_that_contain_them_cut_or_whole() -> None:
     long = "a-cluster-with-a-name-of-more-than-27-characters"
     learned: dict[str, str] = {}
     for name in (long, long[:26]):
-        learn_names({"kind": "MemberCluster", "metadata": {"name": name}}, learned)
-    learn_names(
+        collect_names({"kind": "MemberCluster", "metadata": {"name": name}}, learned)
+    collect_names(
         {"kind": "Work", "metadata": {"name": "web-work", "namespace": f"fleet-member-{long}"}}, learned
     )
     names = with_cuts(learned)

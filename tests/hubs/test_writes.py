@@ -335,7 +335,7 @@ def test_a_write_without_an_answer_is_resolved_later_and_never_sent_again(hub: W
         arrived = labels_request(hub, writer, {"tier": "gold"})
         row = writer.record(arrived, "")
         move(row, HubWriteState.PLANNED, state=HubWriteState.SENT)
-        writer._request(arrived, None, is_dry_run=False)  # and then nobody recorded the answer
+        writer._request(arrived, None, is_dry_run=False)  # and then the answer was not recorded
         late = labels_request(hub, writer, {"tier": "silver"})
         lost = writer.record(late, "")
         move(lost, HubWriteState.PLANNED, state=HubWriteState.SENT)

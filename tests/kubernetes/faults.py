@@ -272,7 +272,7 @@ def definition_missing(world: FaultWorld) -> Cure:
 
 
 def object_ends_never(world: FaultWorld) -> Cure:
-    """Let an object of the placement be deleted by hand that a finalizer keeps."""
+    """Let an object of the placement be deleted manually that a finalizer keeps."""
     path = f"{CONFIG_MAPS}/settings"
     world.two.merge(path, {"metadata": {"finalizers": ["example.com/never"]}})
     world.two.delete(path)

@@ -112,7 +112,7 @@ class HubServer:
         return self.admin.call("PATCH", path, body=body, query=query, content_type=MERGE_PATCH)
 
     def delete(self, plural: str, name: str, namespace: str = "") -> None:
-        """Delete an object as soon as its finalizers are gone, as its controllers would."""
+        """Delete an object as soon as its finalizers were removed, as its controllers would."""
         resource = find(plural)
         path = self.path(resource, namespace, name)
         self.admin.delete(path)

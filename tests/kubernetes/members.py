@@ -118,7 +118,7 @@ class Member:
 
 
 class Administrator:
-    """Somebody else who works on the cluster, such as with kubectl."""
+    """Another user who works on the cluster, such as with kubectl."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -212,7 +212,7 @@ class Hub:
         return self.recorders[-1].log
 
     def driver(self, client: ApiClient | None = None, *, hub_id: str = "") -> KubernetesDriver:
-        """Create a driver anew, as a worker that was restarted does."""
+        """Create a new driver, as a worker that was restarted does."""
         recorder = Recorder(client or self.member.client())
         self.recorders.append(recorder)
         return KubernetesDriver(
@@ -279,7 +279,7 @@ class Hub:
         return ObjectRef.of(manifest)
 
     def objects(self) -> set[str]:
-        """Return the objects that carry our owner annotation, past the driver."""
+        """Return the objects with our owner annotation, past the driver."""
         return set(self.owned_objects())
 
     def owned_objects(self) -> Iterator[str]:

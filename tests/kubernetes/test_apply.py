@@ -288,7 +288,7 @@ def test_an_object_that_is_being_deleted_is_refused_until_it_is_gone(hub: Hub) -
     hub.admin.delete(hub.path("configmaps", "a"))
 
     (refusal,) = refusals(lambda: driver.apply(hub.version("v1", *manifests)))
-    assert refusal.message.endswith("is being deleted; applied again when it is gone")
+    assert refusal.message.endswith("is being deleted; applied again once it is deleted")
 
     hub.admin.merge(hub.path("configmaps", "a"), {"metadata": {"finalizers": None}})
     assert driver.apply(hub.version("v1", *manifests)).changed

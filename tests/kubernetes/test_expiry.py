@@ -93,7 +93,7 @@ def client_certificate(member: Member, *, valid: timedelta) -> dict[str, str]:
 
 
 def is_rejected(member: Member, secret: dict[str, str]) -> Callable[[], bool]:
-    """Return what tells whether the API server rejects a secret by now."""
+    """Return a function that returns whether the API server rejects a secret by now."""
     client = KubernetesClient(member.connection, lambda: secret, rules=RULES)
 
     def check() -> bool:

@@ -1,4 +1,4 @@
-"""The fault campaign: what fails on one real cluster is shown, delays no other one, and heals by itself."""
+"""The fault campaign: what fails on one real cluster is shown, delays no other one, and recovers."""
 
 import json
 import logging
@@ -335,7 +335,7 @@ def test_a_terminating_namespace_is_named_and_made_again(world: FaultWorld, admi
     status = world.status()[1]
     assert conditions(status)["Applied"][0] != "True"
     message = world.binding().message
-    assert "Namespace shop is being deleted; applied again when it is gone" in message
+    assert "Namespace shop is being deleted; applied again once it is deleted" in message
     assert "Namespace shop" in texts(admin_client)["rollout"]
 
     world.two.merge(kept, {"metadata": {"finalizers": None}})

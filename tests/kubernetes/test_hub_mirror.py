@@ -233,7 +233,7 @@ def test_the_mirror_equals_the_server_through_the_life_of_a_placement(
         eventually(lambda: console.state() == "live", seconds=20)
         terminate(watcher)
     assert console.relists() == 0
-    # Each binding was seen in each of its states, although the last ones are gone.
+    # Each binding was seen in each of its states, although the last ones were deleted.
     changes = console.rows("SELECT cluster, state FROM clusters_bindingchange WHERE owner = 'shop'")
     assert {("east", "Bound"), ("east", "Gone"), ("north", "Bound"), ("north", "Gone")} <= set(changes)
 
@@ -255,7 +255,7 @@ def test_a_watcher_killed_at_random_moments_leaves_a_mirror_that_equals_the_serv
                 )
             os.kill(watcher.process.pid, signal.SIGKILL)
             watcher.process.wait(10)
-        for _ in range(chance.randrange(3)):  # while nobody watches
+        for _ in range(chance.randrange(3)):  # while no watcher runs
             next(life, None)
         end_lease(console.folder)
     hub.delete("memberclusters", "north")

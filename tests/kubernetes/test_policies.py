@@ -20,7 +20,7 @@ def only_refusal(hub: Hub, *manifests: dict[str, Any], **options: Any) -> Refusa
 
 @pytest.fixture
 def _dead_webhook(hub: Hub) -> Iterator[None]:
-    """Register a webhook for Secrets of the test that nobody answers."""
+    """Register a webhook for Secrets of the test that never answers."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}
     webhook = {
         "name": "dead.example.com",

@@ -1,4 +1,4 @@
-"""The tutorial on real clusters, entered as it stands, with a whole console."""
+"""The tutorial on real clusters, entered as it is written, with a whole console."""
 
 import os
 import re
@@ -19,7 +19,7 @@ NAMES = ["east", "west", "north"]
 
 
 class Reader:
-    """Somebody who follows the tutorial in a folder with the kubeconfigs."""
+    """A user who follows the tutorial in a folder with the kubeconfigs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

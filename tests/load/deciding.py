@@ -1,4 +1,4 @@
-"""A label changes on one cluster, and every placement has to be decided anew: how long, how many queries."""
+"""A label changes on one cluster, and every placement has to be decided again: how long, how many queries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Redecided:
 
 
 def fill(clusters: int, placements: int) -> None:
-    """Let clusters join and save PickAll placements that want one tier in one region; decide them."""
+    """Add clusters and save PickAll placements that want one tier in one region; decide them."""
     members = [
         member_document(f"c{number:05}", {"region": _REGIONS[number % 4], "tier": "silver"})
         for number in range(clusters)
@@ -51,7 +51,7 @@ def fill(clusters: int, placements: int) -> None:
 
 
 def redecide(cluster: str) -> Redecided:
-    """Make one more cluster gold, and decide whoever that concerns."""
+    """Make one more cluster gold, and decide the placements that it affects."""
     before = Decision.objects.count()
     statements = StatementCounter()
     with connection.execute_wrapper(statements):

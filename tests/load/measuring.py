@@ -1,7 +1,7 @@
 """Measuring one problem: the product warm and cold, the floor, the plain baseline, the record.
 
 *Warm*: the fleet's columns are there, from a first run that does not count. *Cold*: from dictionaries to
-decision. *Floor*: what nobody can avoid, reading the labels once and two sorts. *Plain*: the baseline, a
+decision. *Floor*: what is unavoidable, reading the labels once and two sorts. *Plain*: the baseline, a
 faithful evaluation of every cluster in every round, filters and affinity given.
 """
 

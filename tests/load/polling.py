@@ -67,7 +67,7 @@ class Tab(threading.Thread):
         """Ask once."""
         try:
             answer = self._answer()
-        except (http.client.RemoteDisconnected, ConnectionResetError):  # as a browser does: once more
+        except (http.client.RemoteDisconnected, ConnectionResetError):  # as a browser does: again
             self.connection.close()
             answer = self._answer()
             self.reconnected += 1

@@ -31,7 +31,7 @@ class RolledOut:
 
     @property
     def steps_a_processor_second(self) -> float:
-        """Return how many starts were carried to their end in a second of the processor."""
+        """Return how many starts were completed in a second of the processor."""
         return self.steps / self.processor_seconds
 
     @property

@@ -1,6 +1,6 @@
 """Gates on the engine's speed: ratios and counts at small sizes, never seconds, with ample room for noise.
 
-`bench_engine` measures the goals; these only tell when a change has made the engine slower by a class.
+`bench_engine` measures the goals; these only show when a change has made the engine slower by a class.
 `make test` runs those that count; those that compare times are marked `timing` and run by `make bench`.
 """
 
@@ -127,7 +127,7 @@ def test_the_eight_questions_are_not_evaluated_in_every_round(
     calls: list[RoundState] = []
     candidates = candidates_of(replace(GATE, semantics=semantics).cycle(GATE.fleet()))
     for question in ("verdicts", "scores", "combine"):
-        monkeypatch.setattr(type(candidates.strategy), question, lambda _, race, *_rest: calls.append(race))
+        monkeypatch.setattr(type(candidates.strategy), question, lambda _, state, *_rest: calls.append(state))
 
     assert len(pick(candidates, GATE.wanted).positions) == GATE.wanted
     assert not calls
@@ -139,9 +139,9 @@ class _Counting(FleetSpread):
     def __init__(self) -> None:
         self.questions: list[int] = []
 
-    def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
-        self.questions.append(len(prospect.counts))
-        return super().score(constraint, prospect)
+    def score(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Ints:
+        self.questions.append(len(after_pick.counts))
+        return super().score(constraint, after_pick)
 
 
 @pytest.mark.parametrize("wanted", [200, 1_600])

@@ -7,7 +7,7 @@ import pytest
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from tests.builders import expression, labelled, measured, prefer, sorted_by
-from tests.documents import faults_in, measuring, preferring, requiring
+from tests.documents import errors_in, measuring, preferring, requiring
 
 TERMS = "policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
 PREFERRED = "policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[object, str, str]] = {
 
 @pytest.mark.parametrize(("raw", "path", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_refuses(raw: object, path: str, code: str) -> None:
-    assert faults_in(parse_policy, raw) == [(path, code)]
+    assert errors_in(parse_policy, raw) == [(path, code)]
 
 
 UNSATISFIABLE = {
@@ -200,7 +200,7 @@ UNSATISFIABLE = {
 def test_requirements_on_one_property_must_leave_a_value(requirements: list[tuple[str, str, str]]) -> None:
     last = len(requirements) - 1
 
-    found = faults_in(parse_policy, measuring(*requirements))
+    found = errors_in(parse_policy, measuring(*requirements))
 
     path = f"{TERMS}[0].propertySelector.matchExpressions[{last}]"
     assert found == [(path, "unsatisfiable-requirements")]
@@ -211,7 +211,7 @@ def test_requirements_of_different_terms_are_not_joined() -> None:
 
 
 def test_unsatisfiable_requirements_are_seen_beside_a_malformed_one() -> None:
-    found = faults_in(parse_policy, measuring(("a", "Gt", "5"), ("a", "Eq", "lots"), ("a", "Lt", "5")))
+    found = errors_in(parse_policy, measuring(("a", "Gt", "5"), ("a", "Eq", "lots"), ("a", "Lt", "5")))
 
     path = f"{TERMS}[0].propertySelector.matchExpressions"
     assert found == [(f"{path}[1].values[0]", "bad-format"), (f"{path}[2]", "unsatisfiable-requirements")]
@@ -220,7 +220,7 @@ def test_unsatisfiable_requirements_are_seen_beside_a_malformed_one() -> None:
 def test_a_list_for_one_object_is_refused_and_looked_into() -> None:
     raw = preferring({"weight": 1, "preference": [{"labelSelector": {"matchLabels": {"a": 1}, "b": 2}}]})
 
-    assert faults_in(parse_policy, raw) == [
+    assert errors_in(parse_policy, raw) == [
         (f"{PREFERRED}[0].preference", "wrong-type"),
         (f"{PREFERRED}[0].preference[0].labelSelector.matchLabels.a", "wrong-type"),
         (f"{PREFERRED}[0].preference[0].labelSelector.b", "unknown-field"),

@@ -1,4 +1,4 @@
-"""The manifests of the three Fleet guides, named after where they stand, and the two that are misprinted.
+"""The manifests of the three Fleet guides, named after their place, and the two that are misprinted.
 
 The guides leave the resource selectors open (`- ...`); here every placement selects one namespace.
 """
@@ -8,7 +8,7 @@ import pytest
 from fleetui.apimachinery.yaml import load_documents
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.manifests.policy import PlacementType
-from tests.documents import Document, faults_in, placement
+from tests.documents import Document, errors_in, placement
 
 PREFERRED = "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -253,7 +253,7 @@ def test_specs_load(text: str) -> None:
 def test_labels_indented_too_little_are_unknown_fields() -> None:
     misprinted = POLICIES["affinity: a preferred term, corrected"].replace("    region", "  region")
 
-    assert faults_in(parse_placement, with_policy(misprinted)) == [
+    assert errors_in(parse_placement, with_policy(misprinted)) == [
         (f"{PREFERRED}[0].preference.labelSelector.region", "unknown-field")
     ]
 
@@ -263,7 +263,7 @@ def test_a_preference_as_a_list_with_a_number_as_a_label_has_both_faults() -> No
     misprinted = misprinted.replace("                  labelSelector", "                  - labelSelector")
     misprinted = misprinted.replace("  matchLabels", "    matchLabels").replace("  critical", "    critical")
 
-    assert faults_in(parse_placement, with_policy(misprinted)) == [
+    assert errors_in(parse_placement, with_policy(misprinted)) == [
         (f"{PREFERRED}[0].preference", "wrong-type"),
         (f'{PREFERRED}[0].preference[0].labelSelector.matchLabels["critical-level"]', "wrong-type"),
     ]
@@ -272,4 +272,4 @@ def test_a_preference_as_a_list_with_a_number_as_a_label_has_both_faults() -> No
 def test_the_placeholder_for_selectors_is_no_selector() -> None:
     document = {**placement(), "spec": read("resourceSelectors:\n  - ...\n")}
 
-    assert faults_in(parse_placement, document) == [("spec.resourceSelectors[0]", "wrong-type")]
+    assert errors_in(parse_placement, document) == [("spec.resourceSelectors[0]", "wrong-type")]

@@ -39,11 +39,11 @@ def prioritizer(**coordinate: Any) -> dict[str, Any]:
     return {"prioritizerPolicy": {"configurations": [{"scoreCoordinate": coordinate}]}}
 
 
-def faults_in(spec: dict[str, Any], **accompanied: Any) -> list[tuple[str, str]]:
+def errors_in(spec: dict[str, Any], **accompanied: Any) -> list[tuple[str, str]]:
     """List paths and codes of what is wrong with a document of this spec."""
     with pytest.raises(InvalidManifest) as raised:
         parse_ocm_placement(document(**spec), **accompanied)
-    return [(fault.path, fault.code) for fault in raised.value.faults]
+    return [(error.path, error.code) for error in raised.value.errors]
 
 
 def test_the_first_example_of_the_proposal() -> None:
@@ -171,7 +171,7 @@ def test_prioritizers_set_the_weights(
     ],
 )
 def test_refuses(spec: dict[str, Any], path: str, code: str) -> None:
-    assert (path, code) in faults_in(spec)
+    assert (path, code) in errors_in(spec)
 
 
 def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
@@ -206,13 +206,13 @@ def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
 def test_says_what_it_does_not_act_on(spec: dict[str, Any], path: str, message: str) -> None:
     parsed = parse_ocm_placement(document(**spec))
 
-    assert parsed.caveats == (ManifestWarning("not-acted-on", path, message),)
+    assert parsed.warnings == (ManifestWarning("not-acted-on", path, message),)
 
 
-def test_a_caveat_has_the_place_of_its_document_in_front() -> None:
-    (caveat,) = parse_ocm_placement(document(clusterSets=["prod"]), path="placement").caveats
+def test_a_warning_has_the_path_of_its_document_in_front() -> None:
+    (warning,) = parse_ocm_placement(document(clusterSets=["prod"]), path="placement").warnings
 
-    assert caveat.path == "placement.spec.clusterSets"
+    assert warning.path == "placement.spec.clusterSets"
 
 
 def test_null_is_as_good_as_absent() -> None:
@@ -220,7 +220,7 @@ def test_null_is_as_good_as_absent() -> None:
 
     parsed = parse_ocm_placement(document(clusterSets=None, decisionStrategy=None, tolerations=[toleration]))
 
-    assert (len(parsed.policy.tolerations), parsed.caveats) == (1, ())
+    assert (len(parsed.policy.tolerations), parsed.warnings) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_drops_the_toleration_of_a_soft_taint(effect: str) -> None:
     parsed = parse_ocm_placement(document(tolerations=[{"key": "b", "operator": "Exists"}, soft]))
 
     assert [one.key for one in parsed.policy.tolerations] == ["b"]
-    assert [(one.code, one.path) for one in parsed.caveats] == [
+    assert [(one.code, one.path) for one in parsed.warnings] == [
         ("not-acted-on", "spec.tolerations[1].effect")
     ]
 
@@ -265,7 +265,7 @@ def test_tolerations_that_differ_only_in_seconds_are_one() -> None:
 def test_refuses_a_toleration(toleration: dict[str, Any], field: str, code: str) -> None:
     good = {"key": "a", "operator": "Exists", "effect": "NoSelectIfNew"}
 
-    assert faults_in({"tolerations": [good, toleration]}) == [(f"spec.tolerations[1].{field}", code)]
+    assert errors_in({"tolerations": [good, toleration]}) == [(f"spec.tolerations[1].{field}", code)]
 
 
 @pytest.mark.parametrize(
@@ -303,13 +303,13 @@ def test_refuses_a_toleration(toleration: dict[str, Any], field: str, code: str)
     ],
 )
 def test_points_into_the_document(spec: dict[str, Any], path: str, code: str) -> None:
-    assert (path, code) in faults_in(spec)
+    assert (path, code) in errors_in(spec)
 
 
 def test_names_of_claims_are_held_to_the_form_of_label_keys() -> None:
     claim = {"topologyKeyType": "Claim"}
 
-    bad = faults_in({"spreadConstraints": [even("my claim", maxSkew=1) | claim]})
+    bad = errors_in({"spreadConstraints": [even("my claim", maxSkew=1) | claim]})
     good = parse_ocm_placement(
         document(numberOfClusters=2, spreadConstraints=[even("x.example.com") | claim])
     )
@@ -377,5 +377,5 @@ def test_names_what_it_knows_and_does_not_read(spec: dict[str, Any], message: st
 def test_a_limit_beside_domain_weights_is_shown_in_the_document(spec: dict[str, Any], path: str) -> None:
     weights = {"domainWeights": {"zone": {"a": 2}}}
 
-    assert faults_in(spec, options=weights) == [(path, "conflict")]
-    assert faults_in(spec, options=weights, path="placement") == [(f"placement.{path}", "conflict")]
+    assert errors_in(spec, options=weights) == [(path, "conflict")]
+    assert errors_in(spec, options=weights, path="placement") == [(f"placement.{path}", "conflict")]

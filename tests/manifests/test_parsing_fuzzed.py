@@ -14,7 +14,7 @@ from fleetui.apimachinery.errors import InvalidManifest, format_path, split_path
 from fleetui.apimachinery.model import Semantics, parse_semantics
 from fleetui.apimachinery.yaml import load_documents
 from placements.engine.resource_manifest import parse_hub_object
-from placements.manifests.placement import parse_placement, spec_caveats
+from placements.manifests.placement import parse_placement, spec_warnings
 from placements.manifests.policy import parse_policy
 from tests.documents import CODES, OURS, Document, annotated, member, parse_placement_spec, placement
 from tests.documents import PARSERS as SMALLER_PARSERS
@@ -136,9 +136,9 @@ def outcome(parse: Callable[[Any], object], raw: object) -> str:
     """Return what a parser makes of raw data, written out as a page would."""
     try:
         return repr(parse(raw))
-    except InvalidManifest as faults:
-        odd = {fault.code for fault in faults.faults} - CODES
-        return "" if odd else str(faults)
+    except InvalidManifest as errors:
+        odd = {error.code for error in errors.errors} - CODES
+        return "" if odd else str(errors)
 
 
 @given(ANYTHING)
@@ -190,8 +190,8 @@ def test_the_good_documents_are_good(parse: Callable[[Any], object], good: Docum
     assert parse(good)
 
 
-def test_a_value_always_has_its_caveats() -> None:
-    assert [caveat.code for caveat in spec_caveats(parse_placement(FULL_PLACEMENT).spec)] == [
+def test_a_value_always_has_its_warnings() -> None:
+    assert [warning.code for warning in spec_warnings(parse_placement(FULL_PLACEMENT).spec)] == [
         "not-acted-on-yet",
         "not-acted-on-yet",
     ]
@@ -226,4 +226,4 @@ def test_a_flood_of_faults_is_cut() -> None:
     with pytest.raises(InvalidManifest) as raised:
         parse_policy({"tolerations": [], "x": 1} | {f"unknown{i}": i for i in range(10_000)})
 
-    assert 100 <= len(raised.value.faults) < 1000
+    assert 100 <= len(raised.value.errors) < 1000

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fleetui.apimachinery.model import IntOrPercent, Semantics
-from placements.manifests.placement import parse_placement, spec_caveats
+from placements.manifests.placement import parse_placement, spec_warnings
 from placements.manifests.policy import PlacementPolicy
 from placements.manifests.strategy import StrategyType
-from tests.documents import NAMESPACE, annotated, changed, faults_in, parse_placement_spec, placement
+from tests.documents import NAMESPACE, annotated, changed, errors_in, parse_placement_spec, placement
 
 Raw = dict[str, Any]
 
@@ -39,9 +39,9 @@ def named(name: Any) -> Raw:
     return changed(placement(), "metadata", "name", to=name)
 
 
-def caveat_codes(document: Raw) -> list[tuple[str, str]]:
-    caveats = spec_caveats(parse_placement(document).spec)
-    return [(caveat.code, caveat.path) for caveat in caveats]
+def warning_codes(document: Raw) -> list[tuple[str, str]]:
+    warnings = spec_warnings(parse_placement(document).spec)
+    return [(warning.code, warning.path) for warning in warnings]
 
 
 ACCEPTED = {
@@ -258,7 +258,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize(("document", "path", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_refuses(document: Any, path: str, code: str) -> None:
-    assert faults_in(parse_placement, document) == [(path, code)]
+    assert errors_in(parse_placement, document) == [(path, code)]
 
 
 @pytest.mark.parametrize(
@@ -284,13 +284,13 @@ def test_refuses(document: Any, path: str, code: str) -> None:
 def test_another_kind_has_that_one_fault(kind: str) -> None:
     document = {"apiVersion": "v1", "kind": kind, "metadata": {}, "spec": {"anything": 1}}
 
-    assert faults_in(parse_placement, document) == [("kind", "kind-not-supported")]
+    assert errors_in(parse_placement, document) == [("kind", "kind-not-supported")]
 
 
 def test_faults_of_spec_and_policy_come_together() -> None:
     document = placement(policy={"placementType": "PickN", "x": 1}, strategy={"type": "External", "y": 1})
 
-    assert faults_in(parse_placement, document) == [
+    assert errors_in(parse_placement, document) == [
         ("spec.policy.x", "unknown-field"),
         ("spec.policy.numberOfClusters", "required"),
         ("spec.strategy.y", "unknown-field"),
@@ -298,7 +298,7 @@ def test_faults_of_spec_and_policy_come_together() -> None:
 
 
 def test_a_spec_alone_says_where_it_belongs() -> None:
-    assert faults_in(parse_placement_spec, {}, path="placement.spec") == [
+    assert errors_in(parse_placement_spec, {}, path="placement.spec") == [
         ("placement.spec.resourceSelectors", "required")
     ]
 
@@ -366,7 +366,7 @@ def test_the_export_keeps_version_labels_and_annotations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "caveats"),
+    ("document", "warnings"),
     [
         (placement(), []),
         (rolling(maxUnavailable=0), [("zero-max-unavailable", f"{STRATEGY}.rollingUpdate.maxUnavailable")]),
@@ -383,5 +383,5 @@ def test_the_export_keeps_version_labels_and_annotations() -> None:
         ),
     ],
 )
-def test_warns_about_what_was_accepted_all_the_same(document: Raw, caveats: list[tuple[str, str]]) -> None:
-    assert caveat_codes(document) == caveats
+def test_warns_about_what_was_accepted_all_the_same(document: Raw, warnings: list[tuple[str, str]]) -> None:
+    assert warning_codes(document) == warnings

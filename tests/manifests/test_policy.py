@@ -11,10 +11,10 @@ from placements.manifests.policy import (
     TopologySpreadConstraint,
     WhenUnsatisfiable,
     parse_policy,
-    policy_caveats,
+    policy_warnings,
 )
 from tests.builders import labelled, prefer, spread, tolerate
-from tests.documents import faults_in, pick_n, preferring, spreading, tolerating
+from tests.documents import errors_in, pick_n, preferring, spreading, tolerating
 
 PREFERRED = "policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 SPREAD = "policy.topologySpreadConstraints"
@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[object, str, str]] = {
 
 @pytest.mark.parametrize(("raw", "path", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_refuses(raw: object, path: str, code: str) -> None:
-    assert faults_in(parse_policy, raw) == [(path, code)]
+    assert errors_in(parse_policy, raw) == [(path, code)]
 
 
 def test_all_faults_come_at_once_in_document_order() -> None:
@@ -182,7 +182,7 @@ def test_all_faults_come_at_once_in_document_order() -> None:
         "topologySpreadConstraints": [{"maxSkew": 0, "skew": 1}],
     }
 
-    assert faults_in(parse_policy, raw) == [
+    assert errors_in(parse_policy, raw) == [
         ("policy.tolerations[0].value", "conflict"),
         ("policy.tolerations[1].effect", "not-one-of"),
         ("policy.clusterNames", "forbidden-for-type"),
@@ -206,7 +206,7 @@ def test_our_own_limit_says_that_it_is_ours() -> None:
 
 
 def test_paths_begin_where_the_caller_says() -> None:
-    assert faults_in(parse_policy, {"x": 1}, path="spec.policy") == [("spec.policy.x", "unknown-field")]
+    assert errors_in(parse_policy, {"x": 1}, path="spec.policy") == [("spec.policy.x", "unknown-field")]
 
 
 def test_fields_of_kubernetes_semantics_are_taken_there() -> None:
@@ -225,7 +225,7 @@ def test_fields_of_kubernetes_semantics_are_taken_there() -> None:
 def test_a_number_of_domains_needs_a_hard_constraint() -> None:
     raw = spreading({"topologyKey": "zone", "minDomains": 2, "whenUnsatisfiable": "ScheduleAnyway"})
 
-    found = faults_in(parse_policy, raw, semantics=Semantics.KUBERNETES)
+    found = errors_in(parse_policy, raw, semantics=Semantics.KUBERNETES)
 
     assert found == [(f"{SPREAD}[0].minDomains", "conflict")]
 
@@ -277,7 +277,7 @@ def test_values_are_typed_and_can_be_copied_with_a_change() -> None:
 def test_warns_about_what_does_nothing() -> None:
     policy = parse_policy(preferring(prefer(0, labelled(a="b")), {"weight": 5, "preference": {}}))
 
-    assert policy_caveats(policy) == (
+    assert policy_warnings(policy) == (
         ManifestWarning("weight-zero", f"{PREFERRED}[0].weight", "a weight of 0 has no effect"),
         ManifestWarning(
             "empty-term", f"{PREFERRED}[1].preference", "empty term: every cluster gets the weight"
@@ -288,7 +288,7 @@ def test_warns_about_what_does_nothing() -> None:
 def test_warns_about_an_empty_list_of_names() -> None:
     policy = parse_policy({"placementType": "PickFixed", "clusterNames": []})
 
-    assert [(caveat.code, caveat.path) for caveat in policy_caveats(policy)] == [
+    assert [(warning.code, warning.path) for warning in policy_warnings(policy)] == [
         ("no-cluster-names", "policy.clusterNames")
     ]
 
@@ -298,7 +298,7 @@ def test_warns_about_an_empty_list_of_names() -> None:
     [("x", "not-one-of"), (7, "wrong-type")],
 )
 def test_unknown_semantics_are_refused(name: object, code: str) -> None:
-    assert faults_in(parse_semantics, name) == [("semantics", code)]
+    assert errors_in(parse_semantics, name) == [("semantics", code)]
 
 
 def test_semantics_are_fleet_unless_named() -> None:

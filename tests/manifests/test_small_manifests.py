@@ -10,22 +10,22 @@ from fleetui.apimachinery.fields import parse_duration
 from fleetui.apimachinery.model import IntOrPercent
 from fleetui.apimachinery.yaml import load_documents
 from placements.manifests.disruption import (
-    budget_faults,
-    eviction_change_faults,
+    budget_errors,
+    eviction_change_errors,
     parse_disruption_budget,
     parse_eviction,
 )
-from placements.manifests.override import override_change_faults
+from placements.manifests.override import override_change_errors
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
 from placements.manifests.staged_update import (
-    approval_change_faults,
+    approval_change_errors,
     parse_approval_request,
     parse_staged_run,
     parse_staged_strategy,
-    run_change_faults,
+    run_change_errors,
 )
-from tests.documents import OURS, PARSERS, Document, changed, faults_in
+from tests.documents import OURS, PARSERS, Document, changed, errors_in
 
 GOOD: dict[str, Document] = {
     document.data["metadata"]["name"]: document.data
@@ -45,7 +45,7 @@ APPROVAL = {"type": "Approval"}
 def spoilt(name: str, *keys: str | int, to: Any) -> list[tuple[str, str]]:
     """Spoil a good document in one place and return the faults that its parser finds."""
     document = GOOD[name]
-    return faults_in(PARSERS[document["kind"]], changed(document, *keys, to=to))
+    return errors_in(PARSERS[document["kind"]], changed(document, *keys, to=to))
 
 
 REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
@@ -208,7 +208,7 @@ def test_refuses_paths_that_overrides_may_not_touch(path: str, code: str) -> Non
 def test_all_faults_of_a_document_come_at_once() -> None:
     document = changed(GOOD["careful"], *STAGES, 0, to={"name": "A", "maxConcurrency": 0, "order": 1})
 
-    assert faults_in(parse_staged_strategy, document) == [
+    assert errors_in(parse_staged_strategy, document) == [
         ("spec.stages[0].name", "bad-format"),
         ("spec.stages[0].maxConcurrency", "out-of-range"),
         ("spec.stages[0].order", "unknown-field"),
@@ -267,7 +267,7 @@ def test_moves_of_a_run(before: str, after: str, allowed: bool) -> None:
         parse_staged_run(changed(GOOD["web-r4"], "spec", "state", to=state)) for state in (before, after)
     )
 
-    assert [fault.path for fault in run_change_faults(old, new)] == ([] if allowed else ["spec.state"])
+    assert [error.path for error in run_change_errors(old, new)] == ([] if allowed else ["spec.state"])
 
 
 def test_what_never_changes() -> None:
@@ -280,15 +280,15 @@ def test_what_never_changes() -> None:
     override = PARSERS["ClusterResourceOverride"](GOOD["tier"])
     for_all = PARSERS["ClusterResourceOverride"](changed(GOOD["tier"], "spec", "placement", to=None))
 
-    faults = [
-        *run_change_faults(run, other),
-        *approval_change_faults(request, parse_approval_request(elsewhere)),
-        *eviction_change_faults(eviction, parse_eviction(farther)),
-        *override_change_faults(override, for_all),
+    errors = [
+        *run_change_errors(run, other),
+        *approval_change_errors(request, parse_approval_request(elsewhere)),
+        *eviction_change_errors(eviction, parse_eviction(farther)),
+        *override_change_errors(override, for_all),
     ]
 
-    assert {fault.code for fault in faults} == {"immutable"}
-    assert [fault.path for fault in faults] == [
+    assert {error.code for error in errors} == {"immutable"}
+    assert [error.path for error in errors] == [
         "spec.resourceSnapshotIndex",
         "spec.targetStage",
         "spec.clusterName",
@@ -307,8 +307,8 @@ def test_what_never_changes() -> None:
 def test_a_placement_of_every_cluster_takes_a_plain_number_only(spec: Document, paths: list[str]) -> None:
     budget = parse_disruption_budget({**GOOD["web"], "spec": spec}).spec
 
-    assert [fault.path for fault in budget_faults(budget, PlacementType.PICK_ALL)] == paths
-    assert budget_faults(budget, PlacementType.PICK_N) == []
+    assert [error.path for error in budget_errors(budget, PlacementType.PICK_ALL)] == paths
+    assert budget_errors(budget, PlacementType.PICK_N) == []
 
 
 def test_another_kind_is_named() -> None:

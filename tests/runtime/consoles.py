@@ -45,7 +45,7 @@ def commands_for(stage: Stage) -> list[Command]:
 
 @dataclass
 class Console:
-    """Running commands; what is killed here is waited for and, where nobody else does, started again."""
+    """Running commands; what is killed here is waited for and, where nothing else does, started again."""
 
     stage: Stage
     commands: Sequence[Command]

@@ -1,4 +1,4 @@
-"""Watching real processes: what they print, who lives, who is gone. Every wait has a deadline."""
+"""Watching real processes: what they print, which run, which have ended. Every wait has a deadline."""
 
 import os
 import re

@@ -66,7 +66,7 @@ def test_a_restored_rollout_converges_and_old_leases_are_void(stage: Stage, tmp_
         progress = stage.ask(updated)[0][0]
         assert _failure(stage, "restore", "--force", backup)[0] == 1
         eventually(lambda: finished(stage) == 2)
-        # What was never in the backup is gone afterwards.
+        # What was never in the backup is deleted afterwards.
         stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:3"), namespace("later")))
         eventually(lambda: finished(stage) == 3)
         up.process.terminate()

@@ -33,7 +33,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 }
 """
 CLUSTERS = 12
-# Half of them in each stage; one rejects what it gets until that is mended.
+# Half of them in each stage; one rejects what it gets until that is fixed.
 JOIN = f"""
 from datetime import UTC, datetime
 from clusters.operations.join import ClusterSpec, upsert_clusters
@@ -141,7 +141,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
 
     changes = [state["changes"] for book in books_of(stage) for state in book.values()]
     assert len(changes) == 2 * CLUSTERS
-    # Refused objects change the namespace first, and the rest once that is mended.
+    # Refused objects change the namespace first, and the rest once that is fixed.
     assert {count for one in changes for _, count in one} <= {1, 2}
     assert sum(count == 2 for one in changes for _, count in one) <= 2
 

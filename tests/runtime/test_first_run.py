@@ -1,4 +1,4 @@
-"""The first administrator is made once, and its password is known to somebody."""
+"""The first administrator is made once, and its password can be read."""
 
 from io import StringIO
 from pathlib import Path

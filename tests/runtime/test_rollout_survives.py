@@ -89,7 +89,7 @@ def _updated(stage: Stage) -> int:
 
 
 def _disturb(console: Console, stage: Stage, chance: random.Random) -> None:
-    """Kill each sort of process at moments that nobody chose, then all of them, and lose the queue once."""
+    """Kill each sort of process at random moments, then all of them, and lose the queue once."""
     victims = [*EVERY_PART, SUPERVISOR]
     chance.shuffle(victims)
     _wait_for(chance.randrange(1, CLUSTERS // 3), stage, chance)
@@ -104,7 +104,7 @@ def _disturb(console: Console, stage: Stage, chance: random.Random) -> None:
 
 
 def _wait_for(updated: int, stage: Stage, chance: random.Random) -> None:
-    """Wait until so many clusters are updated, and then for a moment that nobody chose."""
+    """Wait until so many clusters are updated, and then for a random moment."""
     eventually(lambda: _updated(stage) >= updated, seconds=180)
     time.sleep(chance.uniform(0.1, 2.0))
 

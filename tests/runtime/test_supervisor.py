@@ -84,7 +84,7 @@ def test_what_does_not_end_by_itself_is_killed() -> None:
         stubborn, _ = _pids(up)
         up.process.terminate()
 
-        up.wait_for(r"^up \| p1 did not end by itself and was killed$")
+        up.wait_for(r"^up \| p1 did not end in time and was killed$")
 
         assert up.process.wait(timeout=10) == 0
         assert is_gone(stubborn)

@@ -45,7 +45,7 @@ class Stage:
             self.manage("migrate", "-v0")
 
     def drop(self) -> None:
-        """Drop the database, whoever is still connected."""
+        """Drop the database, with all connections."""
         if self._connection:
             self._connection.close()
         self._serve(f"drop database if exists {self.name} with (force)")

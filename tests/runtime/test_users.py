@@ -78,7 +78,7 @@ class Person(threading.Thread):
                 self.connection.request("GET", path, headers=self.headers)
                 answer = self.connection.getresponse()
                 text = answer.read().decode()
-            except (http.client.HTTPException, OSError) as error:  # as a browser does: once more
+            except (http.client.HTTPException, OSError) as error:  # as a browser does: again
                 self.connection.close()
                 if is_last:
                     self.errors.append(f"{path}: {error!r}")

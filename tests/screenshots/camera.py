@@ -73,7 +73,7 @@ def camera_at(console: Console, browser: Browser) -> Camera:
 def photograph(page: Page, address: str, to: Path, *, tallest: int | None = None) -> None:
     """Open an address, wait until all charts are drawn, and take the picture; `tallest` cuts it off there.
 
-    The window is made as tall as the page, so that what sticks to its edges stands where it belongs.
+    The window is made as tall as the page, so that what sticks to its edges is where it belongs.
     """
     assert page.viewport_size
     width = page.viewport_size["width"]

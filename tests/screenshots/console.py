@@ -61,7 +61,7 @@ class Console:
         self.put(f"placements/{self.placement}", manifest)
 
     def change_a_resource(self) -> None:
-        """Change what the placement takes along, so that there is an update to watch."""
+        """Change what the placement selects, so that there is an update to watch."""
         path = f"resources/core/ConfigMap/{self.placement}/{self.placement}-settings"
         manifest = self.ask(path)
         manifest["data"]["photographed"] = "yes"

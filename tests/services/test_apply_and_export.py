@@ -36,7 +36,7 @@ COVERED = sorted(
     and not {
         "ClusterResourcePlacementEviction",
         "ClusterResourcePlacementDisruptionBudget",
-        "ClusterStagedUpdateRun",  # the placements of these runs stand in other files
+        "ClusterStagedUpdateRun",  # the placements of these runs are in other files
         "ClusterApprovalRequest",
     }
     & {

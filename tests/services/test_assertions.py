@@ -202,7 +202,7 @@ def test_a_document_asserts_of_the_placements_that_it_selects_or_names() -> None
     assert not checks().exists()
     with pytest.raises(InvalidManifest) as refused:
         save_assertions(assertion_document("gold", {"always": 1}), by=None, now=NOW)
-    assert [one.path for one in refused.value.faults] == ["spec", "spec.assert[0].always"]
+    assert [one.path for one in refused.value.errors] == ["spec", "spec.assert[0].always"]
 
 
 def _command(*arguments: str) -> tuple[str, int]:
@@ -256,5 +256,5 @@ def test_a_save_warns_or_is_refused() -> None:
     assert warning.path == 'metadata.annotations["fleetui.io/assertions"]'
     with pytest.raises(InvalidManifest) as refused:
         _save("shop", {"assert": listed, "onBreak": "refuse"})
-    assert [one.code for one in refused.value.faults] == ["assertion-broken"]
+    assert [one.code for one in refused.value.errors] == ["assertion-broken"]
     assert not Placement.objects.filter(name="shop").exists()

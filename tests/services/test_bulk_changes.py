@@ -104,7 +104,7 @@ def test_refuses_options_that_a_manifest_could_not_have(
 ) -> None:
     with pytest.raises(InvalidManifest) as refused:
         read_options(action, given)
-    assert refused.value.faults[0].path.startswith(path)
+    assert refused.value.errors[0].path.startswith(path)
 
 
 def test_selects_known_clusters_only_and_changes_nothing_without_the_role() -> None:

@@ -1,4 +1,4 @@
-"""A rollout carries on while a cycle decides: what is written starts from the bindings as they are then."""
+"""A rollout continues while a cycle decides: what is written starts from the bindings as they are then."""
 
 import pytest
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
 def _changed_policy(number: int) -> Placement:
-    """Save another policy: everything is scheduled from scratch."""
+    """Save another policy: everything is rescheduled."""
     taint = {"key": "any", "operator": "Exists"}
     document = placement_document("web", pick_n_spec(number, tolerations=[taint]))
     save_placement(document, by=None, now=NOW)

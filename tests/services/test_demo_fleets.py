@@ -16,7 +16,7 @@ from placements.engine.advice.diagnosis import pinned_groups, stale_picks
 from placements.engine.exact.record import exact_search
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.warnings import fleet_caveats
+from placements.engine.scheduling.warnings import fleet_warnings
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
@@ -140,7 +140,7 @@ def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(size: 
 
     found = {one.name: one.eligibility.kind for one in fleet_of(members(size))}
 
-    assert found == {name: kinds[DemoFault(fault)] if fault else None for name, fault in said.items()}
+    assert found == {name: kinds[DemoFault(error)] if error else None for name, error in said.items()}
 
 
 @SIZES
@@ -152,12 +152,12 @@ def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -
 
 @SIZES
 def test_no_placement_requires_labels_that_no_cluster_has(size: int) -> None:
-    caveats = [
-        (name, one) for name, decision in decisions(size).items() for one in fleet_caveats(decision.cycle)
+    warnings = [
+        (name, one) for name, decision in decisions(size).items() for one in fleet_warnings(decision.cycle)
     ]
 
     in_the_guide = {"clusters-lack-key", "single-group"}
-    assert [each for each in caveats if each[1].code not in in_the_guide] == []
+    assert [each for each in warnings if each[1].code not in in_the_guide] == []
 
 
 # Four
@@ -209,7 +209,7 @@ def _decided(state: Mapping[tuple[str, str], Any], before: Mapping[str, Decision
 
 
 def _bindings(placement: PlacementInput, before: Decision | None) -> tuple[PlacedBinding, ...]:
-    """Return what is placed: under an older policy once more than the number has changed."""
+    """Return what is placed: under an older policy one more than the number has changed."""
     if before is None:
         return ()
     same = before.cycle.policy.without_number() == placement.policy.without_number()

@@ -1,4 +1,4 @@
-"""Drafts: begun once for each person and placement, carried over, confirmed with what was previewed."""
+"""Drafts: started once for each user and placement, merged, confirmed with what was previewed."""
 
 from typing import Any
 
@@ -191,7 +191,7 @@ def test_a_draft_at_fault_is_not_saved(web: Placement, ana: User) -> None:
             draft.pk, reviewed=ReviewedDraft(PlacementDraft(draft.text).digest, ""), by=ana, now=NOW
         )
 
-    assert {fault.line for fault in refused.value.faults} == {13}
+    assert {error.line for error in refused.value.errors} == {13}
 
 
 def test_a_draft_of_what_is_saved_already_changes_nothing(web: Placement, ana: User) -> None:

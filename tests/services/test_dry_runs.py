@@ -145,7 +145,7 @@ def test_an_unknown_cluster_is_an_error_at_its_place() -> None:
     with pytest.raises(InvalidManifest) as error:
         start_dry_run(placement="web", clusters=["one", "nine"], by=None, now=NOW)
 
-    assert [one.path for one in error.value.faults] == ["clusters[1]"]
+    assert [one.path for one in error.value.errors] == ["clusters[1]"]
 
 
 def test_a_dry_run_of_a_killed_worker_is_due_again() -> None:

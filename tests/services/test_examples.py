@@ -1,4 +1,4 @@
-"""Whole files of manifests: a handful of our own, and those that KubeFleet ships, where they are at hand."""
+"""Whole files of manifests: some of our own, and those that KubeFleet ships, where they are available."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,10 +9,10 @@ from clusters.fleet import EligibilityKind
 from clusters.manifest import parse_member
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
-from placements.manifests.placement import parse_placement, spec_caveats
+from placements.manifests.placement import parse_placement, spec_warnings
 from placements.services.apply import apply_documents
 from placements.services.fleet.forms import read_documents
-from placements.services.simulate.inputs import read_bindings, read_wish
+from placements.services.simulate.inputs import read_bindings, read_placement
 from tests.documents import OURS, PARSERS, SHARED
 from tests.services.simulate_runs import simulate
 
@@ -39,9 +39,9 @@ def verdict(document: Document) -> str:
             parse(document.data)
             return MEMBER if parse is parse_member else LOADS
         found = parse_placement(document.data)
-    except InvalidManifest as faults:
-        return ", ".join(f"{fault.path}: {fault.code}" for fault in faults.faults)
-    return " ".join([LOADS, *(caveat.code for caveat in spec_caveats(found.spec))])
+    except InvalidManifest as errors:
+        return ", ".join(f"{error.path}: {error.code}" for error in errors.errors)
+    return " ".join([LOADS, *(warning.code for warning in spec_warnings(found.spec))])
 
 
 OUR_FILES = {
@@ -176,8 +176,8 @@ def test_simulate_reads_a_namespaced_placement_with_its_bindings(tmp_path: Path)
     found = read_bindings(file.read_bytes(), placement="team/web")
 
     assert [one.cluster for one in found.bindings] == ["edge-1"]
-    assert [one.code for one in found.caveats] == ["other-bindings"]
-    assert read_wish((OURS / "namespaced.yaml").read_bytes().split(b"---")[1]).name == "team/web"
+    assert [one.code for one in found.warnings] == ["other-bindings"]
+    assert read_placement((OURS / "namespaced.yaml").read_bytes().split(b"---")[1]).name == "team/web"
 
 
 def test_a_fault_names_its_line_in_the_file() -> None:
@@ -186,8 +186,8 @@ def test_a_fault_names_its_line_in_the_file() -> None:
     with pytest.raises(InvalidManifest) as raised:
         parse_placement(document.data)
 
-    (fault,) = attach_lines((document, one) for one in raised.value.faults)
-    assert fault.line == 8
+    (error,) = attach_lines((document, one) for one in raised.value.errors)
+    assert error.line == 8
 
 
 def test_an_export_of_member_clusters_becomes_a_fleet() -> None:

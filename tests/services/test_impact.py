@@ -40,7 +40,7 @@ def test_names_who_comes_in_the_place_of_who_leaves(web: Placement) -> None:
 
     assert _leaving("nimblefox") == Impact(
         (ImpactRow("web", ("jumpingcat",), ("nimblefox",), 2, 2, was_fulfilled=True, is_fulfilled=True),),
-        looked=1,
+        evaluated=1,
     )
 
 
@@ -61,7 +61,7 @@ def test_a_cordon_moves_nobody_who_is_placed(web: Placement) -> None:
 
     found = impact_of(fleet.with_clusters([here._replace(taints=(Taint("cordon-key"),))]))
 
-    assert (found.rows, found.looked, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
+    assert (found.rows, found.evaluated, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
 
 
 def test_looks_only_at_those_that_read_what_changed() -> None:
@@ -79,7 +79,7 @@ def test_looks_only_at_those_that_read_what_changed() -> None:
     other = impact_of(fleet.with_clusters([here._replace(labels={**here.labels, "team": "b"})]))
     tier = impact_of(fleet.with_clusters([here._replace(labels={**here.labels, "tier": "edge"})]))
 
-    assert (other.rows, other.looked) == ((), 0)
+    assert (other.rows, other.evaluated) == ((), 0)
     assert [(row.placement, row.joins, row.is_fulfilled) for row in tier.rows] == [
         ("edge", ("jumpingcat",), True)
     ]
@@ -139,17 +139,17 @@ def test_leaves_out_what_is_deleted_or_at_fault() -> None:
     saved("lost", pick_n_spec(2))
     Placement.objects.filter(name="lost").update(selection_faults=[{"path": "", "code": "", "message": ""}])
 
-    assert _leaving("bravelion") == Impact((), looked=0)
+    assert _leaving("bravelion") == Impact((), evaluated=0)
 
 
 def test_looks_at_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         saved(f"more-{number}", pick_n_spec(1))
-    monkeypatch.setattr(impact, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(impact, "MOST_EVALUATED", 3)
 
     found = _leaving("bravelion")
 
-    assert (found.looked, found.unlooked) == (3, 2)
+    assert (found.evaluated, found.not_evaluated) == (3, 2)
 
 
 def test_takes_as_many_queries_for_one_placement_as_for_many(
@@ -161,7 +161,7 @@ def test_takes_as_many_queries_for_one_placement_as_for_many(
     with django_assert_max_num_queries(9):
         found = _leaving("bravelion", "nimblefox")
 
-    assert found.looked == 21
+    assert found.evaluated == 21
 
 
 def test_writes_nothing() -> None:

@@ -129,8 +129,8 @@ def test_selects_what_is_in_its_namespace_and_nothing_else(world: World) -> None
     outside = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
     with pytest.raises(InvalidManifest) as refused:
         save(inside("outside", outside))
-    [fault] = refused.value.faults
-    assert (fault.path, fault.code) == ("spec.resourceSelectors[0].kind", "cluster-scoped-kind")
+    [error] = refused.value.errors
+    assert (error.path, error.code) == ("spec.resourceSelectors[0].kind", "cluster-scoped-kind")
 
 
 def test_waits_for_its_namespace_on_each_cluster(world: World) -> None:
@@ -171,7 +171,7 @@ def test_a_staged_run_is_of_its_namespace(world: World) -> None:
     apply = [strategy, in_namespace(run_document("one"), "StagedUpdateRun")]
     with pytest.raises(InvalidManifest) as refused:
         apply_documents(read_documents(_text(run_document("one"))), by=None, now=world.now)
-    assert [one.path for one in refused.value.faults] == ["spec.stagedRolloutStrategyName"]
+    assert [one.path for one in refused.value.errors] == ["spec.stagedRolloutStrategyName"]
 
     apply_documents(read_documents(_text(*apply)), by=None, now=world.now)
     world.work()

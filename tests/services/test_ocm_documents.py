@@ -66,7 +66,7 @@ def faults_of(document: dict[str, Any]) -> list[FieldError]:
     with pytest.raises(InvalidManifest) as caught:
         save_placement(document, by=None, now=NOW)
     assert list(Placement.objects.values("name", "document", "revision")) == before
-    return list(caught.value.faults)
+    return list(caught.value.errors)
 
 
 def by_region(names: list[str]) -> dict[str, int]:
@@ -228,9 +228,9 @@ def test_without_resources_it_says_how_to_select_some() -> None:
     saved = save_placement(ocm_document(), by=None, now=NOW)
     selected = save_placement(with_resources(ocm_document("other"), NAMESPACE), by=None, now=NOW)
 
-    (caveat,) = [one for one in saved.warnings if one.code == "no-resources"]
-    assert caveat.path == 'metadata.annotations["fleetui.io/resource-selectors"]'
-    assert "no resources are placed" in caveat.message
+    (warning,) = [one for one in saved.warnings if one.code == "no-resources"]
+    assert warning.path == 'metadata.annotations["fleetui.io/resource-selectors"]'
+    assert "no resources are placed" in warning.message
     assert [one.code for one in selected.warnings] == []
 
 
@@ -292,9 +292,9 @@ def test_what_is_wrong_has_its_place_in_the_document(document: dict[str, Any], p
 def test_all_parts_are_looked_at_before_it_is_refused() -> None:
     annotations = {RESOURCES: "{", STRATEGY: "7", "fleetui.io/spread-options": "no"}
 
-    faults = faults_of(ocm_document(annotations=annotations, numberOfClusters="two"))
+    errors = faults_of(ocm_document(annotations=annotations, numberOfClusters="two"))
 
-    assert len(faults) == 4
+    assert len(errors) == 4
 
 
 def test_names_are_unique_across_namespaces() -> None:
@@ -302,11 +302,11 @@ def test_names_are_unique_across_namespaces() -> None:
     other = ocm_document()
     other["metadata"]["namespace"] = "ops"
 
-    (fault,) = faults_of(other)
+    (error,) = faults_of(other)
 
-    assert (fault.path, fault.code) == ("metadata.namespace", "immutable")
+    assert (error.path, error.code) == ("metadata.namespace", "immutable")
     assert (
-        fault.message
+        error.message
         == "a Placement shop exists already, in namespace apps; names are unique across namespaces"
     )
 
@@ -325,17 +325,17 @@ def test_names_are_unique_across_kinds_and_neither_replaces_the_other() -> None:
 def test_a_staged_one_stays_staged() -> None:
     save(ocm_document(annotations={STRATEGY: {"type": "External"}}))
 
-    (fault,) = faults_of(ocm_document())
+    (error,) = faults_of(ocm_document())
 
-    assert (fault.path, fault.code) == (f'metadata.annotations["{STRATEGY}"].type', "immutable")
+    assert (error.path, error.code) == (f'metadata.annotations["{STRATEGY}"].type', "immutable")
 
 
 def test_our_annotations_for_it_are_refused_where_the_spec_has_a_field() -> None:
     document = placement_document("web", spec(), resource_selectors="[]")
 
-    (fault,) = faults_of(document)
+    (error,) = faults_of(document)
 
-    assert (fault.code, fault.allowed) == ("misplaced", "spec.resourceSelectors")
+    assert (error.code, error.allowed) == ("misplaced", "spec.resourceSelectors")
 
 
 def test_the_status_speaks_as_open_cluster_management_does() -> None:
@@ -463,6 +463,6 @@ def test_it_is_no_resource_to_be_placed() -> None:
 def test_the_lines_of_the_proposal_are_those_of_the_text() -> None:
     text = proposed(1).replace("maxSkew: 2", "maxSkew: two")
 
-    (fault,) = PlacementDraft.parse(text).errors
+    (error,) = PlacementDraft.parse(text).errors
 
-    assert (fault.path, fault.line) == ("spec.spreadConstraints[0].maxSkew", 21)
+    assert (error.path, error.line) == ("spec.spreadConstraints[0].maxSkew", 21)

@@ -350,7 +350,7 @@ class Campaign(RuleBasedStateMachine):
             self.stack.close()
 
     def converge(self) -> None:
-        """End what is wrong, what is held and what waits, and let time pass until all is as wanted."""
+        """End what is wrong, what is held and what waits, and let time pass until all is up to date."""
         self.wait(1)
         for name in CLUSTERS:
             self.rejoin(name)

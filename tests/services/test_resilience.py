@@ -149,12 +149,12 @@ def test_unknown_keys_and_variants_are_refused() -> None:
     load_nine()
     with pytest.raises(InvalidManifest) as refused:
         start_report(keys=["nowhere"], variants=["explode"], by=None, now=NOW)
-    assert [one.path for one in refused.value.faults] == ["variants[0]", "keys[0]"]
+    assert [one.path for one in refused.value.errors] == ["variants[0]", "keys[0]"]
     for at in range(22):
         joined(f"more{at}", rack=f"r{at}")
     with pytest.raises(InvalidManifest) as refused:
         start_report(keys=["rack", "rack+rack", "region+rack"], by=None, now=NOW)
-    assert [(one.path, one.code) for one in refused.value.faults] == [
+    assert [(one.path, one.code) for one in refused.value.errors] == [
         ("keys[1]", "too-many"),
         ("keys[2]", "unsatisfiable"),
     ]

@@ -65,7 +65,7 @@ def test_an_object_needs_its_namespace() -> None:
     with pytest.raises(InvalidManifest) as caught:
         apply_resource(config_map("web"), by=None, now=NOW)
 
-    assert [(one.path, one.code) for one in caught.value.faults] == [("metadata.namespace", "not-on-the-hub")]
+    assert [(one.path, one.code) for one in caught.value.errors] == [("metadata.namespace", "not-on-the-hub")]
     assert not Resource.objects.exists()
 
 
@@ -160,7 +160,7 @@ def test_an_object_selected_twice_is_a_fault_of_parsing() -> None:
     with pytest.raises(InvalidManifest) as caught:
         save_placement(placement_document("web", {"resourceSelectors": selectors}), by=None, now=NOW)
 
-    assert caught.value.faults[0].path == "spec.resourceSelectors[1]"
+    assert caught.value.errors[0].path == "spec.resourceSelectors[1]"
     assert not Placement.objects.exists()
 
 
@@ -180,7 +180,7 @@ def test_an_object_selected_twice_later_holds_the_placement_and_says_so() -> Non
     run_due()
 
     held = Placement.objects.get()
-    assert [fault["path"] for fault in held.selection_faults] == ["spec.resourceSelectors[1]"]
+    assert [error["path"] for error in held.selection_faults] == ["spec.resourceSelectors[1]"]
     assert (held.placed_count, held.is_due) == (1, False)
     applied(namespace("shop"))
     run_due()
@@ -196,5 +196,5 @@ def test_a_reserved_namespace_named_is_an_error_and_matched_is_left_out() -> Non
     done = save_placement(placement_document("web", {"resourceSelectors": [every]}), by=None, now=NOW)
     run_due()
 
-    assert ["kube-public" in caveat.message for caveat in done.warnings] == [True]
+    assert ["kube-public" in warning.message for warning in done.warnings] == [True]
     assert names_in(latest_snapshot()) == ["shop"]

@@ -45,7 +45,7 @@ def faults_of(name: str, spec: dict[str, Any]) -> list[FieldError]:
     with pytest.raises(InvalidManifest) as caught:
         save(name, spec)
     assert list(Placement.objects.values("name", "document", "revision")) == before
-    return list(caught.value.faults)
+    return list(caught.value.errors)
 
 
 def test_the_manifest_is_kept_as_written_without_its_status() -> None:
@@ -123,29 +123,29 @@ def test_a_snapshot_in_use_is_never_pruned() -> None:
 def test_the_placement_type_cannot_change() -> None:
     saved("web", pick_n_spec(2))
 
-    fault = faults_of("web", spec({"placementType": "PickAll"}))[0]
+    error = faults_of("web", spec({"placementType": "PickAll"}))[0]
 
-    assert (fault.path, fault.code) == ("spec.policy.placementType", "immutable")
-    assert "from PickN to PickAll" in fault.message
-    assert "another name" in fault.allowed
+    assert (error.path, error.code) == ("spec.policy.placementType", "immutable")
+    assert "from PickN to PickAll" in error.message
+    assert "another name" in error.allowed
 
 
 def test_a_policy_cannot_be_removed() -> None:
     saved("web", spec({"placementType": "PickAll"}))
 
-    fault = faults_of("web", spec())[0]
+    error = faults_of("web", spec())[0]
 
-    assert (fault.path, fault.code) == ("spec.policy", "immutable")
-    assert "placementType: PickAll" in fault.allowed
+    assert (error.path, error.code) == ("spec.policy", "immutable")
+    assert "placementType: PickAll" in error.allowed
 
 
 def test_tolerations_can_only_be_added() -> None:
     saved("web", pick_n_spec(2, tolerations=[TOLERATION]))
 
-    fault = faults_of("web", pick_n_spec(2))[0]
+    error = faults_of("web", pick_n_spec(2))[0]
 
-    assert (fault.path, fault.code) == ("spec.policy.tolerations", "immutable")
-    assert "gpu" in fault.message
+    assert (error.path, error.code) == ("spec.policy.tolerations", "immutable")
+    assert "gpu" in error.message
     assert (
         save("web", pick_n_spec(2, tolerations=[{"key": "arm"}, TOLERATION][::-1][:1]))
         is OperationResult.UNCHANGED
@@ -155,13 +155,13 @@ def test_tolerations_can_only_be_added() -> None:
 def test_a_staged_placement_cannot_go_back() -> None:
     saved("web", {**pick_n_spec(1), "strategy": {"type": "External"}})
 
-    fault = faults_of("web", {**pick_n_spec(1), "strategy": {"type": "RollingUpdate"}})[0]
+    error = faults_of("web", {**pick_n_spec(1), "strategy": {"type": "RollingUpdate"}})[0]
 
-    assert (fault.path, fault.code) == ("spec.strategy.type", "immutable")
+    assert (error.path, error.code) == ("spec.strategy.type", "immutable")
 
 
 def test_every_fault_is_reported_with_its_path() -> None:
-    paths = [fault.path for fault in faults_of("web", pick_n_spec(-1, clusterNames=["a"]))]
+    paths = [error.path for error in faults_of("web", pick_n_spec(-1, clusterNames=["a"]))]
 
     assert paths == ["spec.policy.numberOfClusters", "spec.policy.clusterNames"]
 
@@ -198,8 +198,8 @@ def test_a_placement_that_is_carried_out_stays_until_its_resources_are_removed()
     assert not delete_placement("web", by=None, now=NOW)
 
     assert Placement.objects.get().deleting_since == NOW
-    fault = faults_of("web", pick_n_spec(2))[0]
-    assert fault.code == "being-deleted"
+    error = faults_of("web", pick_n_spec(2))[0]
+    assert error.code == "being-deleted"
     assert Event.objects.filter(verb="deleted").count() == 1
 
 

@@ -1,4 +1,4 @@
-"""A slow worker selects what a placement takes along; what somebody saved or rolled back meanwhile holds."""
+"""A slow worker selects the resources of a placement; what a user saved or rolled back meanwhile holds."""
 
 from typing import Any
 

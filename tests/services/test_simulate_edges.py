@@ -1,4 +1,4 @@
-"""`manage.py simulate` where people were misled: each test is one report of somebody who tried it."""
+"""`manage.py simulate` where people were misled: each test is one report of a user who tried it."""
 
 import csv
 import io
@@ -81,8 +81,8 @@ def test_options_that_only_another_semantics_reads_are_refused_there(write: Any,
 @pytest.mark.parametrize(
     ("semantics", "words"),
     [
-        ("fleet", "no limit there, and often the first pick"),
-        ("kubernetes", "never picked"),
+        ("fleet", "no limit there, and often selected first"),
+        ("kubernetes", "never selected"),
         ("ocm", "together a domain of their own"),
     ],
 )
@@ -151,10 +151,10 @@ def test_every_option_that_other_semantics_lack_is_told() -> None:
         "spec": {"numberOfClusters": 1, "prioritizerPolicy": {"configurations": [memory]}},
     }
 
-    caveats = translate(placement_input(parse_placement(document)), Semantics.FLEET).caveats
+    warnings = translate(placement_input(parse_placement(document)), Semantics.FLEET).warnings
 
     words = "unsetPolicy, Steady, Balance and ResourceAllocatableMemory; ignored"
-    assert [one.message for one in caveats if one.path == "spec"] == [
+    assert [one.message for one in warnings if one.path == "spec"] == [
         f"fleet semantics have no equivalent of {words}"
     ]
 
@@ -165,10 +165,10 @@ def test_weights_of_a_key_that_nothing_spreads_over_are_told() -> None:
     annotations = {"fleetui.io/semantics": "ocm", "fleetui.io/spread-options": json.dumps(options)}
     document = _placement({**WEB_POLICY, "topologySpreadConstraints": soft}, **annotations)
 
-    (caveat,) = placement_input(parse_placement(document)).caveats
+    (warning,) = placement_input(parse_placement(document)).warnings
 
-    assert caveat.path == 'metadata.annotations["fleetui.io/spread-options"].domainWeights'
-    assert caveat.message == 'weights without effect: no constraint has topologyKey "zon"'
+    assert warning.path == 'metadata.annotations["fleetui.io/spread-options"].domainWeights'
+    assert warning.message == 'weights without effect: no constraint has topologyKey "zon"'
 
 
 def test_without_any_heartbeat_none_is_called_stale(write: Any) -> None:
@@ -275,4 +275,4 @@ def test_affinity_rows_are_carried_over_in_the_place_of_preferred_terms() -> Non
     carried = translate(placement_input(parse_placement(document)), Semantics.FLEET)
 
     assert [one.weight for one in carried.policy.preferred_terms] == [20]
-    assert any("replaced by" in one.message for one in carried.caveats)
+    assert any("replaced by" in one.message for one in carried.warnings)

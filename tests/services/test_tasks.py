@@ -24,7 +24,7 @@ SEND_NOW = task_queue.send_now
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Let hints go into a folder of this test."""
+    """Send hints into a folder of this test."""
     with Connection("atomicfs://", transport_options={"folder": tmp_path}) as connection:
         producer = app.amqp.Producer(connection)
         monkeypatch.setattr(app, "producer_or_acquire", lambda _=None: nullcontext(producer))

@@ -13,7 +13,7 @@ from clusters.importing import read_members
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, dump_yaml, items_of, load_documents
-from placements.services.simulate.inputs import read_bindings, read_fleet, read_wish
+from placements.services.simulate.inputs import read_bindings, read_fleet, read_placement
 from tests.rows import config_map, member_document, namespace
 from tests.services.test_apply_and_export import exported, run
 
@@ -128,7 +128,7 @@ def test_an_object_with_items_is_no_truncated_list() -> None:
 def test_every_entry_point_has_the_same_limit() -> None:
     large = b"#" * (LARGEST_UPLOAD + 1)
 
-    readers = (load_documents, lambda text: read_members(text, name="x.yaml"), read_fleet, read_wish)
+    readers = (load_documents, lambda text: read_members(text, name="x.yaml"), read_fleet, read_placement)
     for read in (*readers, lambda text: read_bindings(text, placement=None)):
         with pytest.raises(InvalidManifest, match="must be at most 64 MiB"):
             read(large)

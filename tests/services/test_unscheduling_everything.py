@@ -1,4 +1,4 @@
-"""A change that would unschedule everything waits until somebody confirms it (lifecycle A.5)."""
+"""A change that would unschedule everything waits until a user confirms it (lifecycle A.5)."""
 
 from typing import Any
 

@@ -104,7 +104,7 @@ def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -
 
 @pytest.fixture
 def tampered() -> DecisionRecord:
-    """Return a record whose picks stand in another order than they come out."""
+    """Return a record whose picks are in another order than they come out."""
     all_joined("a", "b", "c")
     decided("web", pick_n_spec(2))
     return tamper()
@@ -116,7 +116,7 @@ def test_one_that_comes_out_otherwise_is_reported_once_with_its_step(tampered: D
 
     tampered.refresh_from_db()
     event = Event.objects.get(kind="Decision")
-    assert tampered.fault == "step 1 picked b, and would pick c"
+    assert tampered.fault == "step 1 selected b, and would select c"
     assert (event.verb, event.name, event.after) == (
         "does not replay",
         tampered.decision_id,
@@ -152,7 +152,7 @@ def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
         call_command("verify_decisions", stdout=(output := StringIO()))
 
     assert output.getvalue().splitlines() == [
-        f"{tampered.decision_id}: step 1 picked b, and would pick c",
+        f"{tampered.decision_id}: step 1 selected b, and would select c",
         "0 of 1 decisions verified",
     ]
 

@@ -1,4 +1,4 @@
-"""What if clusters go: over all placements, under both variants, saved and never carried out."""
+"""What if clusters go: over all placements, under both variants, saved and never applied."""
 
 from typing import Any
 
@@ -230,7 +230,7 @@ def test_refuses_a_question_about_nobody(chosen: dict[str, list[str]], path: str
     with pytest.raises(InvalidManifest) as found:
         create_scenario(names=chosen["names"], labels=chosen["labels"], by=None, now=NOW)
 
-    assert [(one.path, one.code) for one in found.value.faults] == [(path, code)]
+    assert [(one.path, one.code) for one in found.value.errors] == [(path, code)]
     assert not Scenario.objects.exists()
 
 

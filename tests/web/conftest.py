@@ -1,6 +1,6 @@
 """Pages are tested with the static files that they are served with, by four people.
 
-Everyone gets a browser of their own: nobody, a stranger without a role, a viewer, an operator.
+Everyone gets a browser of their own: no account, an account without a role, a viewer, an operator.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def _browser(name: str, *roles: str) -> Client:
 
 @pytest.fixture
 def stranger() -> Client:
-    """Return the browser of somebody who has an account and no role."""
+    """Return the browser of a user without a role."""
     return _browser("stranger")
 
 

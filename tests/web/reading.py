@@ -9,13 +9,13 @@ _ALONE = {"circle", "path"}
 
 
 class Outline(HTMLParser):
-    """Follows the tags of a page, and notes what the rules of the house forbid."""
+    """Follows the tags of a page, and notes what the rules of the project forbid."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.headings: list[int] = []
-        self.faults: list[str] = []
+        self.errors: list[str] = []
         self.ids: list[str] = []
         self.labelled: set[str] = set()
         self.fields: list[tuple[str, dict[str, str | None]]] = []
@@ -25,14 +25,14 @@ class Outline(HTMLParser):
         """Note a tag and its attributes."""
         given = dict(attributes)
         if len(given) < len(attributes):
-            self.faults.append(f"<{tag}> has an attribute twice")
+            self.errors.append(f"<{tag}> has an attribute twice")
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
         has_style = "style" in given and not _HEIGHT.fullmatch(given["style"] or "")
         if tag == "style" or has_style or any(name.startswith(("on", "hx-on")) for name in given):
-            self.faults.append(f"<{tag}> has a style or a handler of its own")
+            self.errors.append(f"<{tag}> has a style or a handler of its own")
         if tag == "script" and not given.get("src") and given.get("type") != "application/json":
-            self.faults.append("an inline script")
+            self.errors.append("an inline script")
         if tag == "label" and given.get("for"):
             self.labelled.add(str(given["for"]))
         if tag in ("input", "select", "textarea") and given.get("type") != "hidden":
@@ -47,7 +47,7 @@ class Outline(HTMLParser):
         if tag in _ALONE:
             return
         if not self.open or self.open.pop() != tag:
-            self.faults.append(f"</{tag}> out of order")
+            self.errors.append(f"</{tag}> out of order")
 
     @property
     def problems(self) -> list[str]:
@@ -58,7 +58,7 @@ class Outline(HTMLParser):
             for tag, given in self.fields
             if given.get("id") not in self.labelled and not given.get("aria-label")
         ]
-        return [*self.faults, *(f"<{tag}> is never closed" for tag in self.open), *twice, *nameless]
+        return [*self.errors, *(f"<{tag}> is never closed" for tag in self.open), *twice, *nameless]
 
     @property
     def is_ordered(self) -> bool:

@@ -19,7 +19,7 @@ WITHOUT = ("/help/", "/demo/", "/drafts/", "/dry-runs/")
 
 @pytest.fixture(autouse=True)
 def _carried_out(web: Placement) -> None:
-    """Let the placement be carried out, so that there is a run."""
+    """Roll the placement out, so that there is a run."""
     assert sync_due_rollouts(now=NOW) == 1
     assert web.pk
 

@@ -95,11 +95,11 @@ def test_saves_labels_and_taints_as_one_change(operator: Client) -> None:
 def test_faults_stand_beside_their_field(operator: Client, field: str, text: str, words: str) -> None:
     answer = operator.post(EDIT, {"labels": "", "taints": "", "revision": "1", "do": "save", field: text})
     page = answer.content.decode()
-    beside = page.partition(f'id="{field}-faults"')[2].partition("</ul>")[0]
+    beside = page.partition(f'id="{field}-errors"')[2].partition("</ul>")[0]
 
     assert answer.status_code == 422
     assert words in beside
-    assert f'aria-describedby="{field}-hint {field}-faults"' in page
+    assert f'aria-describedby="{field}-hint {field}-errors"' in page
     assert _labels() == {"region": "west"}
 
 
@@ -131,7 +131,7 @@ def test_shows_every_fault_of_both_fields_with_its_line(operator: Client) -> Non
     page = operator.post(EDIT, {**given, "do": "check"}).content.decode()
     labels, taints = (
         re.findall(
-            r"<strong>line (\d+)</strong>", page.partition(f'id="{field}-faults">')[2].partition("</ul>")[0]
+            r"<strong>line (\d+)</strong>", page.partition(f'id="{field}-errors">')[2].partition("</ul>")[0]
         )
         for field in ("labels", "taints")
     )

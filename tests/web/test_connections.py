@@ -136,10 +136,10 @@ def test_errors_are_at_their_fields(administrator: Client, subtests: pytest.Subt
             page = administrator.post(NEW, form)
             part = administrator.post(NEW, form, headers=HTMX).content.decode()
 
-            at = page.content.decode().partition(f'<div id="faults-{field}">')[2].partition("</div>")[0]
-            assert (page.status_code, 'class="faults"' in at) == (422, True)
+            at = page.content.decode().partition(f'<div id="errors-{field}">')[2].partition("</div>")[0]
+            assert (page.status_code, 'class="errors"' in at) == (422, True)
             assert (
-                f'<div id="faults-{field}" hx-swap-oob="true">\n  <div role="alert"><ul class="faults"'
+                f'<div id="errors-{field}" hx-swap-oob="true">\n  <div role="alert"><ul class="errors"'
                 in re.sub(r">\s*\n\s*<", ">\n  <", part)
             )
             assert Outline(page.content.decode()).problems == []
@@ -166,7 +166,7 @@ def test_what_a_kubeconfig_lacks_is_shown_at_the_kubeconfig(
 
     answer = administrator.post(NEW, entered(server, kubeconfig=json.dumps(document))).content.decode()
 
-    at = answer.partition('<div id="faults-kubeconfig">')[2].partition("</div>")[0]
+    at = answer.partition('<div id="errors-kubeconfig">')[2].partition("</div>")[0]
     assert "Required value: the credentials" in at
 
 
@@ -445,8 +445,8 @@ def test_a_malformed_label_is_an_error_at_its_field(administrator: Client, serve
     answer = administrator.post(NEW, entered(server, do="save", labels="region"), headers=HTMX)
 
     assert answer.status_code == 422
-    faults = answer.content.decode().partition('id="faults-labels"')[2].partition("</div>")[0]
-    assert "key=value" in faults
+    errors = answer.content.decode().partition('id="errors-labels"')[2].partition("</div>")[0]
+    assert "key=value" in errors
     assert not MemberCluster.objects.exists()
 
 

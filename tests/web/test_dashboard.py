@@ -83,8 +83,8 @@ def test_placements_in_a_rollout_are_not_called_healthy(viewer: Client, text_of:
 def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetch) -> None:
     decided("many", pick_n_spec(7))
     saved("odd", spec())
-    fault = {"path": "spec", "code": "duplicate", "message": "selects it again"}
-    Placement.objects.filter(name="odd").update(selection_faults=[fault])
+    error = {"path": "spec", "code": "duplicate", "message": "selects it again"}
+    Placement.objects.filter(name="odd").update(selection_faults=[error])
     simulated("silent", fault="silent")
     leave(["bravelion"], by=None, now=NOW)
 
@@ -410,7 +410,7 @@ def test_runs_as_few_queries_whatever_needs_somebody(viewer: Client) -> None:
 
 
 def _queries_with(viewer: Client, number: int) -> int:
-    """Let one more of everything need somebody, so often, and count the queries of the page."""
+    """Add one more of everything that needs attention, so often, and count the queries of the page."""
     for one in range(Placement.objects.count(), number):
         simulated(f"silent-{one}", fault="silent")
         joined(f"goes-{one}")
@@ -419,9 +419,9 @@ def _queries_with(viewer: Client, number: int) -> int:
         leave([f"goes-{one}"], by=None, now=NOW)
         sync_due_rollouts(now=NOW)
         Binding.objects.filter(placement=placement).update(phase=Phase.FAILED, state=BindingState.BOUND)
-        fault = {"path": "spec", "code": "duplicate", "message": "selects it again"}
+        error = {"path": "spec", "code": "duplicate", "message": "selects it again"}
         invalid = saved(f"invalid{one}", spec())
-        Placement.objects.filter(pk=invalid.pk).update(selection_faults=[fault], paused_since=NOW)
+        Placement.objects.filter(pk=invalid.pk).update(selection_faults=[error], paused_since=NOW)
         fresh = StalenessCheck.objects.create(
             placement=placement, fleet_version=1, readings=1, decisions_made=1, checked_at=NOW
         )

@@ -57,7 +57,7 @@ def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("typed", ["", "nimble"])
 def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> None:
-    answer = operator.post(PAGE, {"do": "begin", "how": "drain", "at_once": "2", "name": typed})
+    answer = operator.post(PAGE, {"do": "start", "how": "drain", "at_once": "2", "name": typed})
 
     assert answer.status_code == 422
     assert "some placements lose a cluster without a replacement" in answer.content.decode()
@@ -68,7 +68,7 @@ def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> N
 
 @pytest.mark.usefixtures("nine")
 def test_begins_at_the_pace_that_was_said(operator: Client) -> None:
-    given = {"do": "begin", "how": "drain", "at_once": "2", "minutes": "30", "first": "web, batch"}
+    given = {"do": "start", "how": "drain", "at_once": "2", "minutes": "30", "first": "web, batch"}
 
     answer = operator.post(PAGE, {**given, "name": "nimblefox"})
     row = Drain.objects.get()
@@ -85,7 +85,7 @@ def test_no_name_is_required_where_nothing_gets_worse(operator: Client, text_of:
     [here] = Binding.objects.values_list("cluster_name", flat=True)
 
     page = text_of(operator, f"/clusters/{here}/drain/")
-    answer = operator.post(f"/clusters/{here}/drain/", {"do": "begin", "how": "drain"})
+    answer = operator.post(f"/clusters/{here}/drain/", {"do": "start", "how": "drain"})
 
     assert 'name="name"' not in page
     assert answer.status_code == 302
@@ -94,7 +94,7 @@ def test_no_name_is_required_where_nothing_gets_worse(operator: Client, text_of:
 
 @pytest.mark.usefixtures("nine")
 def test_may_only_cordon(operator: Client) -> None:
-    operator.post(PAGE, {"do": "begin", "how": "cordon"})
+    operator.post(PAGE, {"do": "start", "how": "cordon"})
 
     assert ClusterTaint.objects.get().cluster.name == "nimblefox"
     assert not Drain.objects.exists()
@@ -120,7 +120,7 @@ def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, st
     ],
 )
 def test_an_odd_pace_is_refused_with_its_fault(operator: Client, field: str, value: str, said: str) -> None:
-    answer = operator.post(PAGE, {"do": "begin", "how": "drain", "name": "nimblefox", field: value})
+    answer = operator.post(PAGE, {"do": "start", "how": "drain", "name": "nimblefox", field: value})
 
     assert answer.status_code == 422
     assert said in answer.content.decode()

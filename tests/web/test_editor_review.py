@@ -1,4 +1,4 @@
-"""Reviewing a draft: what it would do, saving just that, and what somebody else did meanwhile."""
+"""Reviewing a draft: what it would do, saving just that, and what another user did meanwhile."""
 
 import re
 from typing import Any
@@ -100,7 +100,7 @@ def test_a_draft_at_fault_has_no_button_to_save(operator: Client, web: Placement
     page = _review(operator, draft)
     answer = operator.post(f"/drafts/{draft.pk}/review/", {"digest": "x", "decision": "y"})
 
-    assert '<h2 id="faults">Errors</h2>' in page
+    assert '<h2 id="errors">Errors</h2>' in page
     assert 'name="digest"' not in page
     assert answer.status_code == 409
     assert Placement.objects.get().revision == 1

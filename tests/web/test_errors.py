@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 class _BrokenError(Exception):
-    """Something that nobody foresaw."""
+    """An unexpected error."""
 
 
 @pytest.fixture

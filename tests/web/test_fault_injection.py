@@ -1,4 +1,4 @@
-"""Telling a simulated cluster to fail from its page."""
+"""Injecting faults into a simulated cluster on its page."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from clusters.models import MemberCluster
 from clusters.operations.fault_injection import faults_of, not_ready_at, set_faults
 from clusters.operations.heartbeat import observe
 from fleetui.models import Event
-from placements.explain.rehearsals import FAULT_KINDS, fault_words
+from placements.explain.fault_injection import FAULT_KINDS, fault_words
 from tests.rows import NOW, simulated
 
 pytestmark = pytest.mark.django_db

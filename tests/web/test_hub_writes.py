@@ -181,7 +181,7 @@ def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
     client = visitor("operator")
     assert client.get(f"{ROOT}/clusters/east/drain/").status_code == 200
 
-    entered = {"do": "begin", "at_once": "2", "minutes": "", "name": "east"}
+    entered = {"do": "start", "at_once": "2", "minutes": "", "name": "east"}
     started = client.post(f"{ROOT}/clusters/east/drain/", entered)
     assert started.status_code == 302, text(started)
     assert [one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]] == ["cordon-key"]

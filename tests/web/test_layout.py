@@ -1,4 +1,4 @@
-"""What stands around every page: login, rail, search box, the rules for browsers, the error pages."""
+"""What is around every page: login, rail, search box, the rules for browsers, the error pages."""
 
 import re
 from collections.abc import Callable

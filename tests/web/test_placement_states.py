@@ -1,4 +1,4 @@
-"""The list of placements: how near each is to its limits, how its run stands, and filters by that."""
+"""The list of placements: how near each is to its limits, the progress of its run, and filters by that."""
 
 import re
 from collections.abc import Callable

@@ -231,8 +231,8 @@ def test_a_page_whose_placement_is_gone_is_led_to_the_list(viewer: Client) -> No
 
 
 def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
-    fault = {"path": "spec.resourceSelectors[1]", "code": "duplicate", "message": "selects it again"}
-    Placement.objects.filter(name="web").update(selection_faults=[fault])
+    error = {"path": "spec.resourceSelectors[1]", "code": "duplicate", "message": "selects it again"}
+    Placement.objects.filter(name="web").update(selection_faults=[error])
 
     page = text_of(viewer, PAGE)
 

@@ -109,9 +109,9 @@ def test_a_hidden_value_replaces_no_value(operator: Client) -> None:
     response = operator.put(SECRET_ADDRESS, read, content_type="application/json")
 
     assert response.status_code == 422
-    [fault] = response.json()["faults"]
-    assert (fault["path"], fault["allowed"]) == ("data.password", "the value itself, or no such key")
+    [error] = response.json()["faults"]
+    assert (error["path"], error["allowed"]) == ("data.password", "the value itself, or no such key")
     patch = rule({"op": "replace", "path": "/data/password", "value": "(hidden)"})
     with pytest.raises(InvalidManifest) as refused:
         save_override(for_clusters("harden", patch), by=None, now=NOW)
-    assert refused.value.faults[0].path.endswith(".value")
+    assert refused.value.errors[0].path.endswith(".value")

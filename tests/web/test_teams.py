@@ -235,7 +235,7 @@ def counts() -> dict[str, int]:
 def test_every_address_refuses_what_is_of_another_team(pia: User, part: str) -> None:
     load("other")
     caller = Caller(pia, "other")
-    faults = []
+    errors = []
     for one in checked_addresses():
         if one.route.startswith("/admin/") != (part == "admin"):
             continue
@@ -246,9 +246,9 @@ def test_every_address_refuses_what_is_of_another_team(pia: User, part: str) -> 
         is_admin = one.route.startswith("/admin/")
         is_read = is_admin and (not one.name or one.name.endswith(ADMIN_READING))
         if not (is_read or is_refused(answer)) or before != after:
-            faults.append(f"{one.method} {one.route}: {answer.status_code}")
+            errors.append(f"{one.method} {one.route}: {answer.status_code}")
 
-    assert not faults, "\n".join(faults)
+    assert not errors, "\n".join(errors)
 
 
 @pytest.mark.nightly

@@ -29,7 +29,7 @@ ADDRESSES = [
     ("/decisions/{id}/?reason=xx", "reason", "required-affinity"),
     ("/decisions/{id}/?view=xx", "view", "funnel"),
     ("/decisions/{id}/?download=xx", "download", "json"),
-    ("/what-if/{scenario}/?fate=xx", "fate", "stuck"),
+    ("/what-if/{scenario}/?impact=xx", "impact", "stuck"),
     ("/what-if/{scenario}/?variant=xx", "variant", "cordon"),
 ]
 

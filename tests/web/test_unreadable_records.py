@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def outdated() -> None:
-    """Have a placement that is not fulfilled, decided by an engine that is gone."""
+    """Have a placement that is not fulfilled, decided by an engine that was removed."""
     all_joined("a", "b")
     decided("web", pick_n_spec(3))
     outdate()
@@ -27,7 +27,7 @@ def test_the_page_of_a_faulty_record_says_so(viewer: Client) -> None:
     page = viewer.get(f"/decisions/{row.decision_id}/?view=inputs").content.decode()
 
     assert "Verification failed" in page
-    assert page.count("step 1 picked b, and would pick c") == 2
+    assert page.count("step 1 selected b, and would select c") == 2
 
 
 @pytest.mark.usefixtures("outdated")
@@ -71,7 +71,7 @@ def test_the_overview_names_a_record_that_does_not_replay(viewer: Client) -> Non
     verify_due(now=NOW)
 
     page = viewer.get("/").content.decode()
-    assert "gives a different result (step 1 picked b, and would pick c)." in page
+    assert "gives a different result (step 1 selected b, and would select c)." in page
     assert (
         f'href="/decisions/{row.decision_id}/"'
         in page.partition('id="attention"')[2].partition("</section>")[0]

@@ -45,7 +45,7 @@ def test_the_worst_come_first_and_one_fate_can_be_chosen(viewer: Client, text_of
     row = create_scenario(names=[], labels=["region:east"], by=None, now=NOW)
 
     page = text_of(viewer, f"/what-if/{row.pk}/").partition('id="placements"')[2]
-    moved = text_of(viewer, f"/what-if/{row.pk}/?fate=moves").partition('id="placements"')[2]
+    moved = text_of(viewer, f"/what-if/{row.pk}/?impact=moves").partition('id="placements"')[2]
 
     links = r'<th scope="row"><a href="/placements/(\w+)/">'
     assert re.findall(links, page) == ["cache", "config", "ledger", "batch", "web"]

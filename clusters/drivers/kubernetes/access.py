@@ -150,7 +150,7 @@ def without_secret_values(message: str, manifest: Mapping[str, Any]) -> str:
 
 
 def secret_values(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of a Secret: plain, base64, and as they stand in a quoted message."""
+    """Yield the values of a Secret: plain, base64, and as they are in a quoted message."""
     for key in ("data", "stringData"):
         values = manifest.get(key)
         for value in values.values() if isinstance(values, Mapping) else ():

@@ -163,7 +163,7 @@ class Client:
     def _check_pause(self) -> None:
         left = self._paused_until - self._monotonic()
         if left > 0:
-            message = f"the API server asked for a pause; no request for {left:.0f} s"
+            message = f"the API server requested a pause; no request for {left:.0f} s"
             raise DriverUnavailable(message, code=self._pause_code, retry_after=left)
 
     def close(self) -> None:

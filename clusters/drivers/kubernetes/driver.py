@@ -141,7 +141,7 @@ class KubernetesDriver:
         """Raise DriverFenced for a call of this process that is older than one it made.
 
         After a removal there is no inventory that has the fence; a call that was delayed in this process
-        would apply again what is gone.
+        would apply again what was removed.
         """
         with self._lock:
             newest = self._fences.pop(placement, 0)

@@ -201,7 +201,7 @@ def delete_inventory(access: MemberAccess, placement: str, *, deadline: float) -
 def find_labelled(
     access: MemberAccess, placement: str, kinds: Iterable[tuple[str, str]], *, deadline: float
 ) -> tuple[list[Entry], tuple[str, ...]]:
-    """Return records of the live objects that carry the label and owner of a placement, and the kinds that
+    """Return records of the live objects with the label and owner of a placement, and the kinds that
     could not be listed.
     """
     selector = f"{PART_OF}={applyset_id(inventory_name(access.hub_id, placement))}"
@@ -220,7 +220,7 @@ def find_labelled(
                 break
             metadata = one.get("metadata") or {}
             if (metadata.get("annotations") or {}).get(OWNER) == owner:
-                # The items of a list carry neither apiVersion nor kind.
+                # The items of a list have neither apiVersion nor kind.
                 live = {**one, "apiVersion": api_version, "kind": kind}
                 ref = ObjectRef.of(live)
                 found[ref] = live_entry(ref, live)
@@ -248,7 +248,7 @@ def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable
     message = server_message(answer)
     if answer.status >= 500:
         return DriverUnavailable(f"could not {verb} the inventory: {message}", code=f"http-{answer.status}")
-    hint = "; the role lacks a permission for the inventory" if answer.status == 403 else ""
+    hint = "; the role has no permission for the inventory" if answer.status == 403 else ""
     return DriverRejected(f"could not {verb} the inventory: {message}{hint}", code="InventoryRefused")
 
 
@@ -267,7 +267,7 @@ def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> Placement
             Refusal(ObjectRef(*map(str, one[:4])), str(one[4]), str(one[5])) for one in content["refusals"]
         )
         fence = int(annotations.get(FENCE) or 0)
-    except (ValueError, LookupError, TypeError):  # edited by hand: as good as lost
+    except (ValueError, LookupError, TypeError):  # edited manually: as good as lost
         return PlacementInventory(
             placement, incomplete=(UNDECIDED,), resource_version=str(metadata["resourceVersion"])
         )

@@ -38,7 +38,7 @@ AUTOSCALED = "leave out spec.replicas, an autoscaler sets it"
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One object of an inventory as it is now; `live` is None when it is gone, `suspect` needs a dry run."""
+    """One object of an inventory as it is now; `live`: None when deleted; `suspect` needs a dry run."""
 
     placement: str
     entry: Entry

@@ -148,7 +148,7 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
     if metadata.get("deletionTimestamp"):
         if _may_recreate(target):
             return DEFERRED
-        raise RefusedError(APPLY_FAILED, f"{target.ref} is being deleted; applied again when it is gone")
+        raise RefusedError(APPLY_FAILED, f"{target.ref} is being deleted; applied again once it is deleted")
     record = call.records.get(target.ref)
     is_ours = annotations.get(OWNER) == call.owner
     if not is_ours:

@@ -248,7 +248,7 @@ class SimulatedDriver:
             after = step(before.fenced(placement, fence), now)
             if self._store.save(placement, after.to_plain(), expected=stored.revision):
                 return before, after
-        raise DriverUnavailable("others change the simulated cluster all the time, or it is gone")
+        raise DriverUnavailable("others change the simulated cluster all the time, or it was removed")
 
     def _reach(self, call: DriverCall, timeout: float, milliseconds: int) -> None:
         """Wait for the duration of the call, at most the timeout; raise the injected faults."""

@@ -93,8 +93,8 @@ def _status(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
             return {"desiredNumberScheduled": _DAEMONS, "numberAvailable": _DAEMONS if is_ready else 0}
         case "Service":
             return {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}} if is_ready else {}
-    told = ("Established", "NamesAccepted") if is_ready else ()
-    conditions = [{"type": name, "status": "True"} for name in told]
+    types = ("Established", "NamesAccepted") if is_ready else ()
+    conditions = [{"type": name, "status": "True"} for name in types]
     return {"conditions": [*conditions, {"type": "DisruptionAllowed", "status": str(not is_ready)}]}
 
 

@@ -52,7 +52,7 @@ def requester_on(hub: Hub, person: str, role: str) -> Requester:
     groups = (f"{hub.group_prefix}{role}", *map(str, hub.extra_groups))
     for text in (user, *groups):
         if text.lower().startswith(SYSTEM):
-            raise IdentityRefusedError(f"{text[:80]!r} begins with {SYSTEM}, which belongs to the hub")
+            raise IdentityRefusedError(f"{text[:80]!r} starts with {SYSTEM}, which belongs to the hub")
         if not text.isascii() or not text.isprintable():
             raise IdentityRefusedError(f"{text[:80]!r} has characters that a header cannot have")
     return Requester(person, user, groups)

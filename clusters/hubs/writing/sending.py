@@ -145,7 +145,7 @@ class HubWriter:
         if not self.requester.person:
             raise NotWritableError("a write has a requester")
         row = self.record(request, digest)
-        # Whoever else finds the row after this leaves it alone until the deadline is over.
+        # Another process that finds the row after this leaves it alone until the deadline is over.
         if not move(row, HubWriteState.PLANNED, state=HubWriteState.SENT):
             raise NotWritableError("the write was given up before it was sent")
         answer = self._request(request, live, is_dry_run=False)

@@ -266,9 +266,9 @@ def _worth_leaving(decision: Decision) -> list[str]:
     """Return the picked clusters, then those of the domains at the minimum: others change nothing."""
     names = dict.fromkeys(decision.picked_names + decision.kept)
     if decision.number_of_rounds and decision.candidates is not None:
-        for bid in decision.round(decision.number_of_rounds).bids:
-            at_minimum = set((bid.counts == bid.outlook.smallest).nonzero()[0].tolist())
-            for name, code in zip(decision.cycle.fleet.names, bid.groups.codes.tolist(), strict=True):
+        for score in decision.round(decision.number_of_rounds).constraint_scores:
+            at_minimum = set((score.counts == score.projected.smallest).nonzero()[0].tolist())
+            for name, code in zip(decision.cycle.fleet.names, score.groups.codes.tolist(), strict=True):
                 if code in at_minimum:
                     names.setdefault(name)
     return list(names)

@@ -26,7 +26,7 @@ from placements.manifests.policy import PlacementType
 class PinnedDomain:
     """A domain that cannot grow holds the minimum down, so a hard constraint blocks the others.
 
-    `has_candidates` tells a domain whose clusters are all used up from one that never had any.
+    `has_candidates` distinguishes a domain whose clusters are all used up from one that never had any.
     """
 
     topology_key: str
@@ -53,18 +53,18 @@ def pinned_groups(decision: Decision) -> tuple[PinnedDomain, ...]:
     if decision.is_fulfilled or not decision.number_of_rounds:
         return ()
     last = decision.round(decision.number_of_rounds)
-    return tuple(pinned for bid in last.bids for pinned in _pinned(bid, last))
+    return tuple(pinned for score in last.constraint_scores for pinned in _pinned(score, last))
 
 
-def _pinned(bid: ConstraintScore, last: Round) -> Iterator[PinnedDomain]:
-    codes = bid.groups.codes[bid.is_forbidden & last.is_left]
-    blocked = set(bid.groups.siblings[codes[codes != ABSENT]].tolist())
-    left = set(bid.groups.codes[last.is_left].tolist())
-    ever = set(bid.groups.codes[last.candidates.passes].tolist())
-    for group in np.nonzero(bid.counts == bid.outlook.smallest)[0].tolist():
-        if group not in left and int(bid.groups.siblings[group]) in blocked:
-            name = bid.groups.values[group]
-            yield PinnedDomain(bid.constraint.topology_key, name, int(bid.counts[group]), group in ever)
+def _pinned(score: ConstraintScore, last: Round) -> Iterator[PinnedDomain]:
+    codes = score.groups.codes[score.is_forbidden & last.is_left]
+    blocked = set(score.groups.siblings[codes[codes != ABSENT]].tolist())
+    left = set(score.groups.codes[last.is_left].tolist())
+    ever = set(score.groups.codes[last.candidates.passes].tolist())
+    for group in np.nonzero(score.counts == score.projected.smallest)[0].tolist():
+        if group not in left and int(score.groups.siblings[group]) in blocked:
+            name = score.groups.values[group]
+            yield PinnedDomain(score.constraint.topology_key, name, int(score.counts[group]), group in ever)
 
 
 def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
@@ -72,16 +72,16 @@ def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
     if not decision.number_of_rounds:
         return ()
     return tuple(
-        OverLimit(bid.constraint.topology_key, bid.imbalance, bid.constraint.max_skew, bid.lacks_domains)
-        for bid in decision.round(1).bids
-        if bid.imbalance > bid.constraint.max_skew and is_limit(bid.constraint, bid.outlook)
+        OverLimit(one.constraint.topology_key, one.imbalance, one.constraint.max_skew, one.lacks_domains)
+        for one in decision.round(1).constraint_scores
+        if one.imbalance > one.constraint.max_skew and is_limit(one.constraint, one.projected)
     )
 
 
 def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
     """Return, by topology key, the picked clusters that lack it and so scored 0 where others score −1.
 
-    Only under rules that judge every constraint by itself: elsewhere lacking a key favours no cluster.
+    Only under rules that judge every constraint separately: elsewhere lacking a key favours no cluster.
     """
     if decision.candidates is None or not isinstance(decision.candidates.strategy, GroupStrategy):
         return {}

@@ -21,7 +21,7 @@ from placements.engine.doctor.findings import (
     normalised,
     some,
 )
-from placements.engine.scheduling.warnings import property_caveats
+from placements.engine.scheduling.warnings import property_warnings
 
 
 def _named(fleet: Fleet, which: Bools) -> list[str]:
@@ -140,7 +140,7 @@ def implied_labels(
 class _Pair(NamedTuple):
     """Two labels of which the value of the inner one almost always implies that of the outer one.
 
-    `both` are the clusters that carry both labels, `table` their number by inner and outer value.
+    `both` are the clusters that have both labels, `table` their number by inner and outer value.
     """
 
     inner: str
@@ -187,7 +187,7 @@ def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
 
 
 def malformed_properties(fleet: Fleet) -> Iterator[Finding]:
-    for one in property_caveats(fleet):
+    for one in property_warnings(fleet):
         message = f"The property has {one.message}: no policy can compare these values."
         yield H07.finding(one.path, message, (one.path, ""))
 

@@ -190,7 +190,7 @@ class ConflictAnalysis:
         affinity = preference.affinity(cycle, failed == 0)
         ranking = preference.ranking(cycle, failed == 0, affinity)
         candidates = replace(candidates, failed=failed, affinity=affinity, preference=ranking)
-        wanted = (policy.number_of_clusters or 0) - len(cycle.standing.current)
+        wanted = (policy.number_of_clusters or 0) - len(cycle.binding_classes.current)
         return not pick(candidates, wanted).ran_dry
 
     def shopping(self) -> list[ShoppingItem]:

@@ -256,7 +256,7 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
         return NoPlanReason.TYPE
     if not profile_of(cycle).has_exact_search:
         return NoPlanReason.SEMANTICS
-    if cycle.standing.obsolete:
+    if cycle.binding_classes.obsolete:
         return NoPlanReason.OBSOLETE
     number = cycle.policy.number_of_clusters or 0
     if len(cycle.placed) > number:

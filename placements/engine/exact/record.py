@@ -272,8 +272,8 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
             shopping=tuple(conflict.shopping()),
         )
     if verdict is ExactVerdict.IMPOSSIBLE and kept:
-        anew = candidates_of(replace(decision.cycle, bindings=()))
-        cells, _ = build_model(anew, record.wanted, NO_CLUSTERS).cells
+        unbound = candidates_of(replace(decision.cycle, bindings=()))
+        cells, _ = build_model(unbound, record.wanted, NO_CLUSTERS).cells
         most = int(ModelProgram.of(cells, cells.greedy).stage("n", limits)[0].sum())
         record = replace(record, most_with_moves=most if most > record.high else None)
     return replace(

@@ -317,7 +317,7 @@ class StagedPlanner:
 
 
 def _is_untrackable(cluster: ClusterState) -> bool:
-    """Return whether nothing but time can tell: such a cluster counts as available once applied (A.13)."""
+    """Return whether readiness is untrackable: such a cluster counts as available once applied (A.13)."""
     return cluster.phase is Phase.APPLIED and cluster.untrackable_since is not None
 
 

@@ -48,7 +48,7 @@ class ClusterState:
     `wanted` is the version that belongs there (a binding Scheduled or Bound), None where nothing does
     (Unscheduled, or the placement is being deleted). `running` is the version last started there, whatever
     the result. APPLIED is not ready, also when it was available before; `untrackable_since` is when it was
-    applied, given once nothing but time can tell: all that can be observed is ready, and some kind cannot be.
+    applied, set once all that can be observed is ready, and some kind cannot be observed.
     `attempts` have been made at what runs; after a failure the next is due at `retry_at`, None for at once.
     `unreachable_since` is set once the heartbeat limit has passed, and where no driver applies anything.
     """
@@ -72,7 +72,7 @@ class ClusterState:
         return self.is_in_fleet and self.unreachable_since is None
 
     @property
-    def has_resources(self) -> bool:  # something was started that no confirmed removal has taken away
+    def has_resources(self) -> bool:  # something was started that no confirmed removal ended
         return self.phase not in EMPTY
 
     @property

@@ -15,10 +15,10 @@ from placements.engine.scheduling.round import RoundEvaluation
 from placements.engine.scheduling.spread.base import (
     CellBest,
     IncrementalRanker,
+    IncrementalStrategy,
     OutOfRoomError,
     RankerInput,
     RoundState,
-    StandingsStrategy,
     cells_of,
     narrow,
 )
@@ -27,28 +27,28 @@ from placements.engine.scheduling.spread.base import (
 def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
     """Pick up to `wanted` clusters, one a round."""
     cells = Cells(candidates)
-    standings = _standings(cells)
+    ranker = _ranker(cells)
     positions: list[int] = []
     scores: list[list[float]] = []
     while len(positions) < wanted:
-        cell = standings.best()
+        cell = ranker.best()
         if cell is None:
             break
-        scores.append(standings.scores(cell))
+        scores.append(ranker.scores(cell))
         positions.append(int(cells.positions[cell]))
         successor = cells.take(cell)
         try:
-            standings.take(cell, successor)
+            ranker.take(cell, successor)
         except OutOfRoomError:
-            standings = GenericRanker(cells)
+            ranker = GenericRanker(cells)
     spread = tuple(np.array(column) for column in zip(*scores, strict=True))
     return Picks(np.array(positions, dtype=np.int32), spread, ran_dry=len(positions) < wanted)
 
 
-def _standings(cells: "Cells") -> IncrementalRanker:
+def _ranker(cells: "Cells") -> IncrementalRanker:
     """Return the strategy's own ranker, or the generic one."""
     strategy = cells.candidates.strategy
-    own = strategy.standings(cells.field()) if isinstance(strategy, StandingsStrategy) else None
+    own = strategy.ranker(cells.field()) if isinstance(strategy, IncrementalStrategy) else None
     return GenericRanker(cells) if own is None else own
 
 
@@ -113,8 +113,8 @@ class GenericRanker:
 
     def _evaluation(self) -> RoundEvaluation:
         cells = self.cells
-        race = RoundState(cells.candidates.constraints, cells.groups, cells.counts, cells.left)
-        return RoundEvaluation(cells.candidates.strategy, race)
+        state = RoundState(cells.candidates.constraints, cells.groups, cells.counts, cells.left)
+        return RoundEvaluation(cells.candidates.strategy, state)
 
     def best(self) -> int | None:
         """Return the cell whose leader ranks first, None when no cell contends."""

@@ -77,23 +77,23 @@ class Cycle:
         return tuple(sorted(live, key=lambda binding: binding.cluster))
 
     @cached_property
-    def standing(self) -> BindingsByClass:
+    def binding_classes(self) -> BindingsByClass:
         return classify_bindings(self.live_bindings, self.fleet)
 
     @cached_property
     def placed(self) -> Codes:
         """Return the positions of the clusters with a current scheduled or bound binding."""
-        return self._positions(self.standing.current)
+        return self._positions(self.binding_classes.current)
 
     @cached_property
     def was_here(self) -> Bools:
         """Return the clusters with an obsolete binding of this placement."""
-        return self._mask(self._positions(self.standing.obsolete))
+        return self._mask(self._positions(self.binding_classes.obsolete))
 
     @cached_property
     def is_active(self) -> Bools:
         """Return the clusters with a scheduled or bound binding, whatever policy made it."""
-        return self._mask(self._positions((*self.standing.current, *self.standing.obsolete)))
+        return self._mask(self._positions((*self.binding_classes.current, *self.binding_classes.obsolete)))
 
     @cached_property
     def is_placed(self) -> Bools:

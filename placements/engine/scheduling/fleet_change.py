@@ -38,7 +38,7 @@ def can_change_picks(
     """
     policy = cycle.policy
     profile = profile_of(cycle)
-    if profile.chooses_anew or profile.domains_depend_on_filters:
+    if profile.chooses_again or profile.domains_depend_on_filters:
         return True
     if policy.placement_type is PlacementType.PICK_FIXED:
         return True
@@ -63,21 +63,21 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
         return None
     if former.unscheduled or former.malformed or cycle.batch is not None:
         return None
-    if profile.chooses_anew or profile.domains_depend_on_filters:
+    if profile.chooses_again or profile.domains_depend_on_filters:
         return None
     if any(getattr(was, of) != getattr(cycle, of) for of in ("policy", "semantics", "options", "namespace")):
         return None
     names, kept, fleet = {*changed}, former.kept, cycle.fleet
     if cycle.bindings is not was.bindings and cycle.bindings != was.bindings:
-        kept = tuple(one.cluster for one in cycle.standing.current)  # sorted by cluster name
+        kept = tuple(one.cluster for one in cycle.binding_classes.current)  # sorted by cluster name
         expected = tuple(sorted((*former.kept, *former.picked_names)))
-        if kept != expected or cycle.standing.obsolete or cycle.standing.dangling:
+        if kept != expected or cycle.binding_classes.obsolete or cycle.binding_classes.dangling:
             return None
         names.update(former.picked_names)
     part = Fleet(fleet.clusters[fleet.positions[name]] for name in names if name in fleet.positions)
     bindings = tuple(one for name in sorted(names) for one in _bindings_on(name, cycle))
     partial = replace(cycle, fleet=part, bindings=bindings)
-    if partial.standing.obsolete or partial.standing.dangling or len(names) > MOST_CHANGED:
+    if partial.binding_classes.obsolete or partial.binding_classes.dangling or len(names) > MOST_CHANGED:
         return None
     if match_any_term(cycle.policy.required_terms, part).malformed:
         return None

@@ -144,9 +144,10 @@ class Outcomes:
         A cluster in no domain although it has the key does not count for another reason.
         """
         found = []
-        for bid in self._last_round.bids if self._last_round else ():
-            has_key = self.cycle.fleet.topology(bid.constraint.topology_key, bid.constraint.topology_key_type)
-            found.append((bid, bid.is_forbidden & ~((bid.groups.codes == ABSENT) & has_key.is_present)))
+        for score in self._last_round.constraint_scores if self._last_round else ():
+            key, key_type = score.constraint.topology_key, score.constraint.topology_key_type
+            has_key = self.cycle.fleet.topology(key, key_type)
+            found.append((score, score.is_forbidden & ~((score.groups.codes == ABSENT) & has_key.is_present)))
         return found
 
     @cached_property
@@ -193,9 +194,9 @@ class Outcomes:
         last = self._last_round
         if last is None:
             return reasons
-        for bid, excludes in self._exclusions:
+        for score, excludes in self._exclusions:
             if excludes[position]:
-                facts = {"round": last.number, **verdict(bid, position).facts}
+                facts = {"round": last.number, **verdict(score, position).facts}
                 reasons = (*reasons, Reason(ReasonCode.TOPOLOGY_SPREAD, facts))
         return reasons or (self._outranked(last, position),)
 
@@ -216,7 +217,7 @@ class Outcomes:
 
     def _outranked(self, last: Round, position: int) -> Reason:
         names = self.cycle.fleet.names
-        last_in = int(last.ranked[0 if last.bids else len(self.decision.picked) - 1])
+        last_in = int(last.ranked[0 if last.constraint_scores else len(self.decision.picked) - 1])
         decided_by = last.decided_by(last_in, position)
         facts: dict[str, object] = {
             "round": last.number,

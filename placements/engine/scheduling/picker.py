@@ -128,7 +128,7 @@ class _Track:
         self.cells_of = cells_by_group(group_of_cell, len(counts))
         levels = levels_of(counts)
         self.smallest, self.largest = levels.smallest, levels.largest
-        self.standing = (levels.skew, levels.has_lone_smallest)
+        self.skew_state = (levels.skew, levels.has_lone_smallest)
         self.occupancy = np.bincount(counts, minlength=levels.largest + 1).tolist()
         self.tables: dict[tuple[int, bool], tuple[Ints, list[int]]] = {}
         self.table, self.table_list = self._table()
@@ -155,9 +155,9 @@ class _Track:
         has_risen = count == self.smallest and not occupancy[count]
         if has_risen:
             self.smallest = after
-        standing = (self.largest - self.smallest, occupancy[self.smallest] == 1)
-        if has_risen or standing != self.standing:
-            self.standing = standing
+        skew_state = (self.largest - self.smallest, occupancy[self.smallest] == 1)
+        if has_risen or skew_state != self.skew_state:
+            self.skew_state = skew_state
             self._rebuild()
         else:
             self._set_share(group, self.table_list[after - self.smallest])
@@ -182,13 +182,13 @@ class _Track:
 
     def _table(self) -> tuple[Ints, list[int]]:
         """Return the share for each count from the smallest to the largest, under the current counts."""
-        known = self.tables.get(self.standing)
+        known = self.tables.get(self.skew_state)
         if known is None:
-            skew, lone = self.standing
+            skew, lone = self.skew_state
             levels = SkewLevels(self.smallest, self.largest, has_lone_smallest=lone, groups=len(self.counts))
-            prospect = SkewAfterPick(np.arange(self.smallest, self.smallest + skew + 1), levels)
-            shares = self.strategy.score(self.constraint, prospect) * _SCORE_UNIT
+            after_pick = SkewAfterPick(np.arange(self.smallest, self.smallest + skew + 1), levels)
+            shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
             if is_hard(self.constraint):
-                shares = np.where(self.strategy.violates(self.constraint, prospect), _FORBIDDEN, shares)
-            known = self.tables[self.standing] = (shares, shares.tolist())
+                shares = np.where(self.strategy.violates(self.constraint, after_pick), _FORBIDDEN, shares)
+            known = self.tables[self.skew_state] = (shares, shares.tolist())
         return known

@@ -77,7 +77,7 @@ class Profile:
     """What the semantics of a placement decide, apart from its policy.
 
     `fails_on_malformed_property`: a property value that is no quantity fails the whole cycle where it is
-    needed, as on a released hub; else it counts as absent, with a warning. `chooses_anew`: every cycle
+    needed, as on a released hub; else it counts as absent, with a warning. `chooses_again`: every cycle
     chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
     on each cluster. `domains_depend_on_filters`: which clusters count in a domain depends on more than
     labels. `has_exact_search`: a set is judged by its final skews, so that exact search applies;
@@ -91,7 +91,7 @@ class Profile:
     filters: tuple[Filter, ...] = FILTERS
     preference: AffinityScore = _TERMS
     fails_on_malformed_property: bool = False
-    chooses_anew: bool = False
+    chooses_again: bool = False
     reads_other_placements: bool = False
     domains_depend_on_filters: bool = False
     has_exact_search: bool = False
@@ -109,7 +109,7 @@ def _ocm(cycle: Cycle) -> Profile:
         OcmSpread(options),
         filters,
         WeightedScore(options),
-        chooses_anew=True,
+        chooses_again=True,
         reads_other_placements=options.balance_weight != 0 and not options.balance,
         refuse=partial(refuse_weighted_limits, options=options),
         options_without_failure={"unsatisfiable": str(Unsatisfiable.FEWER)},
@@ -140,9 +140,9 @@ def profile_of(cycle: Cycle) -> Profile:
 
 
 @cache
-def chooses_anew(semantics: Semantics) -> bool:
+def chooses_again(semantics: Semantics) -> bool:
     """Return whether every cycle chooses among all clusters under these semantics, whatever the options."""
-    return profile_of(Cycle(Fleet(), semantics=semantics)).chooses_anew
+    return profile_of(Cycle(Fleet(), semantics=semantics)).chooses_again
 
 
 def without_failure(cycle: Cycle) -> Cycle:

@@ -241,7 +241,7 @@ def difference(stored: Decision, again: Decision) -> str:
         return f"its id would be {again.id}"
     for step, (was, now) in enumerate(zip_longest(stored.picked_names, again.picked_names), start=1):
         if was != now:
-            return f"step {step} picked {was or 'nothing'}, and would pick {now or 'nothing'}"
+            return f"step {step} selected {was or 'nothing'}, and would select {now or 'nothing'}"
     for words, was, now in (
         ("what stays", stored.kept, again.kept),
         ("what is unscheduled", stored.unscheduled, again.unscheduled),

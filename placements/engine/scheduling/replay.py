@@ -166,8 +166,8 @@ class Replay:
             winner=None if first is None else self.names[first],
             runner_up=None if second is None else self.names[second],
             decided_by=None if first is None or second is None else one.decided_by(first, second),
-            spreads=tuple(_spread(bid, one, first, self._has_key(bid)) for bid in one.bids),
-            cut=None if one.bids else self._cut(one),
+            spreads=tuple(_spread(each, one, first, self._has_key(each)) for each in one.constraint_scores),
+            cut=None if one.constraint_scores else self._cut(one),
             candidates=int(np.count_nonzero(one.is_left)),
             others_stay=bool(self.decision.kept),
         )
@@ -203,14 +203,14 @@ class Replay:
         """
         position = self.decision.cycle.fleet.positions[cluster]
         entry = self.decision.round(number).alone(position)
-        return tuple(self._verdict(bid, entry.index, position) for bid in entry.bids)
+        return tuple(self._verdict(score, entry.index, position) for score in entry.constraint_scores)
 
-    def _verdict(self, bid: ConstraintScore, index: int, position: int) -> ConstraintCheck:
-        has_key = bid.groups.codes[index] == ABSENT and self._has_key(bid)[position]
-        return replace(verdict(bid, index), has_key=bool(has_key))
+    def _verdict(self, score: ConstraintScore, index: int, position: int) -> ConstraintCheck:
+        has_key = score.groups.codes[index] == ABSENT and self._has_key(score)[position]
+        return replace(verdict(score, index), has_key=bool(has_key))
 
-    def _has_key(self, bid: ConstraintScore) -> Bools:
-        constraint = bid.constraint
+    def _has_key(self, score: ConstraintScore) -> Bools:
+        constraint = score.constraint
         fleet = self.decision.cycle.fleet
         return fleet.topology(constraint.topology_key, constraint.topology_key_type).is_present
 
@@ -224,7 +224,7 @@ class Replay:
             affinity_score=one.candidates.affinity[position].item(),
             was_here=int(one.candidates.was_here_in(one.number)[position]),
             decided_by=None if winner is None else one.decided_by(winner, position),
-            constraints=tuple(self._verdict(bid, position, position) for bid in entry.bids),
+            constraints=tuple(self._verdict(score, position, position) for score in entry.constraint_scores),
             preferred=self.term_scores(position),
             combined={} if entry.is_forbidden else one.combined(position),
         )
@@ -251,26 +251,26 @@ class Replay:
         )
 
 
-def verdict(bid: ConstraintScore, index: int) -> ConstraintCheck:
+def verdict(score: ConstraintScore, index: int) -> ConstraintCheck:
     """Return the check of one constraint for an entry."""
-    code, outlook = int(bid.groups.codes[index]), bid.outlook
+    code, projected = int(score.groups.codes[index]), score.projected
     has_group = code >= 0
     return ConstraintCheck(
-        topology_key=bid.constraint.topology_key,
-        max_skew=bid.constraint.max_skew,
-        is_hard=is_hard(bid.constraint),
-        group=bid.groups.values[code] if has_group else None,
-        count=int(bid.counts[code]) if has_group else None,
-        smallest=int(outlook.smallest[code]) if has_group else bid.levels.smallest,
-        skew_before=bid.imbalance,
-        skew_after=int(outlook.after[code]) if has_group else None,
-        limits_skew=outlook.is_skew,
-        score=bid.score[index].item(),
-        violates=bool(bid.violates[index]),
-        is_forbidden=bool(bid.is_forbidden[index]),
-        is_nested=_is_nested(bid.groups),
-        lacks_domains=bid.lacks_domains,
-        is_claim=bid.constraint.topology_key_type is KeyType.CLAIM,
+        topology_key=score.constraint.topology_key,
+        max_skew=score.constraint.max_skew,
+        is_hard=is_hard(score.constraint),
+        group=score.groups.values[code] if has_group else None,
+        count=int(score.counts[code]) if has_group else None,
+        smallest=int(projected.smallest[code]) if has_group else score.levels.smallest,
+        skew_before=score.imbalance,
+        skew_after=int(projected.after[code]) if has_group else None,
+        limits_skew=projected.is_skew,
+        score=score.score[index].item(),
+        violates=bool(score.violates[index]),
+        is_forbidden=bool(score.is_forbidden[index]),
+        is_nested=_is_nested(score.groups),
+        lacks_domains=score.lacks_domains,
+        is_claim=score.constraint.topology_key_type is KeyType.CLAIM,
     )
 
 
@@ -278,22 +278,23 @@ def _is_nested(groups: Groups) -> bool:
     return bool(groups.siblings.any())
 
 
-def _spread(bid: ConstraintScore, one: Round, winner: int | None, has_key: Bools) -> Spread:
-    after = bid.counts.copy()
-    if winner is not None and bid.groups.codes[winner] >= 0:
-        after[bid.groups.codes[winner]] += 1
-    is_missing_key = (bid.groups.codes == ABSENT) & ~has_key
-    is_out = bid.is_forbidden & one.is_left & ((bid.groups.codes != ABSENT) | is_missing_key)
+def _spread(score: ConstraintScore, one: Round, winner: int | None, has_key: Bools) -> Spread:
+    after = score.counts.copy()
+    if winner is not None and score.groups.codes[winner] >= 0:
+        after[score.groups.codes[winner]] += 1
+    projected = one.candidates.strategy.project(score.constraint, score.groups, after)
+    is_missing_key = (score.groups.codes == ABSENT) & ~has_key
+    is_out = score.is_forbidden & one.is_left & ((score.groups.codes != ABSENT) | is_missing_key)
     return Spread(
-        topology_key=bid.constraint.topology_key,
-        max_skew=bid.constraint.max_skew,
-        is_hard=is_hard(bid.constraint),
-        before=dict(zip(bid.groups.values, bid.counts.tolist(), strict=True)),
-        after=dict(zip(bid.groups.values, after.tolist(), strict=True)),
-        skew_before=bid.imbalance,
-        skew_after=imbalance(after, one.candidates.strategy.outlook(bid.constraint, bid.groups, after)),
+        topology_key=score.constraint.topology_key,
+        max_skew=score.constraint.max_skew,
+        is_hard=is_hard(score.constraint),
+        before=dict(zip(score.groups.values, score.counts.tolist(), strict=True)),
+        after=dict(zip(score.groups.values, after.tolist(), strict=True)),
+        skew_before=score.imbalance,
+        skew_after=imbalance(after, projected),
         forbids=int(np.count_nonzero(is_out)),
         without_key=int(np.count_nonzero(is_out & is_missing_key)),
-        limits_skew=bid.outlook.is_skew,
-        is_nested=_is_nested(bid.groups),
+        limits_skew=score.projected.is_skew,
+        is_nested=_is_nested(score.groups),
     )

@@ -29,7 +29,7 @@ from placements.engine.scheduling.spread.base import (
 from placements.manifests.policy import TopologySpreadConstraint
 
 NAME_COLUMN = "name"
-TOLD_COLUMNS = frozenset({"topology", "affinity", "was-here"})
+REPORTED_COLUMNS = frozenset({"topology", "affinity", "was-here"})
 SpreadScore: TypeAlias = float | tuple[float, ...]
 
 
@@ -43,7 +43,7 @@ class ConstraintScore:
     score: Scores
     violates: Bools
     is_forbidden: Bools
-    outlook: SkewProjection
+    projected: SkewProjection
 
     @cached_property
     def levels(self) -> SkewLevels:
@@ -53,12 +53,12 @@ class ConstraintScore:
     @property
     def imbalance(self) -> int:
         """Return the imbalance before the pick, as the strategy compares domains."""
-        return imbalance(self.counts, self.outlook)
+        return imbalance(self.counts, self.projected)
 
     @property
     def lacks_domains(self) -> int | None:
         """Return minDomains where there are fewer domains, and the smallest is therefore taken for 0."""
-        smallest = int(self.outlook.smallest.max(initial=0))
+        smallest = int(self.projected.smallest.max(initial=0))
         return self.constraint.min_domains if smallest < self.levels.smallest else None
 
 
@@ -67,32 +67,32 @@ class RoundEvaluation:
     """A round evaluated by a strategy: what is forbidden, which entries contend, their scores."""
 
     strategy: SpreadStrategy
-    race: RoundState
+    state: RoundState
 
     @cached_property
     def verdicts(self) -> list[ConstraintVerdict]:
-        return self.strategy.verdicts(self.race)
+        return self.strategy.verdicts(self.state)
 
     @cached_property
     def is_forbidden(self) -> Bools:
         """Return which entries a hard constraint rules out in this round."""
-        forbidden = np.zeros(len(self.race.left), dtype=np.bool_)
+        forbidden = np.zeros(len(self.state.left), dtype=np.bool_)
         for verdict in self.verdicts:
             forbidden |= verdict.forbids
         return forbidden
 
     @cached_property
     def contends(self) -> Bools:
-        return self.race.left & ~self.is_forbidden
+        return self.state.left & ~self.is_forbidden
 
     @cached_property
     def scores(self) -> list[Scores]:
-        return self.strategy.scores(self.race, self.contends)
+        return self.strategy.scores(self.state, self.contends)
 
     @cached_property
     def spread(self) -> tuple[Scores, ...]:
         """Return every entry's topology spread score, in one column or several."""
-        return self.strategy.combine(self.race, self.scores, self.contends)
+        return self.strategy.combine(self.state, self.scores, self.contends)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class CandidateScore:
     """One entry of an evaluated race."""
 
     evaluation: RoundEvaluation
-    bids: tuple[ConstraintScore, ...]
+    constraint_scores: tuple[ConstraintScore, ...]
     index: int
 
     @property
@@ -113,11 +113,11 @@ class CandidateScore:
         return reported_score(values, self.evaluation.strategy)
 
 
-def _bids(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
-    outlook = evaluation.strategy.outlook
-    judged = zip(evaluation.race.parts, evaluation.scores, evaluation.verdicts, strict=True)
+def _constraint_scores(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
+    projected = evaluation.strategy.project
+    judged = zip(evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True)
     return tuple(
-        ConstraintScore(*part, score, verdict.violates, verdict.forbids, outlook(*part))
+        ConstraintScore(*part, score, verdict.violates, verdict.forbids, projected(*part))
         for part, score, verdict in judged
     )
 
@@ -140,15 +140,15 @@ class Round:
     @cached_property
     def evaluation(self) -> RoundEvaluation:
         candidates = self.candidates
-        race = RoundState(candidates.constraints, candidates.groups, self.counts, self.is_left)
-        return RoundEvaluation(candidates.strategy, race)
+        state = RoundState(candidates.constraints, candidates.groups, self.counts, self.is_left)
+        return RoundEvaluation(candidates.strategy, state)
 
     @cached_property
-    def bids(self) -> tuple[ConstraintScore, ...]:
-        return _bids(self.evaluation)
+    def constraint_scores(self) -> tuple[ConstraintScore, ...]:
+        return _constraint_scores(self.evaluation)
 
     def among_all(self, position: int) -> "CandidateScore":
-        return CandidateScore(self.evaluation, self.bids, position)
+        return CandidateScore(self.evaluation, self.constraint_scores, position)
 
     def alone(self, position: int) -> "CandidateScore":
         """Return the evaluation of one cluster where the strategy allows it, much faster than all of them."""
@@ -156,9 +156,9 @@ class Round:
             return self.among_all(position)
         groups = tuple(replace(one, codes=one.codes[[position]]) for one in self.candidates.groups)
         left = np.array([self.candidates.passes[position] and position not in self.taken])
-        race = RoundState(self.candidates.constraints, groups, self.counts, left)
-        evaluation = RoundEvaluation(self.candidates.strategy, race)
-        return CandidateScore(evaluation, _bids(evaluation), 0)
+        state = RoundState(self.candidates.constraints, groups, self.counts, left)
+        evaluation = RoundEvaluation(self.candidates.strategy, state)
+        return CandidateScore(evaluation, _constraint_scores(evaluation), 0)
 
     @property
     def is_forbidden(self) -> Bools:
@@ -218,7 +218,7 @@ class Round:
     def combined(self, position: int) -> dict[str, float]:
         """Return a cluster's values in the rank columns that are not reported as scores anyway."""
         found = {name: column[position].item() for name, column in self._named_columns()}
-        return {name: value for name, value in found.items() if name not in TOLD_COLUMNS}
+        return {name: value for name, value in found.items() if name not in REPORTED_COLUMNS}
 
     def _named_columns(self) -> Iterator[tuple[str, Scores]]:
         names = self.candidates.strategy.rank_names

@@ -33,7 +33,7 @@ def schedule(cycle: Cycle) -> Decision:
 
 def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
     """Apply a batch of a rebalance plan; each join gets the scores of a round at that state."""
-    fleet, bindings = cycle.fleet, cycle.standing
+    fleet, bindings = cycle.fleet, cycle.binding_classes
     stays = replace(
         cycle, batch=None, bindings=tuple(one for one in cycle.bindings if one.cluster not in batch.leaves)
     )
@@ -57,7 +57,7 @@ def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
 
 
 def _pick_fixed(cycle: Cycle) -> Decision:
-    names, fleet, bindings = cycle.policy.cluster_names, cycle.fleet, cycle.standing
+    names, fleet, bindings = cycle.policy.cluster_names, cycle.fleet, cycle.binding_classes
     if not names:
         untouched, dangling = _names(bindings.current), _names(bindings.dangling)
         return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
@@ -95,16 +95,16 @@ def _pick_all(cycle: Cycle) -> Decision:
 
 
 def _pick_n(cycle: Cycle) -> Decision:
-    wanted, present = cycle.policy.number_of_clusters or 0, len(cycle.standing.current)
-    if wanted and profile_of(cycle).chooses_anew:
+    wanted, present = cycle.policy.number_of_clusters or 0, len(cycle.binding_classes.current)
+    if wanted and profile_of(cycle).chooses_again:
         return _pick_more(cycle, wanted)
-    if wanted < present or (wanted == present and cycle.standing.obsolete):
+    if wanted < present or (wanted == present and cycle.binding_classes.obsolete):
         surplus = present - wanted
-        by_name = cycle.standing.current
+        by_name = cycle.binding_classes.current
         if profile_of(cycle).strategy.smaller_name_wins:
             by_name = by_name[::-1]
         current = sorted(by_name, key=_trim_order)
-        ending = (*cycle.standing.dangling, *cycle.standing.obsolete, *current[:surplus])
+        ending = (*cycle.binding_classes.dangling, *cycle.binding_classes.obsolete, *current[:surplus])
         return Decision(
             cycle,
             CycleKind.SCALE_DOWN,
@@ -113,8 +113,8 @@ def _pick_n(cycle: Cycle) -> Decision:
             is_fulfilled=True,
         )
     if wanted == present:
-        unscheduled = _names(cycle.standing.dangling)
-        kept = _names(cycle.standing.current)
+        unscheduled = _names(cycle.binding_classes.dangling)
+        kept = _names(cycle.binding_classes.current)
         return Decision(cycle, CycleKind.NOTHING_TO_DO, kept=kept, unscheduled=unscheduled, is_fulfilled=True)
     return _pick_more(cycle, wanted - present)
 
@@ -153,7 +153,7 @@ def _pick_more(cycle: Cycle, wanted: int) -> Decision:
 
 def _failed(cycle: Cycle, malformed: tuple[Malformed, ...]) -> Decision:
     """Return a decision without a pick; dangling bindings were unscheduled before (spec 4.4)."""
-    bindings = cycle.standing
+    bindings = cycle.binding_classes
     return Decision(
         cycle,
         CycleKind.FAILED,
@@ -165,7 +165,7 @@ def _failed(cycle: Cycle, malformed: tuple[Malformed, ...]) -> Decision:
 
 def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
     """Return whose binding ends: dangling ones, and obsolete ones whose cluster was not picked again."""
-    bindings, at_stake = cycle.standing, _at_stake(cycle)
+    bindings, at_stake = cycle.binding_classes, _at_stake(cycle)
     if not at_stake:
         return _names(bindings.dangling)
     again = set(map(cycle.fleet.names.__getitem__, chosen.tolist()))
@@ -175,13 +175,13 @@ def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
 
 def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
     """Return the bindings that end unless their clusters are picked again."""
-    bindings = cycle.standing
-    return bindings.obsolete + (bindings.current if profile_of(cycle).chooses_anew else ())
+    bindings = cycle.binding_classes
+    return bindings.obsolete + (bindings.current if profile_of(cycle).chooses_again else ())
 
 
 def _kept(cycle: Cycle) -> tuple[str, ...]:
     """Return the current bindings that the cycle does not touch; none if it chooses among all clusters."""
-    return () if profile_of(cycle).chooses_anew else _names(cycle.standing.current)
+    return () if profile_of(cycle).chooses_again else _names(cycle.binding_classes.current)
 
 
 def _names(bindings: Iterable[PlacedBinding]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ _LISTED = 5
 _AFFINITY = "affinity.clusterAffinity"
 
 
-def fleet_caveats(cycle: Cycle) -> tuple[ManifestWarning, ...]:
+def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
     """Return mismatches of a policy and a fleet: unknown keys, one domain only, terms without a match."""
     policy, fleet, path = cycle.policy, cycle.fleet, "policy"
     if not len(fleet):
@@ -43,19 +43,19 @@ def fleet_caveats(cycle: Cycle) -> tuple[ManifestWarning, ...]:
     return tuple(found)
 
 
-def property_caveats(fleet: Fleet) -> tuple[ManifestWarning, ...]:
+def property_warnings(fleet: Fleet) -> tuple[ManifestWarning, ...]:
     """Return the properties that some cluster reports with a value that no policy can compare."""
     names = sorted({name for cluster in fleet for name in cluster.properties})
-    caveats = []
+    warnings = []
     for name in names:
         malformed = fleet.property(name).is_malformed.nonzero()[0].tolist()
         if malformed:
             message = f"no quantity on {_some(fleet.names[position] for position in malformed)}"
-            caveats.append(ManifestWarning("not-a-quantity", format_path(("properties", name)), message))
-    return tuple(caveats)
+            warnings.append(ManifestWarning("not-a-quantity", format_path(("properties", name)), message))
+    return tuple(warnings)
 
 
-def decision_caveats(decision: Decision) -> tuple[ManifestWarning, ...]:
+def decision_warnings(decision: Decision) -> tuple[ManifestWarning, ...]:
     """Return the property values that the cycle needed as numbers and that are none."""
     clusters: dict[str, list[str]] = {}
     for one in decision.malformed:
@@ -70,12 +70,12 @@ def decision_caveats(decision: Decision) -> tuple[ManifestWarning, ...]:
 
 
 _WITHOUT_KEY = {
-    MissingKeyPolicy.UNLIMITED: "no limit there, and often the first pick",
-    MissingKeyPolicy.EXCLUDED: "never picked",
-    MissingKeyPolicy.LAST: "picked last",
+    MissingKeyPolicy.UNLIMITED: "no limit there, and often selected first",
+    MissingKeyPolicy.EXCLUDED: "never selected",
+    MissingKeyPolicy.LAST: "selected last",
     MissingKeyPolicy.OWN_GROUP: "together a domain of their own",
 }
-_NONE_WITH_KEY = {MissingKeyPolicy.EXCLUDED: "no cluster can be picked"}
+_NONE_WITH_KEY = {MissingKeyPolicy.EXCLUDED: "no cluster can be selected"}
 
 
 def _constraint(

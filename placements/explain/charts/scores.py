@@ -75,7 +75,7 @@ def heatmap_chart(
         return None
     one = decision.round(number or decision.number_of_rounds)
     is_small = len(decision.cycle.fleet) <= MOST_ROWS
-    has_others = bool(decision.cycle.standing.obsolete)
+    has_others = bool(decision.cycle.binding_classes.obsolete)
     lines = _lines(decision, outcomes, one, is_small=is_small, has_others=has_others)
 
     policy = decision.cycle.policy
@@ -144,7 +144,7 @@ def _lines(
 
 
 def _scores(replay: Replay, one: Round, position: int, *, has_others: bool) -> Iterator[_Score]:
-    verdicts = [verdict(bid, position) for bid in one.bids]
+    verdicts = [verdict(score, position) for score in one.constraint_scores]
     is_soft = False
     for each in verdicts:
         soft = each.violates and not each.is_forbidden
@@ -341,10 +341,10 @@ def cloud_chart(decision: Decision, number: int | None = None) -> Chart | None:
         return None
     one = decision.round(number or min(decision.number_of_rounds, len(decision.chosen)))
     ranked = one.ranked
-    topology = one.spread[0][ranked].tolist() if one.bids else [0] * len(ranked)
+    topology = one.spread[0][ranked].tolist() if one.constraint_scores else [0] * len(ranked)
     pairs = list(zip(topology, one.candidates.affinity[ranked].tolist(), strict=True))
     # With a spread a step selects one cluster, else all that are wanted at once.
-    selected = (1 if len(ranked) else 0) if one.bids else len(decision.chosen)
+    selected = (1 if len(ranked) else 0) if one.constraint_scores else len(decision.chosen)
     counts, in_front = Counter(pairs), Counter(pairs[:selected])
     bubbles = [_Bubble(*pair, counts[pair], in_front[pair]) for pair in sorted(counts, reverse=True)]
     if not bubbles:

@@ -173,7 +173,7 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
         placed, added = np.array(found, dtype=np.int64), decision.chosen[:0]
     else:
         # Where every cycle chooses again, no cluster counts before the first step.
-        counted = candidates.placed[:0] if profile_of(decision.cycle).chooses_anew else candidates.placed
+        counted = candidates.placed[:0] if profile_of(decision.cycle).chooses_again else candidates.placed
         placed = np.concatenate([counted, decision.round(step).taken]).astype(np.int64)
         added = decision.chosen[step - 1 : step]
     left = candidates.passes.copy()
@@ -183,7 +183,7 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
     for constraint, groups in zip(candidates.constraints, candidates.groups, strict=True):
         before, new, remaining = (groups.count(one) for one in (placed, added, np.nonzero(left)[0]))
         everybody = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
-        outlook = candidates.strategy.outlook(constraint, groups, before + new)
+        projected = candidates.strategy.project(constraint, groups, before + new)
         names: dict[int, tuple[str, ...]] = {}
         for position in drawn if len(drawn) <= _NAMED_UP_TO else ():
             code = int(groups.codes[position])
@@ -191,7 +191,7 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
         rows = tuple(
             DomainBar(
                 name,
-                int(outlook.smallest[code]),
+                int(projected.smallest[code]),
                 int(before[code]),
                 int(new[code]),
                 int(remaining[code]),
@@ -200,7 +200,7 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
             )
             for code, name in enumerate(groups.values)
         )
-        panels.append(_Panel(constraint, rows, outlook.is_skew, bool(groups.weights)))
+        panels.append(_Panel(constraint, rows, projected.is_skew, bool(groups.weights)))
     return panels
 
 

@@ -58,7 +58,7 @@ class Command(ManifestCommand):
         except UnschedulesEverything as error:
             raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
         self._print(preview.results, suffix=DRY_RUN)
-        self._print_decisions(preview.impact.rows, unlooked=preview.impact.unlooked)
+        self._print_decisions(preview.impact.rows, not_evaluated=preview.impact.not_evaluated)
 
     def run_remotely(
         self,
@@ -96,9 +96,9 @@ class Command(ManifestCommand):
             )
             for one in answer.get("decisions", ())
         ]
-        self._print_decisions(rows, unlooked=answer.get("notEvaluated", 0))
+        self._print_decisions(rows, not_evaluated=answer.get("notEvaluated", 0))
 
-    def _print_decisions(self, rows: Iterable[ImpactRow], *, unlooked: int) -> None:
+    def _print_decisions(self, rows: Iterable[ImpactRow], *, not_evaluated: int) -> None:
         for row in rows:
             line = next_decision_line(
                 row.placement,
@@ -108,12 +108,12 @@ class Command(ManifestCommand):
                 is_fulfilled=row.is_fulfilled,
             )
             self.stdout.write(line)
-        if unlooked:
-            self.stdout.write(f"{unlooked} more placements not evaluated")
+        if not_evaluated:
+            self.stdout.write(f"{not_evaluated} more placements not evaluated")
 
     def _print(self, results: Iterable[Result], *, suffix: str = "") -> None:
         for result in results:
-            detail = f": {result.said}" if result.said else ""
+            detail = f": {result.message}" if result.message else ""
             self.stdout.write(f"{result.kind} {result.name} {result.did}{suffix}{detail}")
-            for caveat in result.caveats:
-                self.stderr.write(f"  warning: {caveat.path}: {caveat.message}")
+            for warning in result.warnings:
+                self.stderr.write(f"  warning: {warning.path}: {warning.message}")

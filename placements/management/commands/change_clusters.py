@@ -45,8 +45,8 @@ class Command(HubCommand):
         typed = read_cluster("\n".join(options["set"]), "\n".join(options["add"]))
         is_taints = wanted is BulkAction.TAINTS
         removed = read_cluster("", "\n".join(options["remove"]) if is_taints else "")
-        if faults := (*typed.faults, *removed.faults):
-            raise InvalidManifest(faults)
+        if errors := (*typed.errors, *removed.errors):
+            raise InvalidManifest(errors)
         labels = {**typed.labels, **({} if is_taints else dict.fromkeys(options["remove"]))}
         given = read_options(wanted, {"labels": labels, "add": typed.taints, "remove": removed.taints})
         matching = None if options["filter"] is None else ClusterFilter(*parse_filter_text(options["filter"]))

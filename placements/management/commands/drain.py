@@ -50,7 +50,7 @@ class Command(HubCommand):
         row = latest_drain(cluster)
         if row is None or not row.steps.exists():
             for one in drain_impact(cluster, now=now).rows:
-                self.stdout.write(f"{one.placement}: {one.said}")
+                self.stdout.write(f"{one.placement}: {one.message}")
         if row is None:
             self.stdout.write(f"{cluster}: no drain")
             return

@@ -40,9 +40,9 @@ class Command(HubCommand):
         try:
             wanted = [ClusterSpec(one.document, driver=driver) for one in read_members(source, name=file)]
             done = upsert_clusters(wanted, by=None, now=datetime.now(UTC))
-        except InvalidManifest as faults:
-            lines = "\n".join(f"{file}: {fault}" for fault in faults.faults)
-            raise CommandError(lines, returncode=BAD_INPUT) from faults
+        except InvalidManifest as invalid:
+            lines = "\n".join(f"{file}: {one}" for one in invalid.errors)
+            raise CommandError(lines, returncode=BAD_INPUT) from invalid
         for one in done:
             self.stdout.write(f"{one.name}: {one.result}")
         counts = Counter(one.result for one in done)

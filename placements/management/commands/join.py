@@ -58,8 +58,8 @@ class Command(HubCommand):
         fields = {"inCluster": True} if options["in_cluster"] else {}
         text = read_kubeconfig(kubeconfig) if kubeconfig else ""
         typed = read_cluster("\n".join(options["label"]), "\n".join(options["taint"]))
-        if typed.faults:
-            raise InvalidManifest(typed.faults)
+        if typed.errors:
+            raise InvalidManifest(typed.errors)
         joins = not options["replace"]
         kinds = kinds_for(new_member(name, typed.labels, typed.taints)) if joins else kinds_on(name)
         try:

@@ -91,7 +91,7 @@ class Command(BaseCommand):
             metavar="TIME|file",
             help="when heartbeats are judged; file: at the newest",
         )
-        add("--strict-health", action="store_true", help="a cluster without a status is not eligible")
+        add("--strict-health", action="store_true", help="a cluster without a status is not ready")
         add("--diff", nargs=2, metavar=("BASE", "HEAD"), help="compare two git revisions or folders")
         add("--path", action="append", metavar="PATH", help="of --diff: only below this (repeatable)")
         add("--fleet", metavar="FILE|URL", help="of --diff: the clusters of both sides; URL: of a console")

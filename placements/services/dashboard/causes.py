@@ -141,7 +141,7 @@ def attention(
     differences, differences_count = _differences()
     found = [one.grouped() for one in away.values()]
     found += [*_merged(on_placements), *approvals, *differences]
-    found += _faulty() if counts.of_placements.faults else []
+    found += _faulty() if counts.of_placements.errors else []
     found += _silent_channels(user, now=now)
     found.sort(key=lambda one: _LEVELS.index(one.level))
     hidden = [one for one in found if (kept := snoozes.get(one.key)) and kept.hides(one, now=now)]

@@ -212,10 +212,10 @@ def least_headroom() -> list[PlacementHeadroom]:
     rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
     rows = rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")
-    return tight_of(list(rows[:_LISTED]))
+    return headroom_of(list(rows[:_LISTED]))
 
 
-def tight_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
+def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     """Return status, skews and rollouts of placements, loaded `with_rollouts` and with `staleness_check`.
 
     Two queries; a third one for placements with staged update runs.

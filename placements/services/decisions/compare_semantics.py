@@ -34,7 +34,7 @@ def side_by_side_of_draft(draft: ClusterResourcePlacement) -> SideBySide:
 
     Raise InvalidManifest for options that its own semantics refuse.
     """
-    own = replace(placement_input(draft), caveats=())
+    own = replace(placement_input(draft), warnings=())
     saved = Placement.objects.filter(full_name=draft.full_name).first()
     return _sides(schedule(draft_cycle(draft, saved=saved, fleet=current_fleet().fleet)), own)
 
@@ -47,11 +47,11 @@ def _sides(decision: Decision, own: PlacementInput) -> SideBySide:
     for semantics in Semantics:
         try:
             other = translate(own, semantics)
-        except InvalidManifest as faults:
-            refused[semantics] = str(faults)
+        except InvalidManifest as invalid:
+            refused[semantics] = str(invalid)
             continue
         is_own = other.semantics is cycle.semantics
         changed = replace(other.cycle(cycle.fleet, cycle.bindings), namespace=cycle.namespace)
         decisions[semantics] = decision if is_own else schedule(changed)
-        warnings[semantics] = tuple(map(own.in_document, other.caveats))
+        warnings[semantics] = tuple(map(own.in_document, other.warnings))
     return SideBySide(SemanticsComparison(decisions, decision.cycle.semantics), warnings, refused)

@@ -63,7 +63,7 @@ class AmbiguousDecisionError(LookupError):
     """Several records have ids that start like this; `ids` has the first of them."""
 
     def __init__(self, given: str, ids: tuple[str, ...]) -> None:
-        super().__init__(f"several decisions begin with {given}: write more of the id")
+        super().__init__(f"several decisions start with {given}: write more of the id")
         self.ids = ids
 
 

@@ -22,8 +22,8 @@ Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
 def draft_with(view: DecisionView, change: Change) -> Document | None:
     """Return the manifest of the decided placement with one change of its policy, everything else as written.
 
-    None for a change of the fleet, when the placement is gone or its policy is no longer the decided one, as
-    the advice was tried on that policy only, and where its kind of document cannot say the change.
+    None for a change of the fleet, when the placement was deleted or its policy is no longer the decided
+    one, as the advice was tried on that policy only, and where its kind of document cannot say the change.
     """
     placement = view.row.placement
     if (change.edit is None and change.option is None) or placement is None:

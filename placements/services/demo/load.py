@@ -66,7 +66,7 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
     Raise NameTakenError if another object has one of its names; nothing is changed then.
     """
     demo = demo_of(size, now=now)
-    begun = demo.history[0].at if demo.history else now
+    start = demo.history[0].at if demo.history else now
     with transaction.atomic():
         lock_fleet()
         remove_demo(by=by, now=now)
@@ -80,12 +80,12 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
                 raise NameTakenError(noun, taken)
         _refuse_taken_resources(demo)
         first = demo.at_first
-        upsert_clusters([_simulated(document) for document in first.clusters], by=by, now=begun)
-        apply_resources(list(first.resources), by=by, now=begun, is_demo=True)
+        upsert_clusters([_simulated(document) for document in first.clusters], by=by, now=start)
+        apply_resources(list(first.resources), by=by, now=start, is_demo=True)
         for document in first.placements:
-            save_placement(document, by=by, now=begun, is_demo=True)
+            save_placement(document, by=by, now=start, is_demo=True)
         _extend_leases(until=now + LONGEST_LOAD)
-    _schedule(begun, until=now + LONGEST_LOAD)
+    _schedule(start, until=now + LONGEST_LOAD)
     for step in demo.history:
         with transaction.atomic():
             if step.kind == MEMBER_KIND:

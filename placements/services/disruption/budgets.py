@@ -10,7 +10,7 @@ from django.db import transaction
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import retry_on_conflict
-from placements.manifests.disruption import budget_faults, parse_disruption_budget
+from placements.manifests.disruption import budget_errors, parse_disruption_budget
 from placements.manifests.policy import PlacementType
 from placements.models import DisruptionBudget, Placement
 from placements.services.results import SaveResult, delete_row, locked_row, save_row
@@ -41,9 +41,9 @@ def save_budget(
     check_placement(by, name)
     current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
     found = Placement.objects.filter(full_name=name).values_list("placement_type", flat=True).first()
-    faults = budget_faults(parsed.spec, PlacementType(found)) if found else []
-    if faults:
-        raise InvalidManifest(faults)
+    errors = budget_errors(parsed.spec, PlacementType(found)) if found else []
+    if errors:
+        raise InvalidManifest(errors)
     row = current or DisruptionBudget(name=name, created_at=now, revision=0)
     return save_row(row, BUDGET, document, by=by, now=now)
 

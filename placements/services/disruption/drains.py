@@ -23,8 +23,8 @@ from placements.engine.rollout.state import Phase
 from placements.explain.vocabulary import counted
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep
-from placements.services.disruption.evictions import EvictionCheck, carry_out, judge
-from placements.services.disruption.impact import has_begun_run, is_held, why_placement_stays
+from placements.services.disruption.evictions import EvictionCheck, execute, judge
+from placements.services.disruption.impact import has_started_run, is_held, why_placement_stays
 from placements.services.disruption.queries import left_of, numbers_facts
 from placements.services.rollouts.operations import ActionNotAllowed
 
@@ -124,11 +124,11 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     if is_held(context.placement):
         _put(step, DrainStep.State.BLOCKED, KeptReason.HELD, now=now)
         return 0
-    if context.is_staged and has_begun_run(context.placement):
+    if context.is_staged and has_started_run(context.placement):
         _put(step, DrainStep.State.BLOCKED, KeptReason.STAGED_RUN, now=now)
         return 0
     if isinstance(verdict, Executed) or verdict.why != step.why:
-        carry_out(judged, by=None, now=now, drain=drain, removes=not context.is_staged)
+        execute(judged, by=None, now=now, drain=drain, removes=not context.is_staged)
     if not isinstance(verdict, Executed):
         _put(step, DrainStep.State.BLOCKED, verdict.why, now=now, judged=judged)
         return 0
@@ -189,11 +189,11 @@ def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_
     if not MemberCluster.objects.filter(name=cluster).exists():
         raise UnknownClusterError(cluster)
     running = running_drain(cluster)
-    faults = []
+    errors = []
     if pace.at_once is not None and not 1 <= pace.at_once <= MOST_AT_ONCE:
-        faults.append(FieldError("atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"))
+        errors.append(FieldError("atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"))
     if pace.deadline is not None and pace.deadline <= now:
-        faults.append(FieldError("deadline", "out-of-range", "is over already", "a time in the future"))
+        errors.append(FieldError("deadline", "out-of-range", "is over already", "a time in the future"))
     first = list(pace.first or ())
     here = set[str]()
     if first:
@@ -202,13 +202,13 @@ def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_
         here |= set(running.steps.values_list("placement_name", flat=True)) if running else set()
     for at, name in enumerate(first):
         if name in first[:at]:
-            faults.append(FieldError(f"order[{at}]", "duplicate", f"Duplicate value: {name!r}"))
+            errors.append(FieldError(f"order[{at}]", "duplicate", f"Duplicate value: {name!r}"))
         elif name not in here:
-            faults.append(
+            errors.append(
                 FieldError(f"order[{at}]", "not-found", f"{name[:63]!r} is not placed on {cluster}")
             )
-    if faults:
-        raise InvalidManifest(faults)
+    if errors:
+        raise InvalidManifest(errors)
     if running:
         _change_pace(running, pace, by=by, now=now)
         return running

@@ -21,15 +21,15 @@ from fleetui.task_queue import enqueue
 from placements.engine.disruption import EvictionReason, Executed, Invalid, Verdict, judge_eviction
 from placements.engine.rollout.state import EMPTY
 from placements.manifests.binding import BindingState
-from placements.manifests.disruption import eviction_change_faults, parse_eviction
+from placements.manifests.disruption import eviction_change_errors, parse_eviction
 from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
 from placements.services.disruption.queries import budget_for, numbers_facts
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import RolloutContext, eviction_context, load_rollout_context
-from placements.services.rollouts.controller import begin_run, running_rollout
+from placements.services.rollouts.controller import create_run, running_rollout
 from placements.services.rollouts.starts import build_updates
 from placements.services.teams import check_placement
-from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout, enqueue_scheduling
+from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout, enqueue_scheduling
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Ev
     The placement is rescheduled: a cluster without a taint may be selected again immediately.
     """
     check_placement(by, placement)
-    return carry_out(judge(placement, cluster, now=now), by=by, now=now)
+    return execute(judge(placement, cluster, now=now), by=by, now=now)
 
 
 @on_live_hub(refuse)
@@ -67,10 +67,10 @@ def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetim
     judged = judge(spec.placement_name, spec.cluster_name, now=now)
     earlier = Eviction.objects.filter(name=name).first()
     if earlier is None:
-        return carry_out(judged, by=by, now=now, document=dict(document)), True
-    faults = eviction_change_faults(parse_eviction(earlier.document), wanted)
-    if faults:
-        raise InvalidManifest(faults)
+        return execute(judged, by=by, now=now, document=dict(document)), True
+    errors = eviction_change_errors(parse_eviction(earlier.document), wanted)
+    if errors:
+        raise InvalidManifest(errors)
     return earlier, False
 
 
@@ -86,7 +86,7 @@ def judge(name: str, cluster: str, *, now: datetime) -> EvictionCheck:
     )
 
 
-def carry_out(
+def execute(
     judged: EvictionCheck,
     *,
     by: User | None,
@@ -142,9 +142,9 @@ def _unschedule(
     if not removes or binding.phase in EMPTY:
         return
     row.update(**build_updates(binding, None, attempt=1, now=now).columns)
-    enqueue(CARRY_OUT_DUE)
+    enqueue(RUN_CLUSTER_CALLS)
     if not context.is_staged:
-        run = running_rollout(placement) or begin_run(context, [[cluster]], now=now)
+        run = running_rollout(placement) or create_run(context, [[cluster]], now=now)
         earlier = ClusterUpdate.objects.filter(rollout__placement=placement, cluster_name=cluster, outcome="")
         earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         ClusterUpdate.objects.create(rollout=run, cluster_name=cluster, what="remove", started_at=now)

@@ -51,13 +51,13 @@ def start_hub_drain(
 
     Raise UnknownClusterError, InvalidManifest, and what `apply_write` raises for the cordon.
     """
-    faults = []
+    errors = []
     if not 1 <= at_once <= MOST_AT_ONCE:
-        faults.append(FieldError("atOnce", "out-of-range", "Invalid value", f"1 to {MOST_AT_ONCE}"))
+        errors.append(FieldError("atOnce", "out-of-range", "Invalid value", f"1 to {MOST_AT_ONCE}"))
     if deadline is not None and deadline <= now:
-        faults.append(FieldError("deadline", "out-of-range", "Invalid value", "a time in the future"))
-    if faults:
-        raise InvalidManifest(faults)
+        errors.append(FieldError("deadline", "out-of-range", "Invalid value", "a time in the future"))
+    if errors:
+        raise InvalidManifest(errors)
     check_role(hub, ACTIONS["evict"], by)
     with in_hub(hub.pk):
         if not MemberCluster.objects.filter(name=cluster).exists():

@@ -19,11 +19,11 @@ from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Placement, StagedRun
 from placements.services.disruption.queries import budget_for
-from placements.services.fleet.impact import MOST_LOOKED_AT
+from placements.services.fleet.impact import MOST_EVALUATED
 from placements.services.rollout_state import RolloutContext, eviction_context, load_rollout_context
 from placements.services.snapshots import cycles_of
 
-_NAMES_SAID = 5
+_MOST_NAMES = 5
 
 
 class EvictionImpact(StrEnum):
@@ -45,7 +45,7 @@ class EvictionImpact(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrainRow:
-    """Impact on one placement; `said` is its message.
+    """Impact on one placement; `message` is its message.
 
     `scores` are the replacement clusters with their scores.
     """
@@ -55,7 +55,7 @@ class DrainRow:
     joins: tuple[str, ...]
     placed_before: int
     placed_after: int
-    said: str
+    message: str
     scores: tuple[Picked, ...] = ()
 
     @property
@@ -69,10 +69,10 @@ class DrainImpact:
 
     cluster: str
     rows: tuple[DrainRow, ...]
-    unlooked: int = 0
+    not_evaluated: int = 0
 
     @property
-    def asks_for_the_name(self) -> bool:
+    def needs_typed_name(self) -> bool:
         return any(row.impact in (EvictionImpact.STUCK, EvictionImpact.SHRINKS) for row in self.rows)
 
     @property
@@ -88,10 +88,10 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
     """
     here = Binding.objects.filter(cluster_name=cluster).values("placement_id")
     rows = Placement.objects.filter(pk__in=here)
-    looked = list(rows.order_by("full_name")[:MOST_LOOKED_AT])
+    evaluated = list(rows.order_by("full_name")[:MOST_EVALUATED])
     fleet = cordoned(current_fleet().fleet, cluster, *beside)
     found = []
-    for placement, cycle in cycles_of(looked, fleet):
+    for placement, cycle in cycles_of(evaluated, fleet):
         obstacle = _obstacle(placement, cluster, now=now)
         if isinstance(obstacle, RolloutContext):
             found.append(_evicted(obstacle, cycle, cluster))
@@ -99,7 +99,7 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
             placed = _placed(cycle.live_bindings)
             found.append(DrainRow(placement.full_name, obstacle[0], (), placed, placed, obstacle[1]))
     found.sort(key=lambda row: (not row.gets_worse, row.placement))
-    return DrainImpact(cluster, tuple(found), rows.count() - len(looked))
+    return DrainImpact(cluster, tuple(found), rows.count() - len(evaluated))
 
 
 def why_placement_stays(placement: Placement) -> KeptReason | None:
@@ -111,10 +111,10 @@ def is_held(placement: Placement) -> bool:
     return placement.paused_since is not None or placement.is_stopped
 
 
-def has_begun_run(placement: Placement) -> bool:
+def has_started_run(placement: Placement) -> bool:
     """Return whether a staged update run is in progress; it fails if a cluster leaves (lifecycle B.5.3)."""
-    begun = StagedRun.objects.filter(placement=placement, ended_at=None, started_at__isnull=False)
-    return begun.exists()
+    started = StagedRun.objects.filter(placement=placement, ended_at=None, started_at__isnull=False)
+    return started.exists()
 
 
 def _obstacle(
@@ -131,7 +131,7 @@ def _obstacle(
         return EvictionImpact.LEAVING, "Removal in progress."
     if is_held(placement):
         return EvictionImpact.BLOCKED, STAYS_SENTENCES[KeptReason.HELD]
-    if context.is_staged and has_begun_run(placement):
+    if context.is_staged and has_started_run(placement):
         return EvictionImpact.BLOCKED, STAYS_SENTENCES[KeptReason.STAGED_RUN]
     if isinstance(verdict, Executed) or verdict.why is EvictionReason.PLANNED:
         return context
@@ -147,15 +147,15 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     # A placement that was short of clusters before keeps as many with a replacement.
     is_replaced = bool(joins) and after >= before
     if decision.is_failed or not (decision.is_fulfilled or is_replaced):
-        impact, said = EvictionImpact.STUCK, f"No replacement: {stuck_words(decision)}."
+        impact, message = EvictionImpact.STUCK, f"No replacement: {stuck_words(decision)}."
     elif joins:
-        shown = joins if len(joins) <= _NAMES_SAID else (*joins[:4], f"{len(joins) - 4} more")
-        impact, said = EvictionImpact.MOVES, f"Replacement: {joined(shown)}."
+        shown = joins if len(joins) <= _MOST_NAMES else (*joins[:4], f"{len(joins) - 4} more")
+        impact, message = EvictionImpact.MOVES, f"Replacement: {joined(shown)}."
     else:
         is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
-        impact, said = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."
+        impact, message = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."
     scores = tuple(one for one in decision.picked if one.cluster not in there)
-    return DrainRow(context.placement.full_name, impact, joins, before, after, f"{said}{staged}", scores)
+    return DrainRow(context.placement.full_name, impact, joins, before, after, f"{message}{staged}", scores)
 
 
 def _placed(bindings: Iterable[BindingValue]) -> int:

@@ -21,7 +21,7 @@ from placements.engine.disruption import (
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence, hub_eviction_sentence
 from placements.manifests.binding import BindingState
-from placements.manifests.disruption import DisruptionBudgetSpec, budget_faults, parse_disruption_budget
+from placements.manifests.disruption import DisruptionBudgetSpec, budget_errors, parse_disruption_budget
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, DisruptionBudget, Drain, DrainStep, Eviction, Placement
 
@@ -151,8 +151,8 @@ def _state_of(
     if placement is None:
         return BudgetState(row, limit, None, None, f"There is no placement {row.name}.")
     kind = PlacementType(placement.placement_type)
-    if faults := budget_faults(spec, kind):
-        return BudgetState(row, limit, placement, None, f"Not allowed for {kind}: {faults[0].message}.")
+    if errors := budget_errors(spec, kind):
+        return BudgetState(row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}.")
     clusters = {
         f"{phase}-{number}": availability_of(phase)
         for phase, count in counts.get(placement.pk, {}).items()

@@ -14,7 +14,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.explain.vocabulary import joined
 from placements.models import DrainStep, Placement
 from placements.services.disruption.queries import latest_drain
-from placements.services.fleet.impact import MOST_LOOKED_AT, ImpactRow, impact_row
+from placements.services.fleet.impact import MOST_EVALUATED, ImpactRow, impact_row
 from placements.services.snapshots import cycles_of
 
 
@@ -33,7 +33,7 @@ class Return(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BringBackRow:
-    """Whether one placement would return; `said` is the message.
+    """Whether one placement would return; `message` is the message.
 
     `fresh` has the changes by rescheduling; `fresh.leaves` are the clusters that would be deselected.
     """
@@ -41,7 +41,7 @@ class BringBackRow:
     placement: str
     how: Return
     fresh: ImpactRow
-    said: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RestorePlan:
     cluster: str
     is_cordoned: bool
     rows: tuple[BringBackRow, ...]
-    unlooked: int = 0
+    not_evaluated: int = 0
 
 
 def fresh_schedule(placement: Placement) -> ImpactRow:
@@ -69,22 +69,22 @@ def bring_back(cluster: str) -> RestorePlan:
     steps = DrainStep.objects.filter(drain=last).exclude(state=DrainStep.State.STAYS)
     names = steps.values_list("placement_name", flat=True) if last else ()
     rows = Placement.objects.filter(full_name__in=names, deleting_since=None, selection_faults=[])
-    looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
+    evaluated = list(rows.order_by("name")[:MOST_EVALUATED])
     fleet, found = uncordoned(now, cluster), []
-    for placement, cycle in cycles_of(looked, fleet):
+    for placement, cycle in cycles_of(evaluated, fleet):
         fresh = impact_row(placement, cycle.rescheduled())
         if cluster in active(cycle.live_bindings):
-            how, said = Return.HERE, "Present."
+            how, message = Return.HERE, "Present."
         elif cluster in schedule(cycle).picked_names:
-            how, said = Return.BY_ITSELF, "Returns automatically once the cluster is uncordoned."
+            how, message = Return.BY_ITSELF, "Returns automatically once the cluster is uncordoned."
         elif cluster not in fresh.joins:
-            how, said = Return.ELSEWHERE, "Would not be selected even if rescheduled."
+            how, message = Return.ELSEWHERE, "Would not be selected even if rescheduled."
         else:
             replaced = f", replacing {joined(fresh.leaves)}" if fresh.leaves else ""
-            how, said = Return.RESCHEDULED, f"Would be selected if rescheduled{replaced}."
-        found.append(BringBackRow(placement.full_name, how, fresh, said))
+            how, message = Return.RESCHEDULED, f"Would be selected if rescheduled{replaced}."
+        found.append(BringBackRow(placement.full_name, how, fresh, message))
     found.sort(key=lambda row: (_ORDER.index(row.how), row.placement))
-    return RestorePlan(cluster, fleet is not now, tuple(found), rows.count() - len(looked))
+    return RestorePlan(cluster, fleet is not now, tuple(found), rows.count() - len(evaluated))
 
 
 _ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)

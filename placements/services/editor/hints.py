@@ -29,7 +29,7 @@ _EFFECT_WITHOUT_LABEL = {
     MissingKeyPolicy.LAST: "selected last",
     MissingKeyPolicy.OWN_GROUP: "counted as one domain",
 }
-_SAID_BY_HINTS = frozenset({"unknown-key", "single-group", "clusters-lack-key"})
+_CODES_OF_HINTS = frozenset({"unknown-key", "single-group", "clusters-lack-key"})
 
 Suggestions = tuple[tuple[str, int | None], ...]
 """Values with the number of clusters that have each; None where the value is not of clusters."""
@@ -96,11 +96,11 @@ def notes_of(
 
     warnings_without_place: list[ManifestWarning] = []
     for one in warnings:
-        is_said = one.code in _SAID_BY_HINTS and one.path.endswith(".topologyKey")
+        has_hint = one.code in _CODES_OF_HINTS and one.path.endswith(".topologyKey")
         # Where something is left out, the places in warnings are not those in the form.
-        note = nearest(one.path.removesuffix(".topologyKey") if is_said else one.path)
+        note = nearest(one.path.removesuffix(".topologyKey") if has_hint else one.path)
         note = None if draft.left_out else note
-        if note and is_said:
+        if note and has_hint:
             note.is_warning = True
         else:
             (note.warnings if note else warnings_without_place).append(one)
@@ -154,7 +154,7 @@ def _matching_clusters(row: FormRow, data: object, fleet: Fleet, semantics: Sema
         term = parse_manifest(ClusterSelectorTerm, raw, semantics=semantics, path="")
     except InvalidManifest:
         return ""
-    if term.asks_nothing or term.claim_selector is not None:
+    if term.matches_everything or term.claim_selector is not None:
         return ""
     matches = match_labels(term.label_selector, fleet)
     for requirement in property_requirements(term):

@@ -142,7 +142,7 @@ def confirm_draft(
             draft.data, manifest=draft.manifest, by=by, now=now, expected=expected, confirmed=True
         )
     except InvalidManifest as found:
-        raise InvalidManifest(draft.with_lines(found.faults)) from found
+        raise InvalidManifest(draft.with_lines(found.errors)) from found
     if result.result is not OperationResult.UNCHANGED:
         schedule_confirmed(
             result.object,

@@ -22,7 +22,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
-from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
+from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
 from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
@@ -64,17 +64,6 @@ class SchedulePreview:
     is_incremental: bool
 
     @cached_property
-    def caveats(self) -> tuple[ManifestWarning, ...]:
-        """What is accepted with a warning; the paths are those of the manifest, or of its spec."""
-        of_fleet = (*fleet_caveats(self.decision.cycle), *decision_caveats(self.decision))
-        return (
-            *manifest_warnings(self.manifest),
-            *self.selection.caveats,
-            *map(self.manifest.in_document, of_fleet),
-            *(one.warning for one in self.assertions if one.is_broken),
-        )
-
-    @cached_property
     def assertions(self) -> list[SourcedResult]:
         return assertion_results(self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC))
 
@@ -85,8 +74,14 @@ class SchedulePreview:
 
     @cached_property
     def warnings(self) -> tuple[ManifestWarning, ...]:
-        """The same with the paths of the manifest only, and a number above what can be reached."""
-        found = self.caveats
+        """What is accepted with a warning; the paths are those of the manifest."""
+        of_fleet = (*fleet_warnings(self.decision.cycle), *decision_warnings(self.decision))
+        found = (
+            *manifest_warnings(self.manifest),
+            *self.selection.warnings,
+            *map(self.manifest.in_document, of_fleet),
+            *(one.warning for one in self.assertions if one.is_broken),
+        )
         if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
             above = ManifestWarning("above-maximum", "policy.numberOfClusters", self.bound_text)
             found = (*found, self.manifest.in_document(above))
@@ -95,15 +90,15 @@ class SchedulePreview:
         )
 
     @cached_property
-    def doubts(self) -> tuple[str, ...]:
+    def unlikely_results(self) -> tuple[str, ...]:
         """What is accepted only with a confirmation, as it is nearly always a mistake."""
         cycle = self.decision.cycle
-        doubts = [
+        unlikely_results = [
             f"No cluster has label {one.topology_key}: the clusters are not spread over its domains."
             for one in cycle.policy.topology_spread_constraints
             if not cycle.fleet.topology(one.topology_key, one.topology_key_type).values
         ]
-        return (*doubts, *(() if self.selection.objects else ("No resources are selected.",)))
+        return (*unlikely_results, *(() if self.selection.objects else ("No resources are selected.",)))
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
@@ -356,7 +351,7 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
         try:
             selection = selection_of(draft.manifest, objects) if draft.manifest else selection
         except InvalidManifest as invalid:
-            found += invalid.faults
+            found += invalid.errors
         errors += draft.with_lines(found)
     started, result = perf_counter(), None
     if draft.valid_part is not None:

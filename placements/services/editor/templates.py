@@ -92,7 +92,7 @@ TEMPLATES = (
     PlacementTemplate(
         "everywhere",
         "All clusters",
-        "every eligible cluster, also those that join later",
+        "every ready cluster, also those that join later",
         lambda _: "    placementType: PickAll\n",
     ),
     PlacementTemplate(

@@ -41,11 +41,11 @@ class PlacementDraft:
 
     @classmethod
     def parse(cls, text: str, *, name: str = "") -> "PlacementDraft":
-        """Read a text as a draft; nothing is raised, whatever it holds: a draft carries its errors."""
+        """Read a text as a draft; nothing is raised, whatever it contains: a draft has its errors."""
         try:
             documents = load_documents(text)
         except InvalidManifest as found:
-            return cls(text, name, syntax_errors=found.faults)
+            return cls(text, name, syntax_errors=found.errors)
         if len(documents) != 1:
             message = f"there are {len(documents)} manifests" if documents else "Empty manifest"
             error = FieldError("", "too-many" if documents else "required", message, _ALLOWED)
@@ -64,7 +64,7 @@ class PlacementDraft:
 
     @property
     def errors(self) -> tuple[FieldError, ...]:
-        """What is wrong with the text by itself; a preview adds what only the hub can know."""
+        """What is wrong with the text alone; a preview adds what only the hub can know."""
         return self._parsed[1]
 
     @property
@@ -78,7 +78,7 @@ class PlacementDraft:
         try:
             manifest = parse_placement(self.document.data)
         except InvalidManifest as found:
-            return None, self.with_lines(found.faults)
+            return None, self.with_lines(found.errors)
         if self.name and manifest.full_name != self.name:
             namespace, name = split_full_name(self.name)
             key, allowed = ("name", name) if manifest.metadata.name != name else ("namespace", namespace)
@@ -123,7 +123,7 @@ class PlacementDraft:
                 try:
                     documents = load_documents("\n".join(rest))
                 except InvalidManifest as found:
-                    attempts.append((found.faults[0].line or 0, number, rest))
+                    attempts.append((found.errors[0].line or 0, number, rest))
                     continue
                 data = documents[0].data if len(documents) == 1 else None
                 readable.append((len("".join(rest)), data, number))
@@ -149,7 +149,7 @@ class PlacementDraft:
             try:
                 return parse_placement(rest), tuple(left_out)
             except InvalidManifest as found:
-                cuts = [_cut(rest, error) for error in found.faults]
+                cuts = [_cut(rest, error) for error in found.errors]
             if None in cuts:
                 break
             last_first = sorted(
@@ -201,7 +201,7 @@ def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
 def _cut(data: dict[str, Any], error: FieldError) -> Keys | None:
     """Return what to leave out because of an error.
 
-    () where something stands in for it, None where nothing helps.
+    () where a substitute exists, None where nothing helps.
     """
     keys = split_path(error.path)
     if keys == ("metadata", "name") or (keys == ("metadata",) and error.code == "required"):

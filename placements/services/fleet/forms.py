@@ -16,18 +16,18 @@ _EFFECT = "NoSchedule"
 
 @dataclass(frozen=True, slots=True)
 class TypedCluster:
-    """Parsed labels and taints; `faults` are of invalid lines, `lines` are the line numbers of the others."""
+    """Parsed labels and taints; `errors` are of invalid lines, `lines` are the line numbers of the others."""
 
     labels: dict[str, str]
     taints: list[dict[str, str]]
-    faults: tuple[FieldError, ...]
+    errors: tuple[FieldError, ...]
     lines: Mapping[Keys, int]
 
-    def at_line(self, fault: FieldError) -> FieldError:
-        keys = split_path(fault.path)
+    def at_line(self, error: FieldError) -> FieldError:
+        keys = split_path(error.path)
         longest_first = (keys[:end] for end in range(len(keys), 0, -1))
         return replace(
-            fault, line=next((self.lines[one] for one in longest_first if one in self.lines), None)
+            error, line=next((self.lines[one] for one in longest_first if one in self.lines), None)
         )
 
 
@@ -35,17 +35,17 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
     """Parse labels, `key=value` per line, and taints, `key=value:NoSchedule`, value and effect optional."""
     found: dict[str, str] = {}
     lines: dict[Keys, int] = {}
-    listed, faults = [], []
+    listed, errors = [], []
     for number, line in _lines(labels):
         key, is_there, value = (part.strip() for part in line.partition("="))
         if not is_there or not key:
-            faults.append(
+            errors.append(
                 FieldError(LABELS_PATH, "bad-format", f"Invalid value: {line!r}", "key=value", number)
             )
             continue
         if key in found:
             message = f"Duplicate key {key!r}"
-            faults.append(FieldError(LABELS_PATH, "duplicate", message, line=number))
+            errors.append(FieldError(LABELS_PATH, "duplicate", message, line=number))
             continue
         found[key], lines[("metadata", "labels", key)] = value, number
     for place, (number, line) in enumerate(_lines(taints)):
@@ -54,7 +54,7 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
         value_of_taint = {"value": text} if text else {}
         listed.append({"key": name, **value_of_taint, "effect": effect.strip() or _EFFECT})
         lines[("spec", "taints", place)] = number
-    return TypedCluster(found, listed, tuple(faults), lines)
+    return TypedCluster(found, listed, tuple(errors), lines)
 
 
 def _lines(text: str) -> Iterable[tuple[int, str]]:
@@ -87,7 +87,7 @@ def lines_of(document: Document) -> Iterator[None]:
     try:
         yield
     except InvalidManifest as found:
-        raise InvalidManifest(attach_lines((document, fault) for fault in found.faults)) from found
+        raise InvalidManifest(attach_lines((document, error) for error in found.errors)) from found
 
 
 def read_strategy(text: str, *, name: str = "") -> tuple[Document, ClusterStagedUpdateStrategy]:

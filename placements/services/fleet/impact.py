@@ -19,7 +19,7 @@ from placements.models import Placement
 from placements.services.fleet_events import affected_by_change, losing_a_cluster
 from placements.services.snapshots import cycles_of
 
-MOST_LOOKED_AT = 200
+MOST_EVALUATED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class ImpactRow:
 class Impact:
     """The placements that would change, those that get worse first.
 
-    `looked` is the number of evaluated placements, `unlooked` the number beyond the limit.
+    `evaluated` is the number of evaluated placements, `not_evaluated` the number beyond the limit.
     """
 
     rows: tuple[ImpactRow, ...]
-    looked: int
-    unlooked: int = 0
+    evaluated: int
+    not_evaluated: int = 0
 
 
 def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
@@ -81,15 +81,15 @@ def impact_on(placements: Collection[int], fleet: Fleet, *, named: Collection[st
     At most 200 are evaluated, by name. Those in `named` are included although nothing would change.
     """
     rows = Placement.objects.filter(pk__in=sorted(placements), deleting_since=None, selection_faults=[])
-    looked = list(rows.order_by("name")[:MOST_LOOKED_AT])
-    unlooked = rows.count() - len(looked) if len(looked) == MOST_LOOKED_AT else 0
+    evaluated = list(rows.order_by("name")[:MOST_EVALUATED])
+    not_evaluated = rows.count() - len(evaluated) if len(evaluated) == MOST_EVALUATED else 0
     changed = [
         row
-        for row in impact_rows(looked, fleet)
+        for row in impact_rows(evaluated, fleet)
         if row.joins or row.leaves or row.gets_worse or row.placement in named
     ]
     changed.sort(key=lambda row: (not row.gets_worse, row.placement))
-    return Impact(tuple(changed), len(looked), unlooked)
+    return Impact(tuple(changed), len(evaluated), not_evaluated)
 
 
 def impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:

@@ -22,7 +22,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, RowNumber
 
-from clusters.filters import ClusterListState, label_of, standing
+from clusters.filters import ClusterListState, label_of, list_state
 from clusters.models import MemberCluster
 from placements.engine.advice.diagnosis import not_selected
 from placements.engine.scheduling.cycle import Cycle
@@ -69,7 +69,7 @@ def in_order(rows: QuerySet[MemberCluster], given: str) -> tuple[QuerySet[Member
 
     An unsupported order counts as by name.
     """
-    rows = rows.annotate(how=standing())
+    rows = rows.annotate(how=list_state())
     sign, wanted = ("-", given[1:]) if given.startswith("-") else ("", given)
     if wanted.startswith(LABEL) and len(wanted) > len(LABEL):
         key = wanted.removeprefix(LABEL)
@@ -89,7 +89,7 @@ def in_order(rows: QuerySet[MemberCluster], given: str) -> tuple[QuerySet[Member
 
 
 def with_counts(rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
-    return rows.annotate(how=standing(), placed=_placed(), stale_picks=_stale())
+    return rows.annotate(how=list_state(), placed=_placed(), stale_picks=_stale())
 
 
 MOST_NAMES = 3
@@ -128,9 +128,9 @@ def headroom_of(cycle: Cycle) -> Headroom:
         return Headroom((), stale)
     for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
         counts = groups.count(placed)
-        outlook = candidates.strategy.outlook(one, groups, counts)
-        if is_limit(one, outlook):  # of a soft constraint only where its skew is scored
-            skews.append(Skew(one.topology_key, imbalance(counts, outlook), one.max_skew, is_hard(one)))
+        projected = candidates.strategy.project(one, groups, counts)
+        if is_limit(one, projected):  # of a soft constraint only where its skew is scored
+            skews.append(Skew(one.topology_key, imbalance(counts, projected), one.max_skew, is_hard(one)))
     return Headroom(tuple(skews), stale)
 
 

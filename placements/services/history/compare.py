@@ -107,8 +107,8 @@ def compare(placement: Placement, before: str, after: str) -> RevisionComparison
         decision = decision_diff(
             decision_of(old.decision),
             decision_of(new.decision),
-            told_before=outcomes_of(old.decision),
-            told_after=outcomes_of(new.decision),
+            outcomes_before=outcomes_of(old.decision),
+            outcomes_after=outcomes_of(new.decision),
         )
     return RevisionComparison(
         old,

@@ -99,6 +99,6 @@ def check_member(draft: Manifest, path: str) -> None:
     try:
         parse_member({key: draft[key] for key in ("apiVersion", "kind", "metadata", "spec")})
     except InvalidManifest as error:
-        faults = [one for one in error.faults if one.path.startswith(path)]
-        if faults:
-            raise InvalidManifest(faults) from error
+        errors = [one for one in error.errors if one.path.startswith(path)]
+        if errors:
+            raise InvalidManifest(errors) from error

@@ -118,11 +118,11 @@ def sentence(verdict: Verdict) -> str:
             left = numbers.allowed if numbers else 0
             return f"{counts}; the disruption budget allows {left} eviction{'' if left == 1 else 's'} now."
         case EvictionReason.OVER_BUDGET:
-            return f"{counts}; the disruption budget allows no eviction now. The hub will not carry it out."
+            return f"{counts}; the disruption budget allows no eviction now. The hub will not execute it."
         case EvictionReason.MISCONFIGURED:
-            return "The disruption budget does not fit the placement. The hub will not carry it out."
+            return "The disruption budget does not fit the placement. The hub will not execute it."
         case EvictionReason.PLANNED:
-            return "Nothing was applied to the cluster yet. The hub will not carry it out."
+            return "Nothing was applied to the cluster yet. The hub will not execute it."
         case EvictionReason.FAILED:
             return "The placement failed on the cluster; its disruption budget does not count."
         case EvictionReason.LEAVING:

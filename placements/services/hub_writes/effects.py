@@ -49,7 +49,7 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
     try:
         parsed = parse_staged_strategy(document)
     except InvalidManifest as error:
-        return (f"The strategy is not understood: {error.faults[0].path}.",)
+        return (f"The strategy is not understood: {error.errors[0].path}.",)
     bindings = Binding.objects.filter(placement__full_name=placement).values_list("cluster_name", "state")
     states = dict(bindings)
     picked = {name for name, state in states.items() if state != BindingState.UNSCHEDULED}

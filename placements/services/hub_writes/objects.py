@@ -7,7 +7,7 @@ from typing import Any
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.writing.requests import KINDS, OFFERED
 from fleetui.apimachinery.errors import InvalidManifest
-from placements.manifests.disruption import budget_faults, parse_disruption_budget
+from placements.manifests.disruption import budget_errors, parse_disruption_budget
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
@@ -120,9 +120,9 @@ def budget_notes(planner: Planner, manifest: Manifest) -> tuple[str, ...]:
         return (f"The hub has no placement {name} yet.",)
     given = placement_type(placement)
     if given in list(PlacementType):
-        faults = budget_faults(parse_disruption_budget(dict(manifest)).spec, PlacementType(given))
-        if faults:
-            raise InvalidManifest(faults)
+        errors = budget_errors(parse_disruption_budget(dict(manifest)).spec, PlacementType(given))
+        if errors:
+            raise InvalidManifest(errors)
     return ()
 
 

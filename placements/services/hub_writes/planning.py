@@ -186,18 +186,18 @@ def check_fields(fields: object, *, required: Iterable[str], optional: Iterable[
     if not isinstance(fields, Mapping):
         raise InvalidManifest.of("", "wrong-type", "Invalid value", "an object")
     allowed = ", ".join(known)
-    faults = [
+    errors = [
         FieldError(str(one)[:80], "unknown-field", "Unknown field", allowed)
         for one in fields
         if one not in known
     ]
-    faults += [
+    errors += [
         FieldError(one, "required", "Required value")
         for one in required
         if fields.get(one) is None or fields[one] == ""
     ]
-    if faults:
-        raise InvalidManifest(faults)
+    if errors:
+        raise InvalidManifest(errors)
     return fields
 
 

@@ -148,7 +148,7 @@ class HubObservation:
         try:
             return parse_policy(policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy")
         except InvalidManifest as found:
-            raise NotReplayable(f"not understood: {found.faults[0].path}") from found
+            raise NotReplayable(f"not understood: {found.errors[0].path}") from found
 
     def digest(self, bindings: Iterable[BindingFacts]) -> str:
         """Return the hash of what makes this another decision than the one before."""
@@ -235,7 +235,7 @@ class Course:
     first: BindingChange | None = None
     is_mixed: bool = False
 
-    def begin(self, change: BindingChange, old: BindingFacts | None) -> None:
+    def start(self, change: BindingChange, old: BindingFacts | None) -> None:
         """Let the cycle begin with a change of one of the bindings that are there now."""
         self.is_mixed = self.first is not None
         self.first, self.before = change, dict(self.after)
@@ -243,7 +243,7 @@ class Course:
         if old is not None:
             self.before[change.uid] = old
 
-    def is_begun_by(self, change: BindingChange, snapshot: str) -> bool:
+    def is_started_by(self, change: BindingChange, snapshot: str) -> bool:
         """Return whether a selection begins the cycle of a snapshot; those before may be of another one."""
         first = self.first
         if first is None:
@@ -256,7 +256,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     """Divide the changes of the bindings into those before the cycle of the present policy and its own.
 
     A binding that is new, is about another policy snapshot than before, or is unscheduled or restored is a
-    selection; that it is bound is the work of a rollout, and that it is gone of a rollout or an eviction.
+    selection; that it is bound is the work of a rollout, and that it is deleted of a rollout or an eviction.
     """
     course = Course({}, dict(before))
     for change in observed.changes:
@@ -265,8 +265,8 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
             continue  # of a newer API: not understood
         if change.state != GONE:
             new = course.after[change.uid] = _changed(old, change, observed.documents)
-            if is_selection(old, new) and course.is_begun_by(change, observed.name):
-                course.begin(change, old)
+            if is_selection(old, new) and course.is_started_by(change, observed.name):
+                course.start(change, old)
             continue
         course.after.pop(change.uid, None)
         if course.first is not None and old is not None and old.is_active:

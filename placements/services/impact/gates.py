@@ -109,7 +109,7 @@ def parse_gates(text: bytes | None) -> GateConfig:
     try:
         return parse_manifest(GateConfig, documents[0].data, semantics=DEFAULT_SEMANTICS, path="")
     except InvalidManifest as invalid:
-        raise InvalidManifest(attach_lines((documents[0], one) for one in invalid.faults)) from invalid
+        raise InvalidManifest(attach_lines((documents[0], one) for one in invalid.errors)) from invalid
 
 
 def check_gates(impact: RevisionImpact, config: GateConfig, base_config: GateConfig) -> list[GateResult]:

@@ -68,7 +68,7 @@ class ParsedFile:
     assertions: list[PlacementAssertion] = field(default_factory=list)
     strategies: list[ClusterStagedUpdateStrategy] = field(default_factory=list)
     runs: list[ClusterStagedUpdateRun] = field(default_factory=list)
-    faults: Sequence[FieldError] = ()
+    errors: Sequence[FieldError] = ()
 
 
 @dataclass
@@ -115,22 +115,22 @@ def read_side(
     member_files: dict[str, tuple[str, Document | None]] = {}
     placements: dict[tuple[str, str], WrittenPlacement] = {}
     blobs: dict[str, ParsedFile] = {}
-    faults: list[str] = []
+    errors: list[str] = []
     for name, key, read in files(source, paths):
         blob = blobs[name] = reader.parse(key, read)
-        faults += [f"{source}: {name}: {fault}" for fault in blob.faults]
+        errors += [f"{source}: {name}: {error}" for error in blob.errors]
         for member, document in zip(blob.members, blob.member_documents, strict=True):
             if member.metadata.name in members:
-                faults.append(f"{source}: {name}: MemberCluster {member.metadata.name} is there twice")
+                errors.append(f"{source}: {name}: MemberCluster {member.metadata.name} is there twice")
             members[member.metadata.name] = member
             member_files[member.metadata.name] = name, None if is_rendered else document
         for manifest, line in zip(blob.placements, blob.lines, strict=True):
             identity = (manifest.kind, manifest.full_name)
             if identity in placements:
-                faults.append(f"{source}: {name}: {manifest.kind} {manifest.full_name} is there twice")
+                errors.append(f"{source}: {name}: {manifest.kind} {manifest.full_name} is there twice")
             placements[identity] = WrittenPlacement(manifest, name, 1 if is_rendered else line)
-    if faults:
-        raise UnreadableSourceError("\n".join(faults))
+    if errors:
+        raise UnreadableSourceError("\n".join(errors))
     return DiffSide(
         tuple(members.values()),
         placements,
@@ -267,11 +267,11 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 def _parse(content: bytes) -> ParsedFile:
     """Parse a file; a document of another kind, or without one, is ignored."""
-    found, named, faults = ParsedFile(), list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
+    found, named, errors = ParsedFile(), list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
     try:
         documents = [item for one in load_documents(content) for item in items_of(one)]
     except InvalidManifest as invalid:
-        return ParsedFile(faults=invalid.faults)
+        return ParsedFile(errors=invalid.errors)
     for one in documents:
         kind = PLACEMENT_KIND if is_ocm_placement(one.data) else kind_of(one.data)
         is_other = kind == ASSERTION_KIND and one.data.get("apiVersion") != ASSERTION_VERSION
@@ -281,10 +281,10 @@ def _parse(content: bytes) -> ParsedFile:
         try:
             getattr(found, noun).append(parse(one.data))
         except InvalidManifest as invalid:
-            faults += [(one, fault) for fault in invalid.faults]
+            errors += [(one, error) for error in invalid.errors]
         else:
             named += [(one, "metadata.name")] if noun == "placements" else []
             found.member_documents += [one] if noun == "members" else []
     found.lines = [line or 1 for line in lines_of(named)]
-    found.faults = attach_lines(faults)
+    found.errors = attach_lines(errors)
     return found

@@ -64,26 +64,26 @@ def check_channel(kind: str, address: Address) -> None:
         is_port = parts.port is None or parts.port > 0
     except ValueError as error:
         raise InvalidManifest([FieldError("address", "bad-format", "Invalid value", _ALLOWED)]) from error
-    faults = []
+    errors = []
     if kind == ChannelKind.WEBHOOK:
         is_plain = parts.hostname and is_port and not parts.username and not parts.fragment
         if parts.scheme != "https" or not is_plain:
             message = "Invalid value: must be an address without user and fragment"
-            faults.append(FieldError("address", "bad-format", message, "https://…"))
+            errors.append(FieldError("address", "bad-format", message, "https://…"))
         if len(address.key) < _SHORTEST_KEY:
             message = f"Too short: must have at least {_SHORTEST_KEY} characters"
-            faults.append(FieldError("key", "too-short", message, "a random text"))
+            errors.append(FieldError("key", "too-short", message, "a random text"))
     elif kind != ChannelKind.APPRISE:
-        faults.append(FieldError("kind", "not-one-of", "Unsupported value", ", ".join(ChannelKind.values)))
+        errors.append(FieldError("kind", "not-one-of", "Unsupported value", ", ".join(ChannelKind.values)))
     elif parts.scheme not in SERVICES or not parts.netloc:
-        faults.append(FieldError("address", "bad-format", "Invalid value: unknown service", _ALLOWED))
-    if not faults and parts.hostname and is_ip_address(parts.hostname):
+        errors.append(FieldError("address", "bad-format", "Invalid value: unknown service", _ALLOWED))
+    if not errors and parts.hostname and is_ip_address(parts.hostname):
         try:
             check_address(parts.hostname, rules_for_channels())
         except AddressNotAllowed as error:
-            faults.append(FieldError("address", "not-allowed", f"Forbidden: {error}", error.setting))
-    if faults:
-        raise InvalidManifest(faults)
+            errors.append(FieldError("address", "not-allowed", f"Forbidden: {error}", error.setting))
+    if errors:
+        raise InvalidManifest(errors)
 
 
 def check_host(url: str) -> None:

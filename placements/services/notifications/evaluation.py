@@ -91,10 +91,10 @@ def quiet_until(rule: NotificationRule, now: datetime) -> datetime | None:
     local = now.astimezone(ZoneInfo(rule.time_zone))
     for days in (-1, 0):
         day = local.date() + timedelta(days=days)
-        begin = datetime.combine(day, rule.quiet_from, local.tzinfo)
+        start = datetime.combine(day, rule.quiet_from, local.tzinfo)
         crosses = rule.quiet_until <= rule.quiet_from
         end = datetime.combine(day + timedelta(days=crosses), rule.quiet_until, local.tzinfo)
-        if begin <= local < end:
+        if start <= local < end:
             return end
     return None
 

@@ -60,20 +60,20 @@ def check_name(name: str) -> list[FieldError]:
 
 def rule_columns(given: RuleInput) -> dict[str, Any]:
     """Return the columns of a rule. Raise InvalidManifest with all errors."""
-    faults = [*check_name(given.name), *_event_faults(given), *_quiet_faults(given)]
+    errors = [*check_name(given.name), *_event_errors(given), *_quiet_errors(given)]
     key, _, value = given.label.partition("=")
     if given.label and (label_key_problem(key) or label_value_problem(value)):
-        faults.append(FieldError("label", "bad-format", "Invalid value", "a label such as team=payments"))
+        errors.append(FieldError("label", "bad-format", "Invalid value", "a label such as team=payments"))
     is_number = given.reminder_hours.isdecimal() and len(given.reminder_hours) <= 4
     if not is_number or int(given.reminder_hours) > LONGEST_REMINDER:
         allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
-        faults.append(FieldError("reminderHours", "out-of-range", "Invalid value", allowed))
+        errors.append(FieldError("reminderHours", "out-of-range", "Invalid value", allowed))
     channel = NotificationChannel.objects.filter(name=given.channel).first()
     if channel is None:
         allowed = ", ".join(NotificationChannel.objects.order_by("name").values_list("name", flat=True))
-        faults.append(FieldError("channel", "not-one-of", "Unsupported value", allowed or "create one first"))
-    if faults or channel is None:
-        raise InvalidManifest(faults)
+        errors.append(FieldError("channel", "not-one-of", "Unsupported value", allowed or "create one first"))
+    if errors or channel is None:
+        raise InvalidManifest(errors)
     return {
         "channel": channel,
         "events": list(given.events),
@@ -88,7 +88,7 @@ def rule_columns(given: RuleInput) -> dict[str, Any]:
     }
 
 
-def _event_faults(given: RuleInput) -> list[FieldError]:
+def _event_errors(given: RuleInput) -> list[FieldError]:
     unknown = [one for one in given.events if one not in ProblemKind.values]
     if given.events and not unknown:
         return []
@@ -96,20 +96,20 @@ def _event_faults(given: RuleInput) -> list[FieldError]:
     return [FieldError("events", "not-one-of", message, ", ".join(ProblemKind.values))]
 
 
-def _quiet_faults(given: RuleInput) -> list[FieldError]:
-    faults = [
+def _quiet_errors(given: RuleInput) -> list[FieldError]:
+    errors = [
         FieldError(path, "bad-format", f"Invalid value: {value[:20]!r}", "a time such as 22:00")
         for path, value in (("quietFrom", given.quiet_from), ("quietUntil", given.quiet_until))
         if value and not _CLOCK.fullmatch(value)
     ]
     if bool(given.quiet_from) != bool(given.quiet_until):
-        faults.append(FieldError("quietUntil", "required", "Required value", "both times, or none"))
+        errors.append(FieldError("quietUntil", "required", "Required value", "both times, or none"))
     try:
         ZoneInfo(given.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         allowed = "a time zone such as Europe/Berlin"
-        faults.append(FieldError("timeZone", "not-one-of", "Unsupported value", allowed))
-    return faults
+        errors.append(FieldError("timeZone", "not-one-of", "Unsupported value", allowed))
+    return errors
 
 
 @on_live_hub(None)

@@ -17,7 +17,7 @@ from fleetui.concurrency import retry_on_conflict
 from placements.manifests.override import (
     ClusterResourceOverride,
     ResourceOverride,
-    override_change_faults,
+    override_change_errors,
     parse_cluster_override,
     parse_override,
 )
@@ -82,8 +82,8 @@ def save_override(
     check_resources(by, [(one[1], one[3], one[0], one[4]) for one in keys])
     if manifest.placement:
         check_placement(by, manifest.placement)
-    if faults := _save_errors(current, manifest, namespace, targets):
-        raise InvalidManifest(faults)
+    if errors := _save_errors(current, manifest, namespace, targets):
+        raise InvalidManifest(errors)
     row = current or Override(**place, created_at=now, revision=0)
     row.placement_name = manifest.placement
     saved = save_row(row, noun, document, by=by, now=now, label=label)
@@ -130,16 +130,16 @@ def _save_errors(
     """Return what prevents saving a manifest with these targets, by path, over the current one."""
     rows = Override.objects.filter(kind=manifest.kind, namespace=namespace)
     others = OverrideTarget.objects.filter(override_kind=manifest.kind, namespace=namespace)
-    faults = []
+    errors = []
     if current:
-        faults = override_change_faults(PARSERS[manifest.kind](current.document), manifest)
+        errors = override_change_errors(PARSERS[manifest.kind](current.document), manifest)
         others = others.exclude(override=current)
     elif rows.count() >= MOST:
         place = f"in the namespace {namespace}" if namespace else "in the fleet"
         message = f"there are {MOST} of this kind {place} already"
-        faults = [FieldError("kind", "too-many", message, "changes to one that is there, or delete one")]
+        errors = [FieldError("kind", "too-many", message, "changes to one that is there, or delete one")]
     owners = {tuple(key): name for name, *key in others.values_list("override__name", *KEY)}
-    return faults + [
+    return errors + [
         FieldError(
             path,
             "conflict",

@@ -67,7 +67,7 @@ def start_report(
     A report in progress for the same keys and variants is continued instead. Raise InvalidManifest.
     """
     view, allowed = current_fleet(), [str(one) for one in LossVariant]
-    faults = [
+    errors = [
         FieldError(f"variants[{at}]", "not-one-of", f"Unsupported value: {one[:63]!r}", ", ".join(allowed))
         for at, one in enumerate(variants)
         if one not in allowed
@@ -76,14 +76,14 @@ def start_report(
         domains = len(view.fleet.label(pair_key(one) or one).values)
         if not domains:
             message = f"Invalid value: {one[:63]!r}: no cluster has this label"
-            faults.append(FieldError(f"keys[{at}]", "unsatisfiable", message))
+            errors.append(FieldError(f"keys[{at}]", "unsatisfiable", message))
         elif pair_key(one) and domains > MOST_PAIRED:
             message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
-            faults.append(FieldError(f"keys[{at}]", "too-many", message, f"at most {MOST_PAIRED} for pairs"))
+            errors.append(FieldError(f"keys[{at}]", "too-many", message, f"at most {MOST_PAIRED} for pairs"))
     if len(keys) > MOST_KEYS:
-        faults.append(FieldError("keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"))
-    if faults:
-        raise InvalidManifest(faults)
+        errors.append(FieldError("keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"))
+    if errors:
+        raise InvalidManifest(errors)
     if keys:
         chosen = sorted(set(keys), key=level_rank)
     else:

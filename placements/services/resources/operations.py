@@ -59,7 +59,7 @@ def apply_resources(
     named = {one.namespace for one in wanted if one.namespace and not is_reserved_namespace(one.namespace)}
     brought = {one.name for one in wanted if (one.group, one.kind) == ("", "Namespace")}
     missing = named - brought - existing_namespaces(named)
-    faults = [
+    errors = [
         FieldError(
             "metadata.namespace",
             "not-on-the-hub",
@@ -69,8 +69,8 @@ def apply_resources(
         for one in wanted
         if one.namespace in missing
     ]
-    if faults:
-        raise InvalidManifest(faults)
+    if errors:
+        raise InvalidManifest(errors)
     there = _rows(wanted)
     for each in wanted:
         saved = [there[each.key].labels] if each.key in there else []

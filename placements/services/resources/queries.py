@@ -29,7 +29,7 @@ def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] |
     found = select(selectors, hub, namespace=draft.namespace, path=path)
     if selectors or not isinstance(draft, OcmPlacement):
         return found
-    return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *found.caveats))
+    return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *found.warnings))
 
 
 _NO_RESOURCES = (

@@ -36,8 +36,8 @@ def refresh_resources(
     try:
         selected = selection_of(manifest).objects
     except InvalidManifest as found:
-        faults = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.faults]
-        _note(placement, faults, count=None)
+        errors = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.errors]
+        _note(placement, errors, count=None)
         return False
     with transaction.atomic():
         _note(placement, [], count=len(selected))
@@ -79,11 +79,11 @@ def take_resource_snapshot(
     return snapshot
 
 
-def _note(placement: Placement, faults: list[dict[str, str]], *, count: int | None) -> None:
+def _note(placement: Placement, errors: list[dict[str, str]], *, count: int | None) -> None:
     unmoved = Placement.objects.filter(
         pk=placement.pk, revision=placement.revision, selection_observed=placement.selection_observed
     )
     if not unmoved.update(
-        selection_observed=placement.selection_generation, selection_faults=faults, selected_count=count
+        selection_observed=placement.selection_generation, selection_faults=errors, selected_count=count
     ):
         raise PlacementChanged

@@ -406,12 +406,12 @@ def _diffed(call: ClusterCall, found: DiffResult, *, now: datetime, is_busy: boo
     }
     if binding.phase != phase:
         columns["phase_changed_at"] = now
-    faults = [(one.object, one.code, one.message) for one in found.failures]
+    errors = [(one.object, one.code, one.message) for one in found.failures]
     return CallResult(
         tuple(columns.items()),
         outcome="" if found.failures else ClusterUpdate.Outcome.AVAILABLE,
         is_applied=True,
-        failure=Failure(objects=_object_faults(binding, faults)),
+        failure=Failure(objects=_object_errors(binding, errors)),
         diffed=difference_rows(binding.diffed_objects, found.diffs, now=now),
     )
 
@@ -448,23 +448,23 @@ def difference_rows(
 
 
 def override_failure(failed: OverrideFailed) -> Failure:
-    fault = OverrideFault(failed.snapshot, failed.path, failed.resource, failed.message)
-    return Failure(FailureKind.OVERRIDE, override=fault)
+    error = OverrideFault(failed.snapshot, failed.path, failed.resource, failed.message)
+    return Failure(FailureKind.OVERRIDE, override=error)
 
 
 def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
     """Return what a cluster rejected, object by object where it says so."""
     objects = [(one.object, one.code, one.message) for one in error.refusals]
-    return Failure(FailureKind.REFUSED, _object_faults(binding, objects))
+    return Failure(FailureKind.REFUSED, _object_errors(binding, objects))
 
 
 def unready_failure(binding: Binding, unready: Iterable[ObjectSeen]) -> Failure:
     """Return the objects that are not available yet, without those that cannot be observed."""
     waiting = [one for one in unready if one.readiness is not Readiness.NOT_TRACKABLE]
-    return Failure(objects=_object_faults(binding, [(one.object, NOT_READY, one.reason) for one in waiting]))
+    return Failure(objects=_object_errors(binding, [(one.object, NOT_READY, one.reason) for one in waiting]))
 
 
-def _object_faults(
+def _object_errors(
     binding: Binding, objects: Sequence[tuple[ObjectRef, str, str]]
 ) -> tuple[ObjectFault, ...]:
     """Return the first 100 objects in order, each with the API version that was sent to the cluster."""
@@ -473,9 +473,9 @@ def _object_faults(
     for api_version, kind, namespace, name, *_ in snapshot.applied_identities if snapshot else ():
         group, _, version = api_version.rpartition("/")
         versions[ObjectRef(group, kind, namespace, name)] = version
-    faults = [
+    errors = [
         ObjectFault(ref.group, versions.get(ref, ""), ref.kind, ref.namespace, ref.name, code, message)
         for ref, code, message in objects
     ]
-    faults.sort(key=lambda one: (one.group, one.version, one.kind, one.namespace, one.name))
-    return tuple(faults[:MOST_OBJECTS])
+    errors.sort(key=lambda one: (one.group, one.version, one.kind, one.namespace, one.name))
+    return tuple(errors[:MOST_OBJECTS])

@@ -126,7 +126,7 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     is_stopped = state.suspension is Suspension.STOPPED and not state.deletion
     if run is None and not is_stopped and needs_run(state):
         waves = [[action.cluster for action in wave.actions] for wave in plan_waves(state).waves]
-        run = begin_run(context, waves, eta=eta, now=now)
+        run = create_run(context, waves, eta=eta, now=now)
 
     if run is not None:
         start_actions(run, context, result.actions, now=now)
@@ -229,7 +229,7 @@ def running_rollout(placement: Placement) -> Rollout | None:
     return running.defer("waves", "sync_result").first()
 
 
-def begin_run(
+def create_run(
     context: RolloutContext,
     waves: Sequence[Sequence[str]],
     *,

@@ -279,7 +279,7 @@ def history_of(placement: int, run: int, kinds: frozenset[StepKind], _uid: UUID)
 
     None if a kind has none, or if all are fewer than the clusters of the smallest rollout with a forecast.
 
-    They do not change during a rollout; the UID tells placements apart whose primary key is used again.
+    They do not change during a rollout; the UID distinguishes placements whose primary key is used again.
     """
     past = Rollout.objects.filter(placement=placement).exclude(pk=run).exclude(state=Rollout.State.RUNNING)
     own = list(past.order_by("-number").values_list("pk", flat=True)[:MOST_RUNS])

@@ -22,7 +22,7 @@ from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.teams import locked_placement
-from placements.services.workqueue import CARRY_OUT_DUE, enqueue_rollout
+from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
 _STARTED = "started again"
 """The verb of the event, as stored."""
@@ -118,15 +118,15 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     known = dict(rows.values_list("cluster_name", "pk"))
     allowed = ", ".join(list(known)[:_LISTED]) or "none: nothing is applied yet"
     allowed += f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    faults = [
+    errors = [
         FieldError(f"clusters[{at}]", "unknown-name", f"{name} is not applied on {cluster[:253]!r}", allowed)
         for at, cluster in enumerate(clusters)
         if cluster not in known
     ]
     if not clusters:
-        faults.append(FieldError("clusters", "required", "is empty", allowed))
-    if faults:
-        raise InvalidManifest(faults)
+        errors.append(FieldError("clusters", "required", "is empty", allowed))
+    if errors:
+        raise InvalidManifest(errors)
     names = sorted(set(clusters))
     # What is being applied already is not started twice; its next attempt comes at once.
     Binding.objects.filter(pk__in=[known[one] for one in names]).update(
@@ -142,7 +142,7 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     )
     record(AuditEvent("applied again", PLACEMENT, name, after={"clusters": names}), by=by, now=now)
     enqueue_rollout([placement.pk])
-    enqueue(CARRY_OUT_DUE)
+    enqueue(RUN_CLUSTER_CALLS)
     return names
 
 

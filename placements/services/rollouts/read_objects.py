@@ -15,7 +15,7 @@ from placements.models import Binding
 from placements.services.rollouts.call_results import ClusterCall, live_rows
 from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.rollouts.worker import observed_version
-from placements.services.workqueue import CARRY_OUT_DUE
+from placements.services.workqueue import RUN_CLUSTER_CALLS
 
 READ_SECONDS = 5.0
 
@@ -35,7 +35,7 @@ def readable_cluster(binding: Binding) -> MemberCluster | None:
 def read_objects(binding: Binding, *, clock: Callable[[], datetime] = wall_clock) -> None:
     """Read the objects of a binding on its cluster, at most five seconds, and store their states.
 
-    What follows from them is left to the worker, which is told where something is missing or has drifted.
+    What follows from them is left to the worker, which is notified where something is missing or has drifted.
     No transaction may be open. Raise NotReadableError, DriverError.
     """
     cluster, name = readable_cluster(binding), binding.placement.full_name
@@ -54,4 +54,4 @@ def read_objects(binding: Binding, *, clock: Callable[[], datetime] = wall_clock
         if seen is None or seen.missing or seen.drifted:
             is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
             rows.filter(is_free, phase__in=(Phase.APPLIED, Phase.AVAILABLE)).update(next_call_at=now)
-            enqueue(CARRY_OUT_DUE)
+            enqueue(RUN_CLUSTER_CALLS)

@@ -16,7 +16,7 @@ from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
-from placements.manifests.staged_update import approval_change_faults, parse_approval_request
+from placements.manifests.staged_update import approval_change_errors, parse_approval_request
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.results import OperationResult
 from placements.services.rollouts.approvals import why_not_approve
@@ -69,7 +69,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
     if why_not:
         raise PermissionDenied(why_not)
     if request is None or by is None or (run.ended_at and request.approved_at is None):
-        raise ActionNotAllowed(f"stage {stage} of {name} does not wait for an approval")
+        raise ActionNotAllowed(f"stage {stage} of {name} is not pending approval")
     if request.approved_at is None:
         request.approved_at, request.approved_by, request.comment = now, by.get_username(), comment
         request.save(update_fields=["approved_at", "approved_by", "comment"])
@@ -90,8 +90,8 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
     if request is None:
         message = f"stage {stage} of {run} has no request of this name"
         raise InvalidManifest([FieldError("metadata.name", "not-found", message, "a pending request")])
-    if faults := approval_change_faults(parse_approval_request(request.to_manifest()), manifest):
-        raise InvalidManifest(faults)
+    if errors := approval_change_errors(parse_approval_request(request.to_manifest()), manifest):
+        raise InvalidManifest(errors)
     if request.approved_at or not manifest.is_approved:
         return OperationResult.UNCHANGED
     try:

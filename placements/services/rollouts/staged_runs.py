@@ -34,7 +34,7 @@ from placements.manifests.staged_update import (
     ClusterStagedUpdateRun,
     RunState,
     parse_staged_run,
-    run_change_faults,
+    run_change_errors,
 )
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStrategy
@@ -81,9 +81,9 @@ def save_run(
         index = spec.resource_snapshot_index
         snapshots = ResourceSnapshot.objects.filter(placement=placement)
         snapshot = snapshots.filter(number=int(index)).first() if index and placement else None
-        faults = list(_missing(manifest, placement, strategy, snapshot))
-        if placement is None or strategy is None or faults:
-            raise InvalidManifest(faults)
+        errors = list(_missing(manifest, placement, strategy, snapshot))
+        if placement is None or strategy is None or errors:
+            raise InvalidManifest(errors)
         run = StagedRun(
             namespace=namespace,
             name=manifest.metadata.name,
@@ -149,12 +149,12 @@ def _change(
     now: datetime,
 ) -> None:
     before, state = parse_staged_run(run.document), manifest.spec.state
-    faults = run_change_faults(before, manifest)
+    errors = run_change_errors(before, manifest)
     if run.ended_at and state != before.spec.state:
         message = f"the run has ended ({run.status})"
-        faults.append(FieldError("spec.state", "ended", message, "make a new run"))
-    if faults:
-        raise InvalidManifest(faults)
+        errors.append(FieldError("spec.state", "ended", message, "make a new run"))
+    if errors:
+        raise InvalidManifest(errors)
     _set_started(run, state, by=by, now=now)
     verb = _VERBS[state] if state != before.spec.state else "changed"
     event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=written)

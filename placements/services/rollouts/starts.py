@@ -12,7 +12,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, ResourceSnapshot
 from placements.services.rollout_state import BindingColumns, RolloutContext
 from placements.services.rollouts.call_results import OBSERVE_AT_REST, OBSERVE_IN_ROLLOUT
-from placements.services.workqueue import CARRY_OUT_DUE
+from placements.services.workqueue import RUN_CLUSTER_CALLS
 
 
 class RunChanged(Exception):
@@ -91,7 +91,7 @@ def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext, *, n
             placement=context.placement, next_call_at__gt=now + 1.5 * OBSERVE_AT_REST
         )
         late.update(next_call_at=now + OBSERVE_IN_ROLLOUT)
-    enqueue(CARRY_OUT_DUE)
+    enqueue(RUN_CLUSTER_CALLS)
 
 
 class _Expected(NamedTuple):

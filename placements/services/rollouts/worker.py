@@ -288,7 +288,7 @@ def apply_options(plain: Mapping[str, Any] | None) -> ApplyOptions:
 
 
 def observed_version(call: ClusterCall) -> Version | None:
-    """Return what was last started on a cluster; None where an override of it is gone.
+    """Return what was last started on a cluster; None where an override of it was deleted.
 
     Called where objects may have drifted, in the thread of the call.
     """

@@ -166,18 +166,18 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
                 identity = {"id": case["id"]}
             yield {**identity, **({"steps": run_scenario(case)} if "steps" in case else _single(case))}
         except InvalidManifest as found:
-            yield {**identity, "line": position, "error": _error(found.faults[0])}
+            yield {**identity, "line": position, "error": _error(found.errors[0])}
         except UnicodeDecodeError:
-            fault = FieldError("", "not-text", "Must be UTF-8 text", "UTF-8")
-            yield {"line": position, "error": _error(fault)}
+            error = FieldError("", "not-text", "Must be UTF-8 text", "UTF-8")
+            yield {"line": position, "error": _error(error)}
 
 
 def is_refusal(answer: Answer) -> bool:
     return "error" in answer and "line" in answer
 
 
-def _error(fault: FieldError) -> Answer:
-    return {"code": fault.code, "path": fault.path, "message": fault.message}
+def _error(error: FieldError) -> Answer:
+    return {"code": error.code, "path": error.path, "message": error.message}
 
 
 def _single(case: Raw) -> Answer:
@@ -231,7 +231,7 @@ def failure_fault(decision: Decision, path: str) -> FieldError:
     """Return why the cycle failed, as an error: a malformed property, or what `path` requires."""
     if decision.is_unsatisfiable:
         number = decision.cycle.policy.number_of_clusters
-        return FieldError(path, "unsatisfiable", f"Fewer than {number} clusters can be picked")
+        return FieldError(path, "unsatisfiable", f"Fewer than {number} clusters can be selected")
     first = decision.malformed[0]
     place = format_path(("clusters", first.cluster, "properties", first.property))
     message = f"Invalid value: {first.text[:60]!r}: must be a quantity, since the policy compares it"

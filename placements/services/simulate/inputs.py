@@ -17,7 +17,7 @@ from fleetui.apimachinery.yaml import (
     read_each,
     refuse_twice,
 )
-from placements.engine.scheduling.warnings import property_caveats
+from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
     BINDING_KIND,
     BINDING_KINDS,
@@ -41,7 +41,7 @@ class FleetFile:
     """The fleet of a file, what was assumed in reading it, and the moment that heartbeats were judged at."""
 
     fleet: Fleet
-    caveats: tuple[ManifestWarning, ...]
+    warnings: tuple[ManifestWarning, ...]
     judged_at: datetime | None = None
 
 
@@ -50,7 +50,7 @@ class BindingsFile:
     """The bindings of one placement in a file, and warnings about ignored ones."""
 
     bindings: tuple[PlacedBinding, ...]
-    caveats: tuple[ManifestWarning, ...] = ()
+    warnings: tuple[ManifestWarning, ...] = ()
 
 
 def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: bool = False) -> FleetFile:
@@ -73,17 +73,17 @@ def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: boo
         one if isinstance(one, Cluster) else one.cluster(now=moment, strict_health=strict_health)
         for one in entries
     )
-    caveats: list[ManifestWarning] = []
+    warnings: list[ManifestWarning] = []
     without_status = [one.metadata for one in members if one.status is None]
     names = [one.name for one in without_status if not one.deletion_timestamp]
     if names and not strict_health:
         more = ", …" if len(names) > 5 else ""
-        message = f"{len(names)} without a status, counted as eligible: {', '.join(names[:5])}{more}"
-        caveats.append(ManifestWarning("no-status", "status", message))
+        message = f"{len(names)} without a status, counted as Ready: {', '.join(names[:5])}{more}"
+        warnings.append(ManifestWarning("no-status", "status", message))
     judged_at = moment if any(one.newest_heartbeat for one in members) else None
     if judged_at:
-        caveats += _heartbeat_caveats(fleet, members, moment)
-    return FleetFile(fleet, (*caveats, *property_caveats(fleet)), judged_at)
+        warnings += _heartbeat_warnings(fleet, members, moment)
+    return FleetFile(fleet, (*warnings, *property_warnings(fleet)), judged_at)
 
 
 def _fleet_entry(data: Any) -> list[MemberClusterManifest | Cluster] | None:
@@ -99,13 +99,13 @@ def _fleet_entry(data: Any) -> list[MemberClusterManifest | Cluster] | None:
     return [parse_member(data)]
 
 
-def _heartbeat_caveats(
+def _heartbeat_warnings(
     fleet: Fleet, members: list[MemberClusterManifest], moment: datetime
 ) -> Iterator[ManifestWarning]:
     # One odd clock, or an odd --now, may make the whole fleet stale.
     stale = sum(one.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for one in fleet)
     if 2 * stale > len(fleet):
-        message = f"{stale} of {len(fleet)} heartbeats are stale as of {moment.isoformat()}: check --now"
+        message = f"{stale} of {len(fleet)} heartbeats are outdated as of {moment.isoformat()}: check --now"
         yield ManifestWarning("mostly-stale", "status.agentStatus", message)
 
     later = sum(one.newest_heartbeat is not None and one.newest_heartbeat > moment for one in members)
@@ -120,7 +120,7 @@ def _of_kinds(kinds: Iterable[str], parse: Callable[[Any], Value]) -> Callable[[
     return lambda data: None if kind_of(data) in others else parse(data)
 
 
-def read_wish(source: bytes, *, name: str | None = None) -> PlacementInput:
+def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     """Read the only placement of a file, or the one of that full name. Raise InvalidManifest."""
     parse = _of_kinds(_PLACEMENT_KINDS, lambda data: placement_input(parse_placement(data)))
     inputs = [read.value for read in read_each(items_in(source), parse)]
@@ -194,14 +194,14 @@ def _hub_bindings(
     current = newest_snapshot(documents) if snapshot is None else snapshot
     live = [read for read in ours if not read.value.is_deleting]
     refuse_twice(live, lambda one: [one.spec.target_cluster], "spec.targetCluster")
-    caveats = []
+    warnings = []
     if count := len(reads) - len(ours):
         message = f"ignored: {count} {'binding' if count == 1 else 'bindings'} of other placements"
-        caveats.append(ManifestWarning("other-bindings", "metadata.labels", message))
+        warnings.append(ManifestWarning("other-bindings", "metadata.labels", message))
     if snapshot is not None and snapshot not in {one.snapshot for one in documents}:
         message = f"no binding was decided under {snapshot}: all of them are obsolete"
-        caveats.append(ManifestWarning("unknown-snapshot", "spec.schedulingPolicySnapshotName", message))
-    return BindingsFile(tuple(one.binding(current) for one in documents), tuple(caveats))
+        warnings.append(ManifestWarning("unknown-snapshot", "spec.schedulingPolicySnapshotName", message))
+    return BindingsFile(tuple(one.binding(current) for one in documents), tuple(warnings))
 
 
 def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
@@ -212,7 +212,7 @@ def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
         return parse_case_bindings(data if isinstance(data, list) else [data])
     except InvalidManifest as found:
         raise InvalidManifest(
-            replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.faults
+            replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.errors
         ) from found
 
 

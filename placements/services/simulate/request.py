@@ -11,9 +11,9 @@ from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
+from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
 from placements.manifests.binding import PlacedBinding
-from placements.services.simulate.inputs import BindingsFile, read_bindings, read_fleet, read_wish
+from placements.services.simulate.inputs import BindingsFile, read_bindings, read_fleet, read_placement
 from placements.services.simulate.translate import PlacementInput, translate
 
 Value = TypeVar("Value")
@@ -54,13 +54,13 @@ class Simulation:
 
 
 class BadInputError(ValueError):
-    """At least one file could not be used; `faults` pairs the name of a file with one of its errors."""
+    """At least one file could not be used; `errors` pairs the name of a file with one of its errors."""
 
-    def __init__(self, faults: list[tuple[str, FieldError]]) -> None:
-        lines = [f"{name}: {fault}" if name else str(fault) for name, fault in faults[:_MOST_LINES]]
-        more = [f"… and {len(faults) - _MOST_LINES} more"] if len(faults) > _MOST_LINES else []
+    def __init__(self, errors: list[tuple[str, FieldError]]) -> None:
+        lines = [f"{name}: {error}" if name else str(error) for name, error in errors[:_MOST_LINES]]
+        more = [f"… and {len(errors) - _MOST_LINES} more"] if len(errors) > _MOST_LINES else []
         super().__init__("\n".join([*lines, *more]))
-        self.faults = tuple(faults)
+        self.errors = tuple(errors)
 
     @classmethod
     def of_text(cls, text: str) -> "BadInputError":
@@ -73,13 +73,13 @@ def simulate(request: Request) -> Simulation:
     """Read all files, then run one scheduling cycle. Raise BadInputError with the errors of all files."""
     inputs = _read(request)
     semantics = request.semantics or inputs.placement_input.semantics
-    return _run(_carried_over(inputs.placement_input, semantics, request), inputs)
+    return _run(_translated(inputs.placement_input, semantics, request), inputs)
 
 
 def simulate_all(request: Request) -> dict[Semantics, Simulation]:
     """Read all files, then run the same placement under every semantics. Raise BadInputError."""
     inputs = _read(request)
-    return {one: _run(_carried_over(inputs.placement_input, one, request), inputs) for one in Semantics}
+    return {one: _run(_translated(inputs.placement_input, one, request), inputs) for one in Semantics}
 
 
 def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison:
@@ -88,11 +88,11 @@ def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison
     return SemanticsComparison({semantics: one.decision for semantics, one in simulations.items()}, own)
 
 
-def _carried_over(placement_input: PlacementInput, semantics: Semantics, request: Request) -> PlacementInput:
+def _translated(placement_input: PlacementInput, semantics: Semantics, request: Request) -> PlacementInput:
     try:
         return translate(placement_input, semantics)
     except InvalidManifest as found:
-        raise BadInputError([(request.placement.name, fault) for fault in found.faults]) from found
+        raise BadInputError([(request.placement.name, error) for error in found.errors]) from found
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,41 +100,42 @@ class _Inputs:
     fleet: Fleet
     placement_input: PlacementInput
     bindings: tuple[PlacedBinding, ...]
-    caveats: tuple[ManifestWarning, ...]
+    warnings: tuple[ManifestWarning, ...]
     judged_at: datetime | None
 
 
 def _read(request: Request) -> _Inputs:
-    faults: list[tuple[str, FieldError]] = []
+    errors: list[tuple[str, FieldError]] = []
 
     def read(source: RequestSource, parse: Callable[..., Value], **options: Any) -> Value | None:
         if isinstance(source.content, OSError):
             reason = source.content.strerror or str(source.content)
-            faults.append((source.name, FieldError("", "unreadable", f"Cannot read the file: {reason}")))
+            errors.append((source.name, FieldError("", "unreadable", f"Cannot read the file: {reason}")))
             return None
         try:
             return parse(source.content, **options)
         except InvalidManifest as found:
-            faults.extend((source.name, fault) for fault in found.faults)
+            errors.extend((source.name, error) for error in found.errors)
             return None
 
     fleet = read(request.clusters, read_fleet, now=request.now, strict_health=request.strict_health)
-    placement_input = read(request.placement, read_wish, name=request.name)
+    placement_input = read(request.placement, read_placement, name=request.name)
     bindings: BindingsFile | None = BindingsFile(())
     if request.bindings is not None:
         owner = request.name if placement_input is None else placement_input.name
         bindings = read(request.bindings, read_bindings, placement=owner, snapshot=request.snapshot)
     if fleet is None or placement_input is None or bindings is None:
-        raise BadInputError(faults)
-    caveats = (*fleet.caveats, *bindings.caveats)
-    return _Inputs(fleet.fleet, placement_input, bindings.bindings, caveats, fleet.judged_at)
+        raise BadInputError(errors)
+    warnings = (*fleet.warnings, *bindings.warnings)
+    return _Inputs(fleet.fleet, placement_input, bindings.bindings, warnings, fleet.judged_at)
 
 
 def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     cycle = placement_input.cycle(inputs.fleet, inputs.bindings)
     decision = schedule(cycle)
-    warnings = (*inputs.caveats, *placement_input.caveats, *fleet_caveats(cycle), *decision_caveats(decision))
-    caveats = tuple(map(placement_input.in_document, warnings))
+    of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
+    found = (*inputs.warnings, *placement_input.warnings, *of_cycle)
+    warnings = tuple(map(placement_input.in_document, found))
     return Simulation(
-        placement_input.name, decision, caveats, inputs.placement_input.semantics, inputs.judged_at
+        placement_input.name, decision, warnings, inputs.placement_input.semantics, inputs.judged_at
     )

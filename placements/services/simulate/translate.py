@@ -18,7 +18,7 @@ from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refu
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     OcmPlacement,
-    placement_caveats,
+    placement_warnings,
 )
 from placements.manifests.policy import PlacementPolicy, parse_policy
 
@@ -46,14 +46,14 @@ class PlacementInput:
     policy: PlacementPolicy
     semantics: Semantics
     options: Mapping[str, Any] = field(default_factory=dict)
-    caveats: tuple[ManifestWarning, ...] = ()
+    warnings: tuple[ManifestWarning, ...] = ()
     places: Mapping[str, str] = field(default_factory=lambda: {"policy": "spec.policy"})
 
-    def in_document(self, caveat: ManifestWarning) -> ManifestWarning:
+    def in_document(self, warning: ManifestWarning) -> ManifestWarning:
         for here, there in self.places.items():
-            if caveat.path.startswith(here):
-                return replace(caveat, path=there + caveat.path.removeprefix(here))
-        return caveat
+            if warning.path.startswith(here):
+                return replace(warning, path=there + warning.path.removeprefix(here))
+        return warning
 
     def cycle(self, fleet: Fleet, bindings: tuple[PlacedBinding, ...]) -> Cycle:
         return Cycle(fleet, self.policy, bindings, self.semantics, self.options)
@@ -61,14 +61,14 @@ class PlacementInput:
 
 def placement_input(placement: ClusterResourcePlacement) -> PlacementInput:
     """Return the input of a placement. Raise InvalidManifest for options that its semantics refuse."""
-    name, caveats = placement.full_name, placement_caveats(placement)
+    name, warnings = placement.full_name, placement_warnings(placement)
     if isinstance(placement, OcmPlacement):
         policy, places = placement.spec.policy, placement.places
-        return PlacementInput(name, policy, Semantics.OCM, placement.spread_options, caveats, places)
+        return PlacementInput(name, policy, Semantics.OCM, placement.spread_options, warnings, places)
     options: Mapping[str, Any] = placement.spread_options
     if placement.semantics is Semantics.OCM:
         options = _checked(placement.spec.policy, options)
-    return PlacementInput(name, placement.spec.policy, placement.semantics, options, caveats)
+    return PlacementInput(name, placement.spec.policy, placement.semantics, options, warnings)
 
 
 def _checked(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
     places = {**places_of_rows, **placement_input.places}
 
     return PlacementInput(
-        placement_input.name, policy, semantics, options, (*placement_input.caveats, *lost), places
+        placement_input.name, policy, semantics, options, (*placement_input.warnings, *lost), places
     )
 
 

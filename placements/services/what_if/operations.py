@@ -70,7 +70,7 @@ def create_scenario(
 ) -> Scenario:
     """Create an analysis and start it: immediately on a small fleet, otherwise in a worker.
 
-    `chosen_by` describes the clusters in the place of names and labels.
+    `chosen_by` describes the clusters instead of names and labels.
     Raise InvalidManifest, TooManyAnalysesError.
     """
     waiting = (

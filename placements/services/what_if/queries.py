@@ -79,7 +79,7 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
     known = set[str]()
     for part in batched(names):
         known |= set(MemberCluster.objects.filter(name__in=part).values_list("name", flat=True))
-    faults = [
+    errors = [
         FieldError(f"clusters[{at}]", "unknown-cluster", f"Invalid value: {name[:63]!r}: cluster not found")
         for at, name in enumerate(names)
         if name not in known
@@ -87,12 +87,12 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
     rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
     labelled = set(rows.values_list("name", flat=True)) if labels else set()
     if labels and not labelled:
-        faults.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
+        errors.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
     if not names and not labels:
         allowed = "names, or labels such as region=east"
-        faults.append(FieldError("clusters", "required", "Required value", allowed))
-    if faults:
-        raise InvalidManifest(faults)
+        errors.append(FieldError("clusters", "required", "Required value", allowed))
+    if errors:
+        raise InvalidManifest(errors)
     return tuple(sorted({*names, *labelled}))
 
 
@@ -162,7 +162,7 @@ def asked_placements() -> QuerySet[Placement]:
     return Placement.objects.filter(deleting_since=None, selection_faults=[])
 
 
-def fate_counts(scenarios: Collection[Scenario]) -> dict[tuple[int, str], dict[str, int]]:
+def impact_counts(scenarios: Collection[Scenario]) -> dict[tuple[int, str], dict[str, int]]:
     """Count the impacts by scenario and variant, in one query."""
     rows = ScenarioDecision.objects.filter(scenario__in=[one.pk for one in scenarios])
     counted = rows.values_list("scenario_id", "variant", "impact").annotate(count=Count("pk")).order_by()

@@ -1,4 +1,4 @@
-"""Many small member clusters behind one local server, told apart by their tokens.
+"""Many small member clusters behind one local server, distinguished by their tokens.
 
 What is applied is kept as it is sent: enough for rollouts and observations, no imitation of server-side
 apply. As a process of its own (`python -m tests.clusters.kubernetes.member_fleet`) it costs the console no

@@ -20,7 +20,7 @@ SERVER = "https://member.test:6443"
 def errors_of(connection: object) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_connection(connection)
-    return [(fault.path, fault.code) for fault in error.value.faults]
+    return [(one.path, one.code) for one in error.value.errors]
 
 
 def test_all_fields() -> None:

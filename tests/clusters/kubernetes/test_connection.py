@@ -111,9 +111,9 @@ def test_a_kubeconfig_gives_the_same(server: LocalServer) -> None:
     document["clusters"] = [{"name": "c", "cluster": {"server": "https://169.254.169.254"}}]
     with pytest.raises(InvalidManifest) as error:
         save(ConnectionInput(kubeconfig=json.dumps(document), context="main"))
-    (fault,) = error.value.faults
-    assert (fault.path, fault.code) == ("kubeconfig.clusters[0].cluster.server", "address-not-allowed")
-    assert "169.254.169.254" in fault.message
+    (one,) = error.value.errors
+    assert (one.path, one.code) == ("kubeconfig.clusters[0].cluster.server", "address-not-allowed")
+    assert "169.254.169.254" in one.message
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_texts_that_are_no_kubeconfig(text: str, code: str) -> None:
     joined("member")
     with pytest.raises(InvalidManifest) as error:
         save(ConnectionInput(kubeconfig=text))
-    assert error.value.faults[0].code == code
+    assert error.value.errors[0].code == code
 
 
 def test_a_yaml_bomb_is_refused() -> None:
@@ -227,7 +227,7 @@ def test_another_server_does_not_get_the_stored_secret(server: LocalServer) -> N
     for changes in ({"server": "https://127.0.0.1:1"}, {"tlsServerName": "other"}):
         with pytest.raises(InvalidManifest) as error:
             save(fields_of(server, token="", **changes))
-        assert [(one.path, one.code) for one in error.value.faults] == [("token", "required")]
+        assert [(one.path, one.code) for one in error.value.errors] == [("token", "required")]
 
 
 def test_a_new_secret_has_a_new_revision_and_ends_a_block(server: LocalServer, member: Member) -> None:

@@ -58,13 +58,13 @@ def kubeconfig(user: dict[str, Any] | None = None, /, **cluster: Any) -> dict[st
 def errors_of(document: object, *, context: str = "", rules: AddressRules = RULES) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_kubeconfig(document, context=context, rules=rules, now=NOW)
-    return [(fault.path, fault.code) for fault in error.value.faults]
+    return [(one.path, one.code) for one in error.value.errors]
 
 
 def field_errors(fields: dict[str, Any], *, rules: AddressRules = RULES) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_fields(fields, rules=rules, now=NOW)
-    return [(fault.path, fault.code) for fault in error.value.faults]
+    return [(one.path, one.code) for one in error.value.errors]
 
 
 def test_a_kubeconfig_and_the_fields_have_the_same_result() -> None:
@@ -229,7 +229,7 @@ def test_insecure_tls() -> None:
         f'{CLUSTER}["{key}"]: TLS verification cannot be turned off here; give the CA certificate, '
         "or set FLEETUI_ALLOW_INSECURE_TLS=1 on this console"
     )
-    assert error.value.faults[0].code == "not-supported"
+    assert error.value.errors[0].code == "not-supported"
 
     found = parse_kubeconfig(document, rules=allowed, now=NOW)
     assert found.connection == {"server": SERVER, "insecureTLS": True}

@@ -99,4 +99,4 @@ def test_everything_is_as_much_as_an_administrator() -> None:
 def test_a_bad_group_has_its_path(group: str) -> None:
     with pytest.raises(InvalidManifest) as error:
         preparation_documents(Preparation(groups=("example.com", group)))
-    assert [(one.path, one.code) for one in error.value.faults] == [("groups[1]", "bad-format")]
+    assert [(one.path, one.code) for one in error.value.errors] == [("groups[1]", "bad-format")]

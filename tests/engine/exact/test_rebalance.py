@@ -131,7 +131,7 @@ def _check_steps(problem: Cycle, plan: MovePlan) -> None:
 
 
 def _check_batches(problem: Cycle, plan: MovePlan, size: int) -> None:
-    """Carry out the batches by cycles of their own: each is stored, replayed, and keeps to the rules."""
+    """Run the batches by cycles of their own: each is stored, replayed, and keeps to the rules."""
     missing = plan.chosen.placed - plan.current.placed
     excess, at = plan.current.hard_excess, problem
     for batch in batches_of(plan.steps, size):

@@ -2,7 +2,7 @@
 
     world = World(begin([stage("canary", env="canary")], cluster("a", env="canary")))
     world.go()                       syncs once and does what the result says
-    world.pass_time(60)              lets the clusters go on
+    world.pass_time(60)              lets the clusters continue
 
 Every run goes through its JSON form between two steps, as a restart would do.
 """
@@ -113,7 +113,7 @@ class World:
         )
 
     def go(self) -> StagedUpdateResult:
-        """Store the next result of the run, and carry it out."""
+        """Store the next result of the run, and execute it."""
         answer = self.sync_result()
         self.run = run_from_plain(json.loads(json.dumps(answer.run.to_plain())))
         assert self.run == answer.run
@@ -127,7 +127,7 @@ class World:
         return answer
 
     def _begin(self, name: str, attempt: int, phase: Phase, version: str, log: list[str]) -> None:
-        """Carry out what was not carried out before: an answer that comes twice does no harm."""
+        """Execute what was not executed before: an answer that comes twice does no harm."""
         if self.tried.get(name, 0) >= attempt:
             return
         self.tried[name] = attempt
@@ -137,7 +137,7 @@ class World:
         )
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock in steps, in which clusters go on."""
+        """Move the clock in steps, in which clusters continue."""
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
             self.now = min(end, self.now + timedelta(seconds=self.seconds))
@@ -158,7 +158,7 @@ class World:
             self.clusters[name] = replace(fact, phase=following, phase_changed_at=self.now)
 
     def approve(self, stage: str, when: str) -> None:
-        """Let a stage go on."""
+        """Let a stage continue."""
         self.approvals[Approval(stage, ApprovalPoint(when))] = self.now
 
     def reach(self, name: str, *, reachable: bool) -> None:

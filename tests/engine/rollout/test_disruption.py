@@ -25,12 +25,12 @@ THREE = {
 }
 
 
-def pick_all(**standings: ClusterAvailability) -> EvictionContext:
-    return EvictionContext(PlacementType.PICK_ALL, {**THREE, **standings})
+def pick_all(**ranker: ClusterAvailability) -> EvictionContext:
+    return EvictionContext(PlacementType.PICK_ALL, {**THREE, **ranker})
 
 
-def pick_n(number: int = 3, **standings: ClusterAvailability) -> EvictionContext:
-    return EvictionContext(PlacementType.PICK_N, {**THREE, **standings}, number)
+def pick_n(number: int = 3, **ranker: ClusterAvailability) -> EvictionContext:
+    return EvictionContext(PlacementType.PICK_N, {**THREE, **ranker}, number)
 
 
 def budget(**spec: Any) -> DisruptionBudgetSpec:

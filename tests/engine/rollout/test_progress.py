@@ -1,4 +1,4 @@
-"""How the clusters of a rollout stand, as counts."""
+"""The states of the clusters of a rollout, as counts."""
 
 from hypothesis import given
 

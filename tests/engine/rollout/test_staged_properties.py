@@ -60,7 +60,7 @@ def happen(world: World, what: str, which: int) -> None:
         case "sync":
             world.go()
             world.pass_time(world.seconds)
-        case "crash":  # stored, and not carried out
+        case "crash":  # stored, and not executed
             world.run = world.sync_result().run
         case "stop":
             world.state = RunState.STOP

@@ -124,8 +124,8 @@ def crowded(pods: Mapping[str, int], cycle: Cycle, *, infeasible: Iterable[str] 
         sums = np.bincount(groups.codes[counted], on_node[counted], minlength=len(groups))
         counts.append(sums.astype(np.int64))
     left = candidates.passes & ~np.isin(cycle.fleet.names, list(infeasible))
-    race = RoundState(candidates.constraints, candidates.groups, tuple(counts), left)
-    return RoundEvaluation(profile_of(cycle).strategy, race)
+    state = RoundState(candidates.constraints, candidates.groups, tuple(counts), left)
+    return RoundEvaluation(profile_of(cycle).strategy, state)
 
 
 def allowed(evaluation: RoundEvaluation, cycle: Cycle) -> list[str]:

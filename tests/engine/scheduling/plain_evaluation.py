@@ -20,7 +20,7 @@ Labels: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True)
 class PlainRound:
-    """One round: who could have been picked, best first, and whom a hard constraint kept out.
+    """One round: who could have been picked, best first, and what a hard constraint kept out.
 
     `ranked` has (topology spread, affinity, was here, name); `counts` and `judged` have an entry per
     constraint, the latter with each group's score and whether a pick there breaks the limit.
@@ -198,13 +198,13 @@ def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]
 
 
 def plain_picks(case: Case, *, wanted: int, kubefleet: bool = False) -> list[Rank]:
-    """Pick `wanted` more clusters, fewer where nobody is left."""
+    """Pick `wanted` more clusters, fewer where none is left."""
     rounds = islice(plain_rounds(case, kubefleet=kubefleet), wanted)
     return [one.winner for one in rounds if one.winner is not None]
 
 
 def placed_on(case: Case, policy: str) -> set[str]:
-    """Return the clusters with a scheduled or bound binding; one whose cluster leaves or is gone dangles."""
+    """Return the clusters with a scheduled or bound binding; one whose cluster leaves or has left dangles."""
     there = {one["name"] for one in case["clusters"] if not _is_leaving(one)}
     return {
         one["cluster"]

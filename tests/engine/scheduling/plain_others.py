@@ -1,6 +1,6 @@
 """Plain evaluations of `ocm` and `kubernetes`, written for the tests from `spec/other-schedulers.md`.
 
-Like `plain_evaluation.py`, on dictionaries, cluster by cluster and from scratch every round; it shares
+Like `plain_evaluation.py`, on dictionaries, cluster by cluster and again in every round; it shares
 nothing with the product. Numbers of `ocm` are fractions, so what is equal by the rules is equal here.
 """
 

@@ -117,7 +117,7 @@ def _keys(old: Cluster, new: Cluster) -> set[str]:
 
 
 def _change(cycle: Cycle, rng: random.Random) -> tuple[list[Cluster], bool, set[str]]:
-    """Return the changed clusters, whether one joined or left, and the names that are gone."""
+    """Return the changed clusters, whether one joined or left, and the names that left."""
     clusters = list(cycle.fleet)
     kind = rng.choice(["label", "label", "taint", "eligibility", "property", "join", "leave"])
     if kind == "join" or not clusters:

@@ -11,8 +11,8 @@ from placements.engine.scheduling import contended_picker
 from placements.engine.scheduling.candidates import Candidates, Picks, candidates_of
 from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.spread.base import IncrementalRanker
-from placements.engine.scheduling.spread.kubernetes import KubernetesStandings
-from placements.engine.scheduling.spread.ocm_incremental import GapStandings, WeightedStandings
+from placements.engine.scheduling.spread.kubernetes import KubernetesRanker
+from placements.engine.scheduling.spread.ocm_incremental import GapRanker, WeightedRanker
 from tests.builders import cluster, cycle, labelled, pick_n, prefer, spread
 
 KEYS = {"region": 3, "zone": 8, "host": 250}
@@ -20,7 +20,7 @@ KEYS = {"region": 3, "zone": 8, "host": 250}
 
 @dataclass(frozen=True)
 class Rules:
-    """Semantics with their options, and what kept standings they have to lead to."""
+    """Semantics with their options, and what ranker they have to use."""
 
     semantics: str
     kind: type[IncrementalRanker] | None
@@ -28,15 +28,15 @@ class Rules:
 
 
 def _weighted(**options: Any) -> Rules:
-    return Rules("ocm", WeightedStandings, {"mode": "weighted", **options})
+    return Rules("ocm", WeightedRanker, {"mode": "weighted", **options})
 
 
 RULES = [
-    Rules("kubernetes", KubernetesStandings),
-    Rules("ocm", GapStandings),
-    Rules("ocm", GapStandings, {"nested": False}),
-    Rules("ocm", GapStandings, {"unsetPolicy": "free"}),
-    Rules("ocm", GapStandings, {"unsetPolicy": "exclude", "nested": False}),
+    Rules("kubernetes", KubernetesRanker),
+    Rules("ocm", GapRanker),
+    Rules("ocm", GapRanker, {"nested": False}),
+    Rules("ocm", GapRanker, {"unsetPolicy": "free"}),
+    Rules("ocm", GapRanker, {"unsetPolicy": "exclude", "nested": False}),
     _weighted(),
     _weighted(u=0.3, nested=False),
     _weighted(unsetPolicy="free"),
@@ -67,9 +67,9 @@ def _candidates(one: Fleet, rules: Rules, constraints: list[dict[str, Any]], wan
 
 
 def _picked_plainly(candidates: Candidates, wanted: int, monkeypatch: pytest.MonkeyPatch) -> Picks:
-    """Pick by the eight questions alone."""
+    """Pick with the generic ranker alone."""
     with monkeypatch.context() as patch:
-        patch.setattr(contended_picker, "_standings", contended_picker.GenericRanker)
+        patch.setattr(contended_picker, "_ranker", contended_picker.GenericRanker)
         return pick(candidates, wanted)
 
 
@@ -79,14 +79,14 @@ def _same(kept: Picks, plain: Picks) -> bool:
     return kept.ran_dry == plain.ran_dry
 
 
-def _standings(candidates: Candidates) -> IncrementalRanker:
-    return contended_picker._standings(contended_picker.Cells(candidates))
+def _ranker(candidates: Candidates) -> IncrementalRanker:
+    return contended_picker._ranker(contended_picker.Cells(candidates))
 
 
 @ALL_RULES
 @pytest.mark.parametrize("hard", ["", "region", "zone host", "region zone host"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.nightly) for one in (1, 2))])
-def test_picks_as_the_eight_questions_do(
+def test_picks_as_the_generic_ranker_does(
     rules: Rules, hard: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if hard and "domainWeights" in rules.options:
@@ -95,13 +95,13 @@ def test_picks_as_the_eight_questions_do(
     constraints = [spread(key, 1 + seed, hard=key in hard) for key in KEYS]
     candidates = _candidates(_fleet(draw, 300, KEYS), rules, constraints, 300)
 
-    assert isinstance(_standings(candidates), rules.kind or contended_picker.GenericRanker)
+    assert isinstance(_ranker(candidates), rules.kind or contended_picker.GenericRanker)
     assert _same(pick(candidates, 300), _picked_plainly(candidates, 300, monkeypatch))
 
 
 @ALL_RULES
 @pytest.mark.parametrize("fleets", [20, pytest.param(60, marks=pytest.mark.nightly)])
-def test_picks_every_cluster_of_a_small_fleet_as_the_eight_questions_do(
+def test_picks_every_cluster_of_a_small_fleet_as_the_generic_ranker_does(
     rules: Rules, fleets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(fleets):
@@ -118,7 +118,7 @@ def test_picks_every_cluster_of_a_small_fleet_as_the_eight_questions_do(
 
 
 @ALL_RULES
-def test_ranks_those_who_stand_behind_their_leaders_as_the_eight_questions_do(
+def test_ranks_those_behind_their_leaders_as_the_generic_ranker_does(
     rules: Rules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leaders that rank first and second, with successors of one group behind all those of the other."""
@@ -129,7 +129,7 @@ def test_ranks_those_who_stand_behind_their_leaders_as_the_eight_questions_do(
     assert _same(pick(candidates, 400), _picked_plainly(candidates, 400, monkeypatch))
 
 
-def test_goes_on_by_the_eight_questions_where_the_gaps_outgrow_their_bits(
+def test_continues_with_the_generic_ranker_where_the_gaps_outgrow_their_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = {f"k{index}": 2 for index in range(16)}
@@ -138,7 +138,7 @@ def test_goes_on_by_the_eight_questions_where_the_gaps_outgrow_their_bits(
         cluster(f"c{index:03}", {key: "rare" if draw.random() < 0.04 else "common" for key in keys})
         for index in range(200)
     )
-    rules = Rules("ocm", GapStandings, {"nested": False})
+    rules = Rules("ocm", GapRanker, {"nested": False})
     candidates = _candidates(one, rules, [spread(key, hard=False) for key in keys], 150)
     room = 1 << (54 - 8) // len(keys)  # 8 bits for the ranks of 200 clusters
 
@@ -162,4 +162,4 @@ def test_keeps_no_standings_whose_numbers_would_not_be_exact(
     start = contended_picker.Cells(candidates).field()
     heavy = replace(start, widest=start.widest + weight)
 
-    assert candidates.strategy.standings(heavy) is None  # type: ignore[attr-defined]
+    assert candidates.strategy.ranker(heavy) is None  # type: ignore[attr-defined]

@@ -335,7 +335,7 @@ def test_equal_domains_score_nothing(counts: dict[str, int]) -> None:
 
 
 def test_e2_would_be_too_coarse_and_is_not_what_decides() -> None:
-    """With 2/1/0/0 a change of the skew cannot tell the second zone from the empty ones; the gap can."""
+    """With 2/1/0/0 a change of the skew misses the second zone among the empty ones; the gap does not."""
     assert _even({"a": 2, "b": 1, "c": 0, "d": 0}) == {"a": -2, "b": -1, "c": 0, "d": 0}
 
 

@@ -16,7 +16,7 @@ from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.record import pack, unpack
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.warnings import decision_caveats
+from placements.engine.scheduling.warnings import decision_warnings
 from placements.explain.vocabulary import headline, reason_sentence
 from placements.manifests.ocm_options import parse_ocm_options
 from placements.manifests.policy import parse_policy
@@ -244,6 +244,6 @@ def test_a_number_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quan
     assert decision.is_unsatisfiable
     assert failure_fault(decision, "policy").code == "unsatisfiable"
     assert headline(decision) == "No cluster selected: fewer than 2 clusters can be, and all are required"
-    assert [one.message for one in decision_caveats(decision)] == [
+    assert [one.message for one in decision_warnings(decision)] == [
         "no quantity on 1 cluster (a): it counts as absent"
     ]

@@ -1,4 +1,4 @@
-"""The greedy loop over cells: the same picks as ranking every cluster anew each round."""
+"""The greedy loop over cells: the same picks as ranking every cluster again each round."""
 
 import numpy as np
 import pytest

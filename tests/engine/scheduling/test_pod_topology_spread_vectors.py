@@ -160,7 +160,7 @@ def test_t9_what_makes_a_pod_not_count_for_itself_is_refused(field: str) -> None
     with pytest.raises(InvalidManifest) as raised:
         kubernetes(zones(a=3, b=2), 4, [{**spread("zone"), field: {}}])
 
-    assert [fault.path for fault in raised.value.faults] == [f"policy.topologySpreadConstraints[0].{field}"]
+    assert [error.path for error in raised.value.errors] == [f"policy.topologySpreadConstraints[0].{field}"]
 
 
 def test_t9_so_at_2_1_a_third_in_the_fuller_zone_is_always_one_too_many() -> None:

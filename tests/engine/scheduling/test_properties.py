@@ -27,7 +27,7 @@ PICK_N = cases(types=("PickN",), malformed=False)
 
 
 def _rounds(case: Case, decision: Decision) -> list[PlainRound]:
-    """Evaluate plainly the rounds that the decision says there were, or fewer when nobody is left before."""
+    """Evaluate plainly the rounds that the decision says there were, or fewer when none is left before."""
     rounds = plain_rounds(case, kubefleet=case["semantics"] == "kubefleet")
     return list(islice(rounds, max(len(decision.picked), decision.number_of_rounds)))
 

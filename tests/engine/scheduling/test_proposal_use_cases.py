@@ -91,7 +91,7 @@ def test_uc1b_clusters_without_the_key_may_be_excluded(options: Document) -> Non
 
 @BOTH_MODES
 def test_uc1_free_clusters_without_the_key_are_outside_the_spread(options: Document) -> None:
-    """Not in the table: `free` of section 2.3, with gap 0 whoever else was picked."""
+    """Not in the table: `free` of section 2.3, with gap 0 whatever else was picked."""
     decision = schedule(
         ocm_cycle(proposal(4, even("provider", maxSkew=1)), SELF_HOSTED, unsetPolicy="free", **options)
     )

@@ -60,9 +60,14 @@ def test_classifies_bindings() -> None:
         binding("deleted", deleting=True),
     ]
 
-    standing = cycle(one, None, *bindings).standing
+    binding_classes = cycle(one, None, *bindings).binding_classes
 
-    classes = (standing.current, standing.obsolete, standing.dangling, standing.unscheduled)
+    classes = (
+        binding_classes.current,
+        binding_classes.obsolete,
+        binding_classes.dangling,
+        binding_classes.unscheduled,
+    )
     assert [[each.cluster for each in members] for members in classes] == [
         ["a"],
         ["b"],

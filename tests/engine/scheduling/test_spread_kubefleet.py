@@ -16,8 +16,8 @@ def _judged(counts: list[int], max_skew: int = 1) -> list[tuple[int, bool]]:
     constraint = TopologySpreadConstraint(
         topology_key="region", max_skew=max_skew, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY
     )
-    prospect = SkewAfterPick(np.array(counts), levels_of(np.array(counts)))
-    scores, violates = STRATEGY.score(constraint, prospect), STRATEGY.violates(constraint, prospect)
+    after_pick = SkewAfterPick(np.array(counts), levels_of(np.array(counts)))
+    scores, violates = STRATEGY.score(constraint, after_pick), STRATEGY.violates(constraint, after_pick)
     return list(zip(scores.tolist(), violates.tolist(), strict=True))
 
 

@@ -8,7 +8,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import KindScope, scope_of
 from fleetui.apimachinery.secrets import HubObject
 from placements.engine.resource_manifest import LARGEST_OBJECT, parse_hub_object
-from tests.documents import Document, changed, faults_in
+from tests.documents import Document, changed, errors_in
 from tests.hub_objects import hub_object, manifest
 
 DEPLOYMENT = manifest("Deployment", "web", "shop", labels={"app": "web"}, spec={"replicas": 2, "odd": [None]})
@@ -222,9 +222,9 @@ REFUSED: dict[str, tuple[Any, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize(("document", "faults"), REFUSED.values(), ids=REFUSED.keys())
-def test_refuses(document: Any, faults: list[tuple[str, str]]) -> None:
-    assert faults_in(parse_hub_object, document) == faults
+@pytest.mark.parametrize(("document", "errors"), REFUSED.values(), ids=REFUSED.keys())
+def test_refuses(document: Any, errors: list[tuple[str, str]]) -> None:
+    assert errors_in(parse_hub_object, document) == errors
 
 
 def test_says_how_large_an_object_is_beside_its_other_faults() -> None:
@@ -233,7 +233,7 @@ def test_says_how_large_an_object_is_beside_its_other_faults() -> None:
     with pytest.raises(InvalidManifest) as raised:
         parse_hub_object(document)
 
-    assert [str(fault) for fault in raised.value.faults] == [
+    assert [str(error) for error in raised.value.errors] == [
         "Too large: 2.00 MiB as compact JSON (2097152 bytes) (allowed: at most 1.5 MiB (1572864 bytes))",
         'metadata.name: Invalid value: "Big": must be a DNS name (allowed: at most 253 lower-case letters, '
         'digits, "-" and ".", starting and ending with a letter or digit)',

@@ -1,4 +1,4 @@
-"""Which objects on the hub a placement takes along, what it warns of, and what it refuses."""
+"""Which objects on the hub a placement selects, what it warns of, and what it refuses."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from fleetui.apimachinery.yaml import load_documents
 from placements.engine.resource_manifest import parse_hub_object
 from placements.engine.selection import Selection, content_hash, is_ever_placed, parts, select
 from placements.manifests.placement import ResourceSelector, SelectionScope, parse_placement
-from tests.documents import OURS, faults_in, placement
+from tests.documents import OURS, errors_in, placement
 from tests.hub_objects import hub_object, manifest
 
 SELECTORS = "spec.resourceSelectors"
@@ -36,14 +36,14 @@ def names(selection: Selection) -> list[str]:
     return [str(each).partition(" ")[2] for each in selection.objects]
 
 
-def caveats(selection: Selection) -> list[tuple[str, str, str]]:
-    return [(each.path, each.code, each.message) for each in selection.caveats]
+def warnings(selection: Selection) -> list[tuple[str, str, str]]:
+    return [(each.path, each.code, each.message) for each in selection.warnings]
 
 
 def taken(objects: list[HubObject], *selectors: dict[str, Any]) -> list[str]:
-    """Name what the selectors take along, which they do without a word."""
+    """Name what the selectors match, without a warning."""
     selection = select(selecting(*selectors), objects)
-    assert selection.caveats == ()
+    assert selection.warnings == ()
     return names(selection)
 
 
@@ -150,7 +150,7 @@ def test_scenario_4_a_namespace_of_the_hub_is_refused(scope: SelectionScope, hub
         group="", version="v1", kind="Namespace", name="fleet-system", selection_scope=scope
     )
 
-    assert faults_in(select, (by_hand,), hub) == [(f"{SELECTORS}[0].name", "reserved-namespace")]
+    assert errors_in(select, (by_hand,), hub) == [(f"{SELECTORS}[0].name", "reserved-namespace")]
 
 
 def test_scenario_5_a_namespace_selected_twice_is_refused() -> None:
@@ -174,7 +174,7 @@ def test_each_pair_of_selectors_that_overlap_is_named() -> None:
         {**CLUSTER_ROLE, "name": "reader"}, {**CLUSTER_ROLE, "name": "writer"}, CLUSTER_ROLE
     )
 
-    assert faults_in(select, overlapping, HUB) == [(f"{SELECTORS}[2]", "duplicate")] * 2
+    assert errors_in(select, overlapping, HUB) == [(f"{SELECTORS}[2]", "duplicate")] * 2
 
 
 def test_scenario_6_a_missing_namespace_is_nothing_with_a_warning() -> None:
@@ -229,7 +229,7 @@ def test_scenario_9_a_missing_cluster_role_is_left_out_with_a_warning() -> None:
     selection = select(selecting(OWN, {**CLUSTER_ROLE, "name": "gone"}), HUB)
 
     assert names(selection) == ["Namespace shop"]
-    assert caveats(selection) == [
+    assert warnings(selection) == [
         (f"{SELECTORS}[1].name", "not-on-the-hub", 'ClusterRole "gone" is not on the hub')
     ]
 
@@ -238,7 +238,7 @@ def test_scenario_9_a_missing_cluster_role_is_left_out_with_a_warning() -> None:
     "hub", [BANK, [hub_object("Namespace", "shop", deletionTimestamp="2026-08-20T12:00:00Z")]]
 )
 def test_scenario_9_a_missing_namespace_with_selectors_is_refused(hub: list[HubObject]) -> None:
-    assert faults_in(select, selecting(DEPLOYMENT, OWN), hub) == [(f"{SELECTORS}[1].name", "not-on-the-hub")]
+    assert errors_in(select, selecting(DEPLOYMENT, OWN), hub) == [(f"{SELECTORS}[1].name", "not-on-the-hub")]
 
 
 def test_namespaces_of_the_hub_that_match_are_left_out_with_one_warning() -> None:
@@ -248,18 +248,18 @@ def test_namespaces_of_the_hub_that_match_are_left_out_with_one_warning() -> Non
 
     assert names(selection) == ["Namespace bank", "Deployment bank/web"]
     message = "skips reserved namespaces: default, fleet-system, kube-system"
-    assert caveats(selection) == [(f"{SELECTORS}[0]", "reserved-namespace", message)]
+    assert warnings(selection) == [(f"{SELECTORS}[0]", "reserved-namespace", message)]
 
 
 def test_a_custom_kind_is_refused_once_the_hub_shows_that_it_lives_in_namespaces() -> None:
     assert taken([hub_object("Widget", "w")], WIDGET) == ["Widget w"]
-    assert faults_in(select, selecting(WIDGET), SHOP) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
+    assert errors_in(select, selecting(WIDGET), SHOP) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
 
 
 def test_a_built_in_kind_of_namespaces_is_refused_on_an_empty_hub_too() -> None:
     _, alone = selecting(OWN, DEPLOYMENT)
 
-    assert faults_in(select, (alone,), []) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
+    assert errors_in(select, (alone,), []) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_kind_that_is_never_placed_selects_nothing_and_says_so() -> None:
     selection = select(selecting({"kind": "Node"}), [hub_object("Node", "n")])
 
     assert names(selection) == []
-    assert caveats(selection) == [
+    assert warnings(selection) == [
         (f"{SELECTORS}[0].kind", "never-placed", "selects nothing: objects of kind Node are never placed")
     ]
 
@@ -306,7 +306,7 @@ def test_kinds_that_are_never_placed_stay_behind_when_their_namespace_goes() -> 
 
     assert names(selection) == ["Namespace bank", "Deployment bank/web"]
     message = "skips kinds that are never placed: Event, Lease"
-    assert caveats(selection) == [(f"{SELECTORS}[0]", "never-placed", message)]
+    assert warnings(selection) == [(f"{SELECTORS}[0]", "never-placed", message)]
 
 
 OWNED: dict[str, Any] = {"ownerReferences": [{"kind": "StatefulSet", "name": "db"}]}
@@ -336,7 +336,7 @@ def test_what_clusters_or_controllers_make_is_left_out(reason: str, each: HubObj
     assert taken(hub, {"name": "bank"}) == ["Namespace bank", "Service bank/web", "Deployment bank/web"]
     assert taken(hub, ALONE, sort) == ["Namespace bank"]
     assert names(named) == ["Namespace bank"]
-    assert caveats(named) == [(f"{SELECTORS}[1].name", "never-placed", f"skips {each}: {reason}")]
+    assert warnings(named) == [(f"{SELECTORS}[1].name", "never-placed", f"skips {each}: {reason}")]
 
 
 @pytest.mark.parametrize(
@@ -379,13 +379,13 @@ def test_objects_in_another_version_are_left_out_with_a_warning() -> None:
     assert names(selection) == ["ClusterRole reader", "ClusterRole writer"]
     version = "rbac.authorization.k8s.io/v1beta1"
     message = f"skips 1 matching objects of kind ClusterRole: on the hub in version {version}"
-    assert caveats(selection) == [(f"{SELECTORS}[0].version", "other-version", message)]
+    assert warnings(selection) == [(f"{SELECTORS}[0].version", "other-version", message)]
 
 
 def test_all_faults_come_at_once() -> None:
     selectors = (*selecting(WIDGET, {"name": "shop"}, labelled(team="web")),)
 
-    assert faults_in(select, selectors, HUB) == [
+    assert errors_in(select, selectors, HUB) == [
         (f"{SELECTORS}[0].kind", "namespaced-kind"),
         (f"{SELECTORS}[2]", "duplicate"),
     ]
@@ -403,7 +403,7 @@ def test_the_nginx_example_of_kubefleet_goes_as_a_whole() -> None:
         "Service test-afd/internal-app",
         "Deployment test-afd/test-nginx",
     ]
-    assert selection.caveats == ()
+    assert selection.warnings == ()
 
 
 def test_the_custom_resource_definition_of_the_other_examples_is_found() -> None:

@@ -117,8 +117,8 @@ def changes(draw: Draw) -> tuple[Hub, Hub]:
 def outcome(selectors: Selectors, objects: Iterable[HubObject]) -> Selection | str:
     try:
         return select(selectors, objects)
-    except InvalidManifest as faults:
-        return str(faults)
+    except InvalidManifest as errors:
+        return str(errors)
 
 
 @examples(400)

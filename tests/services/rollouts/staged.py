@@ -84,7 +84,7 @@ class StagedWorld(World):
         self.pass_time(seconds)
 
     def approve(self, run: str, stage: str) -> ApprovalRequest:
-        """Let a stage go on."""
+        """Let a stage continue."""
         request = approve(run, stage, by=self.approver, now=self.now)
         self.work()
         return request
@@ -95,7 +95,7 @@ class StagedWorld(World):
         self.work()
 
     def status(self, run: str) -> str:
-        """Return where a run stands."""
+        """Return the progress of a run."""
         return StagedRun.objects.get(name=run).status
 
     def plan(self, run: str) -> StagedRunPlan:

@@ -158,16 +158,16 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
 def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, web=spec(), ledger=spec())
     drain("c001", by=None, now=world.now)
-    carry_out = drains.carry_out
+    execute = drains.execute
 
     def killed(*args: Any, **options: Any) -> Any:
-        carry_out(*args, **options)
+        execute(*args, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(drains, "carry_out", killed)
+    monkeypatch.setattr(drains, "execute", killed)
     with pytest.raises(KeyboardInterrupt):
         advance_drains(now=world.now)
-    monkeypatch.setattr(drains, "carry_out", carry_out)
+    monkeypatch.setattr(drains, "execute", execute)
     assert not Eviction.objects.exists()
 
     world.run(until=is_over)
@@ -309,7 +309,7 @@ def test_the_impact_under_rules_that_pick_everybody_anew_names_only_those_who_jo
     [row] = drain_impact(sorted(placed)[0], now=world.now).rows
 
     [free] = {"c000", "c001", "c002"} - placed
-    assert (row.impact, row.joins, row.said) == ("moves", (free,), f"Replacement: {free}.")
+    assert (row.impact, row.joins, row.message) == ("moves", (free,), f"Replacement: {free}.")
     assert [one.cluster for one in row.scores] == [free]
 
 
@@ -329,4 +329,4 @@ def test_an_unfulfilled_placement_with_a_replacement_is_rescheduled() -> None:
 
     [row] = drain_impact(here, now=NOW).rows
 
-    assert (row.impact, row.joins, row.said) == ("moves", (other,), f"Replacement: {other}.")
+    assert (row.impact, row.joins, row.message) == ("moves", (other,), f"Replacement: {other}.")

@@ -111,7 +111,7 @@ def test_the_impact_of_a_drain_shows_the_run() -> None:
     [row] = drain_impact("c002", now=world.now).rows
 
     assert row.impact is EvictionImpact.BLOCKED
-    assert row.said.startswith("Staged: a run is in progress")
+    assert row.message.startswith("Staged: a run is in progress")
 
 
 def test_what_was_stopped_and_is_staged_since_can_be_drained() -> None:

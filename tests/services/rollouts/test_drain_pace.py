@@ -134,7 +134,7 @@ def test_a_pace_that_will_not_do_is_refused_and_nothing_is_cordoned(pace: Pace, 
     with pytest.raises(InvalidManifest) as refused:
         drain("c000", by=None, now=world.now, pace=pace)
 
-    assert [fault.path for fault in refused.value.faults] == paths
+    assert [error.path for error in refused.value.errors] == paths
     assert not Drain.objects.exists()
     assert not ClusterTaint.objects.exists()
 
@@ -145,5 +145,5 @@ def test_a_deadline_that_is_over_is_refused() -> None:
     with pytest.raises(InvalidManifest) as refused:
         drain("c000", by=None, now=world.now, pace=Pace(deadline=world.now))
 
-    assert [fault.path for fault in refused.value.faults] == ["deadline"]
+    assert [error.path for error in refused.value.errors] == ["deadline"]
     assert not DrainStep.objects.exists()

@@ -1,4 +1,4 @@
-"""Somebody acts, or another worker looks, while a look at a drain is under way: pace and pauses hold."""
+"""A user acts, or another worker syncs, while a sync of a drain runs: pace and pauses hold."""
 
 from collections.abc import Callable
 from typing import Any

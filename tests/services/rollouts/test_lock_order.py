@@ -1,6 +1,6 @@
 """The fleet is locked before a placement, and that before what hangs on it: else two may wait for each other.
 
-Each test holds the row that is to come first, and sees that whoever waits for it holds nothing else yet.
+Each test holds the row that is to come first, and sees that what waits for it holds nothing else yet.
 """
 
 import time
@@ -36,7 +36,7 @@ def _needs_row_locks() -> None:
 
 @contextmanager
 def held(lock: Callable[[], object], act: Callable[[], object]) -> Iterator[None]:
-    """Hold a row while somebody acts who has to wait for it; that one goes on to the end afterwards."""
+    """Hold a row during an action that has to wait for it; the action continues to the end afterwards."""
 
     @in_hub(LOCAL_HUB)
     def run() -> None:

@@ -218,7 +218,7 @@ def test_a_dead_api_server_is_noticed_within_a_period_and_five_seconds(
 def test_a_call_ends_with_its_lease(
     fleet: MemberFleet, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that was stopped after its claim goes on with little time: another one may claim then."""
+    """A process that was stopped after its claim continues with little time: another one may claim then."""
     world = world_of(1, server, monkeypatch)
     world.place_everywhere()
     fleet.frozen = {"token-m0000": Event()}

@@ -1,4 +1,4 @@
-"""Somebody acts while a look at a rollout is under way: what starts is measured against what is so then."""
+"""A user acts while a sync of a rollout runs: what starts is measured against what is so then."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -37,7 +37,7 @@ def at_once(*operations: Callable[[], Any]) -> list[str]:
             start.wait(timeout=60)
             return str(operation())
         except InvalidManifest as refused:
-            return refused.faults[0].code
+            return refused.errors[0].code
         finally:
             connections.close_all()
 
@@ -82,21 +82,21 @@ def test_one_of_two_placements_is_evicted_under_one_name(world: World, _again: i
 def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, beaten = evictions.carry_out, list[bool]()
+    real, beaten = evictions.execute, list[bool]()
 
-    def carry_out(*arguments: Any, **options: Any) -> Eviction:
+    def execute(*arguments: Any, **options: Any) -> Eviction:
         if not beaten:
             beaten.append(True)
             with ThreadPoolExecutor(1) as other:
                 other.submit(at_once, lambda: _evicts("shop", world.now)).result(timeout=60)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(evictions, "carry_out", carry_out)
+    monkeypatch.setattr(evictions, "execute", execute)
 
     with pytest.raises(InvalidManifest) as refused:
         _evicts("web", world.now)
 
-    assert [one.code for one in refused.value.faults] == ["immutable"]
+    assert [one.code for one in refused.value.errors] == ["immutable"]
     assert Eviction.objects.get().placement_name == "shop"
     assert world.available("web") == ["c000", "c001"]
 

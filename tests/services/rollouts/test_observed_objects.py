@@ -66,8 +66,8 @@ def test_a_rollout_keeps_the_state_and_the_hint_of_each_object(world: ServedWorl
     found = states(binding)
     assert (found["shop"].state, found["web"].state) == (ObjectState.AVAILABLE, ObjectState.NOT_AVAILABLE)
     assert found["web"].live.uid == "uid-web"
-    (fault,) = objects_of(binding.failed_objects)
-    assert "Progressing is False: ProgressDeadlineExceeded" in fault.message
+    (error,) = objects_of(binding.failed_objects)
+    assert "Progressing is False: ProgressDeadlineExceeded" in error.message
     assert "Deployment shop/web: 0 of 1 replicas available" in binding.message
     assert "ProgressDeadlineExceeded" in binding.message
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 
 def save(world: World, document: dict[str, Any]) -> Placement:
-    """Save a document, and let time pass until it is carried out."""
+    """Save a document, and let time pass until it is rolled out."""
     save_placement(document, by=None, now=world.now)
     world.work()
     world.run(until=world.is_settled)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 def cut_off(world: World, *names: str) -> str:
-    """Let nobody reach these clusters until the rule for heartbeats says so; return since when that is."""
+    """Make these clusters unreachable until the rule for heartbeats says so; return since when that is."""
     for name in names:
         world.inject(name, {"kind": "unreachable"})
     rows = MemberCluster.objects.filter(name__in=names)

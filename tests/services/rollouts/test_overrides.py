@@ -216,7 +216,7 @@ def test_what_an_override_may_not_be(second: dict[str, Any], path: str, code: st
     with pytest.raises(InvalidManifest) as caught:
         save_override(second, by=None, now=NOW)
 
-    assert [(one.path, one.code) for one in caught.value.faults] == [(path, code)]
+    assert [(one.path, one.code) for one in caught.value.errors] == [(path, code)]
     assert Override.objects.count() == 1
 
 

@@ -1,4 +1,4 @@
-"""A placement rests where nothing is to be done; one that was stopped can be deleted all the same."""
+"""A placement rests where nothing is to be done; one that was stopped can be deleted too."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def drained() -> Drained:
 
 def found() -> dict[str, tuple[str, str]]:
     """Return how every placement would come back to c000, and what is said of it."""
-    return {row.placement: (row.how, row.said) for row in bring_back("c000").rows}
+    return {row.placement: (row.how, row.message) for row in bring_back("c000").rows}
 
 
 @pytest.mark.servers
@@ -69,13 +69,13 @@ def test_rescheduling_does_what_was_said_within_the_rollout() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
     world.pass_time(10)
-    said = fresh_schedule(Placement.objects.get(name="spread"))
+    message = fresh_schedule(Placement.objects.get(name="spread"))
 
     reschedule("spread", by=None, now=world.now)
     world.pass_time(120)
 
-    assert (said.joins, said.leaves) == (("c000",), ("c001",))
-    assert (said.placed_before, said.placed_after, said.is_fulfilled) == (2, 2, True)
+    assert (message.joins, message.leaves) == (("c000",), ("c001",))
+    assert (message.placed_before, message.placed_after, message.is_fulfilled) == (2, 2, True)
     assert world.available("spread") == ["c000", "c002"]
     snapshots = PolicySnapshot.objects.filter(placement__name="spread").order_by("number")
     assert [(one.number, one.is_latest, one.created_by) for one in snapshots] == [

@@ -1,4 +1,4 @@
-"""Rolling updates carried out on simulated clusters: batches, budgets, failures, actions."""
+"""Rolling updates on simulated clusters: batches, budgets, failures, actions."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

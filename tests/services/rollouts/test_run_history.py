@@ -1,4 +1,4 @@
-"""What a run leaves behind for its charts: how the clusters stood from look to look."""
+"""What a run leaves behind for its charts: the states of the clusters from sync to sync."""
 
 import pytest
 
@@ -17,7 +17,7 @@ PICK_ALL = {
 
 @pytest.fixture
 def world() -> World:
-    """Place `web` on four clusters, then change what it carries, up to the end."""
+    """Place `web` on four clusters, then change its resources, up to the end."""
     world = World(4)
     world.place("web", PICK_ALL)
     world.run(until=world.is_settled)

@@ -1,4 +1,4 @@
-"""Staged runs carried out on simulated clusters (lifecycle S37 to S44)."""
+"""Staged runs on simulated clusters (lifecycle S37 to S44)."""
 
 import pytest
 

@@ -34,7 +34,7 @@ ALL = {"prod": ["c000", "c001"]}
 
 
 def waiting_world(**tasks: Any) -> StagedWorld:
-    """Return a world in which the run `one` waits for somebody."""
+    """Return a world in which the run `one` is pending approval."""
     world = StagedWorld(ALL, stage("prod", most=2, **tasks))
     world.place("web", staged_spec())
     world.begin("one")
@@ -90,7 +90,7 @@ def test_the_demand_for_another_person_is_written_as_true_or_false() -> None:
 def test_a_stage_that_does_not_wait_cannot_be_approved() -> None:
     world = waiting_world()
 
-    with pytest.raises(ActionNotAllowed, match="stage prod of one does not wait"):
+    with pytest.raises(ActionNotAllowed, match="stage prod of one is not pending approval"):
         world.approve("one", "prod")
 
 
@@ -122,7 +122,7 @@ def test_the_spec_of_a_request_cannot_change(field: str) -> None:
     with pytest.raises(InvalidManifest) as caught:
         apply_approval(document, by=world.approver, now=world.now)
 
-    assert [(one.path, one.code) for one in caught.value.faults] == [(f"spec.{field}", "immutable")]
+    assert [(one.path, one.code) for one in caught.value.errors] == [(f"spec.{field}", "immutable")]
     assert ApprovalRequest.objects.get().approved_at is None
 
 
@@ -199,7 +199,7 @@ def test_a_run_refers_to_what_is_there() -> None:
     with pytest.raises(InvalidManifest, match="no placement is named 'other'"):
         save_run(run_document("two", placementName="other"), by=None, now=world.now)
 
-    paths = [fault.path for fault in caught.value.faults]
+    paths = [error.path for error in caught.value.errors]
     assert paths == ["spec.stagedRolloutStrategyName", "spec.resourceSnapshotIndex"]
 
 
@@ -222,7 +222,7 @@ def test_only_the_state_of_a_run_may_change() -> None:
     with pytest.raises(InvalidManifest) as caught:
         save_run(run_document("one", state="Initialize", index="0"), by=None, now=world.now)
 
-    assert [fault.path for fault in caught.value.faults] == ["spec.resourceSnapshotIndex", "spec.state"]
+    assert [error.path for error in caught.value.errors] == ["spec.resourceSnapshotIndex", "spec.state"]
     with pytest.raises(RevisionConflict):
         save_run(run_document("one", state="Stop"), by=None, now=world.now, expected=7)
 

@@ -1,4 +1,4 @@
-"""The status of a placement while it is carried out, and what a run says of itself."""
+"""The status of a placement while it is rolled out, and what a run says of itself."""
 
 from typing import Any
 

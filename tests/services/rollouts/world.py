@@ -41,7 +41,7 @@ class World:
         self.change()
 
     def join(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
-        """Let clusters join until there are so many."""
+        """Add clusters until there are so many."""
         documents = [member_document(f"c{number:03}") for number in range(clusters)]
         wanted = [ClusterSpec(one, driver="simulated", connection=connection) for one in documents]
         upsert_clusters(wanted, by=None, now=self.now)

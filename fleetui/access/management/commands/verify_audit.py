@@ -31,5 +31,5 @@ class Command(HubCommand):
         report = verify(expected=(int(found[1]), found[2]) if found else None)
         self.stdout.write(f"{report.checked} lines verified, {report.unsealed} not sealed yet")
         self.stdout.write(f"head {report.head}")
-        if report.faults:
-            raise CommandError("\n".join(report.faults), returncode=REFUSED)
+        if report.errors:
+            raise CommandError("\n".join(report.errors), returncode=REFUSED)

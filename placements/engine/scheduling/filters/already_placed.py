@@ -18,6 +18,6 @@ class AlreadyPlacedFilter:
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
         name = cycle.fleet.names[position]
-        current = cycle.standing.current  # sorted by cluster name
+        current = cycle.binding_classes.current  # sorted by cluster name
         found = bisect_left(current, name, key=attrgetter("cluster"))
         return Reason(ReasonCode.ALREADY_PLACED, {"state": current[found].state})

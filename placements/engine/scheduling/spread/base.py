@@ -31,7 +31,7 @@ class Groups:
     """The domains of one constraint: their names, and for each cluster its domain or ABSENT.
 
     Groups of the same family are siblings, those above the smallest of which count; without `families` all
-    are. `family_of` gives each cluster the family that it is in, or would be in if it carried the key.
+    are. `family_of` gives each cluster the family that it is in, or would be in if it had the key.
     `weights` are shares of the picks, where a constraint asks for unequal ones.
     """
 
@@ -151,18 +151,18 @@ class SkewProjection:
     is_skew: bool
 
 
-def is_limit(constraint: TopologySpreadConstraint, outlook: SkewProjection) -> bool:
+def is_limit(constraint: TopologySpreadConstraint, projected: SkewProjection) -> bool:
     """Return whether maxSkew limits anything; a soft one does only where it is the skew that is scored."""
-    return is_hard(constraint) or outlook.is_skew
+    return is_hard(constraint) or projected.is_skew
 
 
-def imbalance(counts: Ints, outlook: SkewProjection) -> int:
+def imbalance(counts: Ints, projected: SkewProjection) -> int:
     """Return how far the fullest domain is above what it is compared with.
 
     That is the smallest domain; the emptiest sibling where domains are nested; 0 with too few of them for
     minDomains.
     """
-    return int((counts - outlook.smallest).max(initial=0))
+    return int((counts - projected.smallest).max(initial=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ class MissingKeyPolicy(StrEnum):
 class SpreadStrategy(Protocol):
     """The spread rules of a semantics: eight methods, each evaluated for whole columns.
 
-    `rank_names` name the columns of `rank`, the first standing for as many as the spread score has; a tie is
-    ended by the name, larger or smaller as `smaller_name_wins` says. `hard_ones_score`: hard constraints
+    `rank_names` name the columns of `rank`, the first for all columns of the spread score; a tie is
+    decided by the name, larger or smaller as `smaller_name_wins` says. `hard_ones_score`: hard constraints
     score as well as forbid. A GroupStrategy is picked faster.
     """
 
@@ -200,36 +200,36 @@ class SpreadStrategy(Protocol):
     def rank_names(self) -> tuple[str, ...]:
         """Return the names of the columns of `rank`."""
 
-    def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
-        """1. Which clusters form the domains?"""
+    def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
+        """Return the domains of each constraint."""
 
     def starting_counts(self, groups: Groups, placed: Codes) -> Ints:
-        """2. What are the counts at the start, given the positions of the current bindings?"""
+        """Return the count of each domain before the first pick; `placed`: those with a current binding."""
         return groups.count(placed)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
         """Return the fields of a constraint that have an effect, besides its key and `whenUnsatisfiable`."""
 
     def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
-        """3., in a word. What may a cluster without the key expect?"""
+        """Return how a cluster without the topology key is treated."""
 
-    def outlook(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
-        """4., in numbers. What would one more in each domain make?"""
+    def project(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
+        """Return the count or skew of each domain after one more pick there."""
 
-    def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
-        """3. and 4. What may a cluster without the key do, and when is a pick forbidden?"""
+    def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
+        """Return, by constraint, which entries break its limit and which it forbids."""
 
-    def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
-        """5. How good is a pick for each constraint, given who can still be picked? Larger is better."""
+    def scores(self, state: RoundState, contends: Bools) -> list[Scores]:
+        """Score every entry by constraint, larger is better; `contends`: entries that can still be picked."""
 
-    def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
-        """6. How do several constraints combine into one spread score, of one number or several?"""
+    def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+        """Combine the scores of the constraints into the columns of one spread score."""
 
     def rank(self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints) -> tuple[Scores, ...]:
-        """7. Which columns rank the candidates, first to last, larger first?"""
+        """Return the columns that rank the candidates, the first one first; larger is better."""
 
     def stops_without_candidate(self) -> bool:
-        """8. No candidate is left: keep what was picked and stop (True), or fail the cycle (False)?"""
+        """Return whether a round without a candidate ends the cycle with what was picked; else it fails."""
         return True
 
 
@@ -237,8 +237,8 @@ class SpreadStrategy(Protocol):
 class GroupStrategy(Protocol):
     """A strategy whose score is a sum, over the constraints, of a function of a domain's count.
 
-    `violates` and `score` may depend on a prospect only through each count's distance from the smallest, the
-    skew and `has_lone_smallest`: the picker caches the results per such combination.
+    `violates` and `score` may depend on `after_pick` only through each count's distance from the smallest,
+    the skew and `has_lone_smallest`: the picker caches the results per such combination.
     """
 
     was_here_in_first_round_only: bool
@@ -246,10 +246,10 @@ class GroupStrategy(Protocol):
     def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
         """Return the score of a cluster without the key, None when it is out."""
 
-    def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
+    def violates(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Bools:
         """Return the counts at which one more breaks the limit."""
 
-    def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
+    def score(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Ints:
         """Score one more at each count."""
 
 
@@ -327,10 +327,10 @@ class IncrementalRanker(Protocol):
 
 
 @runtime_checkable
-class StandingsStrategy(Protocol):
+class IncrementalStrategy(Protocol):
     """A strategy with an incremental ranker."""
 
-    def standings(self, field: RankerInput) -> IncrementalRanker | None:
+    def ranker(self, field: RankerInput) -> IncrementalRanker | None:
         """Return the ranker of a run; None where only the eight methods can be used."""
 
 

@@ -32,9 +32,9 @@ class SkewRules(SpreadStrategy):
     rank_names: tuple[str, ...] = ("topology", "affinity", "was-here")
     smaller_name_wins = False
 
-    def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
+    def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
         """Form one domain per value that the key has on any cluster, eligible or not."""
-        columns = (setting.fleet.label(one.topology_key) for one in setting.constraints)
+        columns = (spread_input.fleet.label(one.topology_key) for one in spread_input.constraints)
         return tuple(Groups(column.values, column.codes) for column in columns)
 
     def relevant_fields(self, _constraint: TopologySpreadConstraint) -> frozenset[str]:
@@ -50,46 +50,46 @@ class SkewRules(SpreadStrategy):
         is_out = self.keyless_score(constraint) is None
         return MissingKeyPolicy.EXCLUDED if is_out else MissingKeyPolicy.UNLIMITED
 
-    def outlook(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
+    def project(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
         """Compare with the smallest domain; what is limited is the skew with one more."""
         levels = levels_of(counts)
         smallest = np.full(len(counts), levels.smallest, dtype=np.int64)
         return SkewProjection(smallest, self.after(SkewAfterPick(counts, levels)), is_skew=True)
 
-    def after(self, prospect: SkewAfterPick) -> Ints:
-        return prospect.after
+    def after(self, after_pick: SkewAfterPick) -> Ints:
+        return after_pick.after
 
-    def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
+    def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
         """Judge each domain by the skew that one more would make; a hard constraint forbids a violation."""
         verdicts = []
-        for constraint, groups, counts in race.parts:
+        for constraint, groups, counts in state.parts:
             by_group = self.violates(constraint, SkewAfterPick(counts, levels_of(counts)))
             violates = at_entries(by_group, groups, missing_key=False)
             verdicts.append(ConstraintVerdict(violates, violates & is_hard(constraint)))
         return verdicts
 
-    def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
-        return np.greater(self.after(prospect), constraint.max_skew)
+    def violates(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Bools:
+        return np.greater(self.after(after_pick), constraint.max_skew)
 
-    def change(self, prospect: SkewAfterPick) -> Ints:
-        return prospect.change
+    def change(self, after_pick: SkewAfterPick) -> Ints:
+        return after_pick.change
 
-    def scores(self, race: RoundState, _contends: Bools) -> list[Scores]:
+    def scores(self, state: RoundState, _contends: Bools) -> list[Scores]:
         scores: list[Scores] = []
-        for constraint, groups, counts in race.parts:
+        for constraint, groups, counts in state.parts:
             by_group = self.score(constraint, SkewAfterPick(counts, levels_of(counts)))
             scores.append(at_entries(by_group, groups, missing_key=0))
         return scores
 
-    def score(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Ints:
+    def score(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Ints:
         """Score −change, or −1000 when the limit is broken."""
-        score: Ints = np.negative(self.change(prospect))
-        score[self.violates(constraint, prospect)] = SOFT_VIOLATION_SCORE
+        score: Ints = np.negative(self.change(after_pick))
+        score[self.violates(constraint, after_pick)] = SOFT_VIOLATION_SCORE
         return score
 
-    def combine(self, race: RoundState, scores: Sequence[Scores], _contends: Bools) -> tuple[Scores, ...]:
+    def combine(self, state: RoundState, scores: Sequence[Scores], _contends: Bools) -> tuple[Scores, ...]:
         """Add the scores up; hard constraints score too."""
-        total: Scores = np.zeros(len(race.left), dtype=np.int64)
+        total: Scores = np.zeros(len(state.left), dtype=np.int64)
         for score in scores:
             total = total + score
         return (total,)
@@ -104,9 +104,9 @@ class FleetSpread(SkewRules):
 
     name = "fleet"
 
-    def violates(self, constraint: TopologySpreadConstraint, prospect: SkewAfterPick) -> Bools:
+    def violates(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Bools:
         """Break the limit only by making the skew larger than it is."""
-        return (prospect.change > 0) & super().violates(constraint, prospect)
+        return (after_pick.change > 0) & super().violates(constraint, after_pick)
 
 
 class KubeFleetSpread(SkewRules):
@@ -115,14 +115,14 @@ class KubeFleetSpread(SkewRules):
     name = "kubefleet"
     was_here_in_first_round_only = True
 
-    def change(self, prospect: SkewAfterPick) -> Ints:
+    def change(self, after_pick: SkewAfterPick) -> Ints:
         """Count every pick in a single domain as +1, as the released scheduler does."""
-        if prospect.levels.groups == 1:
-            return np.ones_like(prospect.counts)
-        return prospect.change
+        if after_pick.levels.groups == 1:
+            return np.ones_like(after_pick.counts)
+        return after_pick.change
 
-    def after(self, prospect: SkewAfterPick) -> Ints:
+    def after(self, after_pick: SkewAfterPick) -> Ints:
         """The skew with one more in a single domain is 1."""
-        if prospect.levels.groups == 1:
-            return np.ones_like(prospect.counts)
-        return prospect.after
+        if after_pick.levels.groups == 1:
+            return np.ones_like(after_pick.counts)
+        return after_pick.after

@@ -71,7 +71,7 @@ def normalised(costs: Floats, largest: float, smallest: float) -> Floats:
 _EXACT = 1 << 52  # whole numbers below it are exact as floats
 
 
-class KubernetesStandings:
+class KubernetesRanker:
     """One number ranks each cell: twice the spread score plus the affinity score, then the name.
 
     The costs are added up in every round, since one pick can move the largest or smallest of them, by which
@@ -214,9 +214,9 @@ class KubernetesSpread(SpreadStrategy):
     rank_names: tuple[str, ...] = ("score",)
     hard_ones_score = False
 
-    def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
+    def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
         """Form domains of the clusters that have all keys of their kind and that the policies count."""
-        return tuple(_groups(one, setting) for one in setting.constraints)
+        return tuple(_groups(one, spread_input) for one in spread_input.constraints)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
         """All of them; minDomains only where the constraint is hard."""
@@ -227,16 +227,16 @@ class KubernetesSpread(SpreadStrategy):
         """Rule it out, or give it the lowest score."""
         return MissingKeyPolicy.EXCLUDED if is_hard(constraint) else MissingKeyPolicy.LAST
 
-    def outlook(self, constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
+    def project(self, constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
         """Compare with the smallest domain, or with 0 while there are fewer domains than minDomains."""
         smallest = np.full(len(counts), smallest_counted(constraint, counts), dtype=np.int64)
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
-    def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
+    def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
         """Forbid what would exceed the smallest domain by more than maxSkew, and who lacks a hard key."""
-        nothing = np.zeros(len(race.left), dtype=np.bool_)
+        nothing = np.zeros(len(state.left), dtype=np.bool_)
         verdicts = []
-        for constraint, groups, counts in race.parts:
+        for constraint, groups, counts in state.parts:
             if is_hard(constraint):
                 forbids = at_entries(is_too_many(constraint, counts), groups, missing_key=True)
                 verdicts.append(ConstraintVerdict(forbids, forbids))
@@ -244,17 +244,17 @@ class KubernetesSpread(SpreadStrategy):
                 verdicts.append(ConstraintVerdict(nothing, nothing))
         return verdicts
 
-    def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
+    def scores(self, state: RoundState, contends: Bools) -> list[Scores]:
         """Return each soft one's cost, count times ln(domains + 2) plus maxSkew - 1, no hard ones."""
-        return [_cost(constraint, groups, counts, contends) for constraint, groups, counts in race.parts]
+        return [_cost(constraint, groups, counts, contends) for constraint, groups, counts in state.parts]
 
-    def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
-        """Normalize the summed costs to 0 (worst) to 100 over the contenders that carry every soft key."""
-        soft = [index for index, one in enumerate(race.constraints) if not is_hard(one)]
-        size = len(race.left)
+    def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+        """Normalize the summed costs to 0 (worst) to 100 over the contenders that have every soft key."""
+        soft = [index for index, one in enumerate(state.constraints) if not is_hard(one)]
+        size = len(state.left)
         if not soft:
             return (np.zeros(size, dtype=np.int64),)
-        has_keys = np.logical_and.reduce([race.groups[index].codes != ABSENT for index in soft])
+        has_keys = np.logical_and.reduce([state.groups[index].codes != ABSENT for index in soft])
         costs = rounded(reduce(np.add, [scores[index] for index in soft]).astype(np.float64, copy=False))
         counted = costs[has_keys & contends]
         largest, smallest = counted.max(initial=0), counted.min(initial=inf)
@@ -268,21 +268,21 @@ class KubernetesSpread(SpreadStrategy):
         """Rank by twice the spread score plus the affinity score; *was here* plays no part."""
         return (SPREAD_WEIGHT * spread[0] + preference,)
 
-    def standings(self, field: RankerInput) -> IncrementalRanker | None:
-        return KubernetesStandings(field) if KubernetesStandings.holds(field) else None
+    def ranker(self, field: RankerInput) -> IncrementalRanker | None:
+        return KubernetesRanker(field) if KubernetesRanker.holds(field) else None
 
 
-def _groups(constraint: TopologySpreadConstraint, setting: SpreadInput) -> Groups:
+def _groups(constraint: TopologySpreadConstraint, spread_input: SpreadInput) -> Groups:
     sort = is_hard(constraint)
-    counts = np.ones(len(setting.fleet), dtype=np.bool_)
-    for one in setting.constraints:
+    counts = np.ones(len(spread_input.fleet), dtype=np.bool_)
+    for one in spread_input.constraints:
         if is_hard(one) == sort:
-            counts &= setting.fleet.label(one.topology_key).is_present
+            counts &= spread_input.fleet.label(one.topology_key).is_present
     if constraint.node_affinity_policy is not InclusionPolicy.IGNORE:
-        counts &= setting.passes["affinity"]
+        counts &= spread_input.passes["affinity"]
     if constraint.node_taints_policy is InclusionPolicy.HONOR:
-        counts &= setting.passes["taints"] & setting.passes["eligibility"]
-    column = setting.fleet.label(constraint.topology_key)
+        counts &= spread_input.passes["taints"] & spread_input.passes["eligibility"]
+    column = spread_input.fleet.label(constraint.topology_key)
     occurring = np.unique(column.codes[counts])
     number_of = np.full(len(column.values) + 1, ABSENT, dtype=np.int32)
     number_of[occurring] = np.arange(len(occurring), dtype=np.int32)

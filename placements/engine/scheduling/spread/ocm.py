@@ -25,8 +25,8 @@ from placements.engine.scheduling.spread.base import (
 from placements.engine.scheduling.spread.ocm_incremental import (
     EXACT_LEVELS,
     TOP_LEVEL,
-    GapStandings,
-    WeightedStandings,
+    GapRanker,
+    WeightedRanker,
     level_scores,
     stretched,
 )
@@ -57,13 +57,13 @@ class OcmSpread(SpreadStrategy):
     def rank_names(self) -> tuple[str, ...]:
         return ("topology", "preference") if self.is_strict else ("final", "topology", "preference")
 
-    def groups(self, setting: SpreadInput) -> tuple[Groups, ...]:
+    def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
         """Form a domain per value among the candidates; nested, per value within the domain above."""
-        passes = setting.all_pass
+        passes = spread_input.all_pass
         family_of, families = np.zeros(len(passes), dtype=np.int64), [""]
         found = []
-        for constraint in setting.constraints:
-            column = setting.fleet.topology(constraint.topology_key, constraint.topology_key_type)
+        for constraint in spread_input.constraints:
+            column = spread_input.fleet.topology(constraint.topology_key, constraint.topology_key_type)
             weights = self.options.domain_weights.get(constraint.topology_key, {})
             found.append(self._level(column, family_of, families, passes, weights))
             if self.options.nested:
@@ -107,33 +107,33 @@ class OcmSpread(SpreadStrategy):
     def missing_key(self, _constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
         return _KEYLESS[self.options.unset_policy]
 
-    def outlook(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
+    def project(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
         smallest = _smallest_sibling(counts, groups)
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
-    def verdicts(self, race: RoundState) -> list[ConstraintVerdict]:
+    def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
         """Forbid what would be more than maxSkew above the emptiest sibling."""
         verdicts = []
-        for constraint, groups, counts in race.parts:
-            too_many = np.greater(self.outlook(constraint, groups, counts).after, constraint.max_skew)
+        for constraint, groups, counts in state.parts:
+            too_many = np.greater(self.project(constraint, groups, counts).after, constraint.max_skew)
             forbids = at_entries(too_many & is_hard(constraint), groups, missing_key=False)
             verdicts.append(ConstraintVerdict(forbids, forbids))
         return verdicts
 
-    def scores(self, race: RoundState, contends: Bools) -> list[Scores]:
+    def scores(self, state: RoundState, contends: Bools) -> list[Scores]:
         """Return each level's gap: how far a domain is above its emptiest sibling, negative."""
-        gaps = [(_gaps(groups, counts, contends), groups) for _, groups, counts in race.parts]
+        gaps = [(_gaps(groups, counts, contends), groups) for _, groups, counts in state.parts]
         return [at_entries(gap, groups, missing_key=0) for gap, groups in gaps]
 
-    def combine(self, race: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+    def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
         """Strict: the gaps level by level. Weighted: one number, −100 to 100, made of the levels' scores."""
         if self.is_strict:
             return tuple(scores)
         if not scores:
-            return (np.zeros(len(race.left), dtype=np.int64),)
+            return (np.zeros(len(state.left), dtype=np.int64),)
         width = np.int64 if len(scores) <= _LEVELS_IN_64_BITS else object
-        total: Ints = np.zeros(len(race.left), dtype=width)
-        for groups, counts in zip(race.groups, race.counts, strict=True):
+        total: Ints = np.zeros(len(state.left), dtype=width)
+        for groups, counts in zip(state.groups, state.counts, strict=True):
             # Scale one level's gaps to 0 (fullest) to 63 (emptiest) among siblings; all equal is 0. An
             # entry in no domain has gap 0 and is scaled with the family that it would be in.
             gaps = _gaps(groups, counts, contends)
@@ -150,7 +150,7 @@ class OcmSpread(SpreadStrategy):
         low, high = (int(counted.min()), int(counted.max())) if len(counted) else (0, 0)
         even = stretched(total, low, high)
 
-        return (even if len(scores) <= EXACT_LEVELS else _told_apart(even, total, contends),)
+        return (even if len(scores) <= EXACT_LEVELS else _made_distinct(even, total, contends),)
 
     def rank(
         self, *, spread: tuple[Scores, ...], preference: Scores, **_was_here: Ints
@@ -165,13 +165,13 @@ class OcmSpread(SpreadStrategy):
         """Publish fewer clusters, or fail the cycle, as the options say."""
         return self.options.unsatisfiable is Unsatisfiable.FEWER
 
-    def standings(self, field: RankerInput) -> IncrementalRanker | None:
+    def ranker(self, field: RankerInput) -> IncrementalRanker | None:
         """Keep them but with domain weights, whose gaps depend on who contends, or too many levels."""
         if any(groups.weights for groups in field.groups):
             return None
         if self.is_strict:
-            return GapStandings(field)
-        return WeightedStandings(field, self) if WeightedStandings.holds(field) else None
+            return GapRanker(field)
+        return WeightedRanker(field, self) if WeightedRanker.holds(field) else None
 
 
 def _names(owners: list[int], families: list[str], column: LabelColumn, codes: list[int]) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
     return families.values()
 
 
-def _told_apart(even: Floats, total: Ints, contends: Bools) -> Floats:
+def _made_distinct(even: Floats, total: Ints, contends: Bools) -> Floats:
     """Keep contenders apart whose numbers differ by less than a double holds: the better is larger."""
     exact = dict(zip(total[contends].tolist(), even[contends].tolist(), strict=True))
     above = math.inf

@@ -55,7 +55,7 @@ _BITS = 54  # of a whole number that ranks, above which FORBIDDEN begins
 _BITS_A_LEVEL = 6
 
 
-class GapStandings:
+class GapRanker:
     """Strict mode: one whole number ranks each cell, gap by gap, then by the rank of its leader."""
 
     def __init__(self, field: RankerInput) -> None:
@@ -92,7 +92,7 @@ class GapStandings:
             total[cell] += rank - successor.rank
 
 
-class WeightedStandings:
+class WeightedRanker:
     """Weighted mode: the levels as one number, stretched over who contends, which the strategy weighs."""
 
     def __init__(self, field: RankerInput, strategy: SpreadStrategy) -> None:

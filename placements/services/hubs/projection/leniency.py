@@ -24,7 +24,7 @@ def understood(
         try:
             return parse(stored), stored
         except InvalidManifest as found:
-            paths = sorted({one.path for one in found.faults}, reverse=True)
+            paths = sorted({one.path for one in found.errors}, reverse=True)
         for path in paths:
             document.reject(path)
         # Each list is cut from its end, so that the places before keep their numbers.

@@ -148,8 +148,8 @@ def _policy_columns(document: HubDocument) -> Columns | None:
     try:
         policy = parse_policy(stored, semantics=HUB_SEMANTICS, path="spec.policy")
     except InvalidManifest as found:
-        for fault in found.faults:
-            document.reject(fault.path)
+        for error in found.errors:
+            document.reject(error.path)
         document.error = "the policy is not understood"
         return None
     content = {"policy": policy.without_number(), "semantics": HUB_SEMANTICS, "options": {}}

@@ -5,7 +5,7 @@ from typing import Any
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.warnings import decision_caveats, fleet_caveats
+from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
 from placements.manifests.policy import PlacementPolicy
 from tests.builders import (
     cluster,
@@ -25,7 +25,7 @@ ZONES = fleet(*grouped("zone", a="a1 a2", b="b1"))
 
 
 def _codes(policy: PlacementPolicy) -> list[tuple[str, str]]:
-    return [(one.code, one.path) for one in fleet_caveats(Cycle(ZONES, policy))]
+    return [(one.code, one.path) for one in fleet_warnings(Cycle(ZONES, policy))]
 
 
 def test_a_policy_that_fits_the_fleet_has_none() -> None:
@@ -33,7 +33,7 @@ def test_a_policy_that_fits_the_fleet_has_none() -> None:
         2, required=[labelled(zone="a")], prefer=[prefer(5, labelled(zone="b"))], spread=[spread("zone")]
     )
 
-    assert fleet_caveats(Cycle(ZONES, fitting)) == ()
+    assert fleet_warnings(Cycle(ZONES, fitting)) == ()
 
 
 def test_a_topology_key_that_no_cluster_carries() -> None:
@@ -45,29 +45,29 @@ def test_a_topology_key_that_no_cluster_carries() -> None:
 def test_a_spread_over_a_single_group() -> None:
     one = fleet(*grouped("zone", a="a1 a2"))
 
-    (caveat,) = fleet_caveats(Cycle(one, pick_n(1, spread=[spread("zone")])))
+    (warning,) = fleet_warnings(Cycle(one, pick_n(1, spread=[spread("zone")])))
 
-    assert caveat.code == "single-group"
+    assert warning.code == "single-group"
 
 
 def test_clusters_that_lack_the_key_are_counted_and_named() -> None:
     mixed = fleet(*grouped("zone", a="a1", b="b1"), "c", "d")
 
-    (caveat,) = fleet_caveats(Cycle(mixed, pick_n(1, spread=[spread("zone")])))
+    (warning,) = fleet_warnings(Cycle(mixed, pick_n(1, spread=[spread("zone")])))
 
-    assert caveat == ManifestWarning(
+    assert warning == ManifestWarning(
         "clusters-lack-key",
         "policy.topologySpreadConstraints[0].topologyKey",
-        "2 clusters (c, d) without the label zone: no limit there, and often the first pick",
+        "2 clusters (c, d) without the label zone: no limit there, and often selected first",
     )
 
 
 def test_many_clusters_are_counted_and_the_first_named() -> None:
     mixed = fleet(*grouped("zone", a="x", b="y"), *"abcdefg")
 
-    (caveat,) = fleet_caveats(Cycle(mixed, pick_n(1, spread=[spread("zone")])))
+    (warning,) = fleet_warnings(Cycle(mixed, pick_n(1, spread=[spread("zone")])))
 
-    assert caveat.message.startswith("7 clusters (a, b, c, d, e and 2 more)")
+    assert warning.message.startswith("7 clusters (a, b, c, d, e and 2 more)")
 
 
 def test_a_preferred_term_that_matches_nothing() -> None:
@@ -91,7 +91,7 @@ def test_labels_and_properties_that_nobody_has() -> None:
 
 
 def test_an_empty_fleet_says_only_that() -> None:
-    assert [one.code for one in fleet_caveats(Cycle(fleet(), pick_n(1, spread=[spread("zone")])))] == [
+    assert [one.code for one in fleet_warnings(Cycle(fleet(), pick_n(1, spread=[spread("zone")])))] == [
         "empty-fleet"
     ]
 
@@ -102,14 +102,14 @@ def test_malformed_values_are_reported_with_their_effect() -> None:
 
     warned, failed = decide(versions, newest), decide(versions, newest, semantics="kubefleet")
 
-    assert decision_caveats(warned) == (
+    assert decision_warnings(warned) == (
         ManifestWarning(
             "malformed-property",
             "properties.version",
             "no quantity on 2 clusters (a, b): it counts as absent",
         ),
     )
-    assert decision_caveats(failed)[0].message.endswith("the cycle fails")
+    assert decision_warnings(failed)[0].message.endswith("the cycle fails")
 
 
 def test_preferred_terms_beside_affinity_rows_are_not_read() -> None:
@@ -117,11 +117,11 @@ def test_preferred_terms_beside_affinity_rows_are_not_read() -> None:
     policy = pick_n(2, prefer=[prefer(5, labelled(zone="b"))])
     options: dict[str, Any] = {"affinityTerms": rows}
 
-    [caveat] = fleet_caveats(Cycle(ZONES, policy, semantics=Semantics.OCM, options=options))
+    [warning] = fleet_warnings(Cycle(ZONES, policy, semantics=Semantics.OCM, options=options))
 
-    assert (caveat.code, caveat.path) == (
+    assert (warning.code, warning.path) == (
         "not-read",
         "policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution",
     )
-    assert "replaced by the affinity rows" in caveat.message
-    assert fleet_caveats(Cycle(ZONES, policy, semantics=Semantics.OCM)) == ()
+    assert "replaced by the affinity rows" in warning.message
+    assert fleet_warnings(Cycle(ZONES, policy, semantics=Semantics.OCM)) == ()
