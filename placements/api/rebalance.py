@@ -119,6 +119,7 @@ class RebalanceViewSet(FullNameViewSet):
         order="-number",
         unique="number",
         path="rebalance-plans",
+        route={"url_name": "rebalance-plans"},
     )
     def plans(self, params: Params, name: str) -> Rows:
         """List the rebalance plans of a placement, the newest first."""
