@@ -17,7 +17,7 @@ def test_a_drain_begins_once_the_name_is_typed_and_is_cancelled(enter: Enter, co
     page = enter("/clusters/nimblefox/drain/", "operator")
 
     page.get_by_role("button", name="Drain nimblefox").click()
-    expect(page.get_by_role("alert")).to_contain_text("the name of the cluster is not typed")
+    expect(page.get_by_role("alert")).to_contain_text("Required value: some placements lose a cluster")
     complaints.clear()
 
     page.get_by_label("Some placements lose a cluster without a replacement").fill("nimblefox")
