@@ -258,7 +258,7 @@ start() {
     done
 }
 
-# Nothing has to survive, and an API server takes 5 seconds to end by itself.
+# Nothing has to survive, and an API server takes 5 seconds to end.
 end_process() {
     local pid _
     [ -f "$1" ] || return 0

@@ -43,7 +43,7 @@ LONGEST = 2.0
 
 PRUNING_SECONDS = 0.5
 RARELY = 5
-"""Every so many sweeps, work that nobody waits for is enqueued, too."""
+"""Every so many sweeps, work that no user waits for is enqueued, too."""
 _sweeps = count()
 
 

@@ -65,9 +65,9 @@ def _strings(tree: ast.AST) -> Iterator[str]:
 
 
 def _docstrings_and_comments(path: Path) -> Iterator[str]:
-    for node in ast.walk(_tree(path)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            yield ast.get_docstring(node) or ""
+    for node in ast.walk(_tree(path)):  # of constants and attributes too
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
     with path.open() as file:
         yield from (token.string for token in generate_tokens(file.readline) if token.type == COMMENT)
 

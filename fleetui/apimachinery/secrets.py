@@ -17,7 +17,7 @@ _REACHING = (_SECRET, "Namespace", *ENVELOPE_KINDS)
 """Kinds that an override selects to change a Secret."""
 _FIELDS = ("data", "stringData")
 _COPY = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation that holds the whole object once more."""
+"""An annotation that repeats the whole object."""
 _COPY_IN_PATH = _COPY.replace("/", "~1")
 _ANNOTATIONS = ["metadata", "annotations"]
 _SELECTORS = {CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors", OVERRIDE_KIND: "resourceSelectors"}

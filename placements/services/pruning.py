@@ -71,8 +71,8 @@ def prune_resource_snapshots(placement: Placement) -> int:
     kept = _newest(ResourceSnapshot, placement)
     surplus = ResourceSnapshot.objects.filter(placement=placement, is_latest=False)
     surplus = surplus.exclude(pk__in=kept).exclude(pk__in=in_use.values("resource_snapshot"))
-    carried = StagedRun.objects.filter(placement=placement, ended_at=None, resource_snapshot__isnull=False)
-    return surplus.exclude(pk__in=carried.values("resource_snapshot")).delete()[0]
+    active = StagedRun.objects.filter(placement=placement, ended_at=None, resource_snapshot__isnull=False)
+    return surplus.exclude(pk__in=active.values("resource_snapshot")).delete()[0]
 
 
 def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHOTS) -> int:

@@ -14,7 +14,7 @@ from placements.explain.vocabulary import NONE
 register = template.Library()
 
 INLINE_ROWS = 50
-"""Tables up to this many rows stand in the page; longer ones are fetched when they are opened."""
+"""Tables up to this many rows are in the page; longer ones are fetched when they are opened."""
 
 
 @register.filter

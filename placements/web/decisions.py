@@ -63,7 +63,7 @@ PANELS = {
     "replay": "decisions/_replay.html",
     "exact": "decisions/_exact.html",
 }
-"""Parts of the page that htmx fetches by themselves: `?panel=issues`."""
+"""Parts of the page that htmx fetches separately: `?panel=issues`."""
 _MOST_DOMAINS, _MOST_OFFERED, _MOST_FOUND = 60, 200, 20
 _MOST_FILTERED = 5
 

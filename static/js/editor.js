@@ -1,6 +1,5 @@
 /* What htmx cannot do for the editor: a text area as tall as its text, marks on fields with errors, a copied link, a
-   warning before input is lost that is not in the draft yet, and telling the button that has the focus from one that was
-   pressed. */
+   warning before input is lost that is not in the draft yet, and which button was pressed, not only focused. */
 let typed = 0;
 let saved = 0;
 let failed = false;

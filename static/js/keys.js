@@ -104,7 +104,7 @@ for (const name of ["keyup", "blur"]) {
   });
 }
 
-/* What a live answer takes away under the focus is found again in the new rows. */
+/* What a live answer removes under the focus is found again in the new rows. */
 let lost = -1;
 
 document.addEventListener("htmx:beforeSwap", () => { lost = present(rows()); });

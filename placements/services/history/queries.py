@@ -31,7 +31,7 @@ class EntryKind(StrEnum):
 
 
 _RANKS = {EntryKind.POLICY: 1, EntryKind.RESOURCES: 2, EntryKind.DECISION: 3}
-"""Of what was created at the same time, the decision stands above the policy that it followed from."""
+"""Of what was created at the same time, the decision is listed above the policy that it followed from."""
 _TITLES = {EntryKind.POLICY: "policy #", EntryKind.RESOURCES: "resources r", EntryKind.DECISION: "decision "}
 
 

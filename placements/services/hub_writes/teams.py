@@ -18,7 +18,7 @@ _LABELLED = (
     *("ClusterResourcePlacement", "ResourcePlacement", "ClusterResourceOverride", "ResourceOverride"),
     *("ClusterStagedUpdateStrategy", "StagedUpdateStrategy"),
 )
-"""Kinds that carry the label of their team themselves."""
+"""Kinds that have the label of their team themselves."""
 _RUNS = {"ClusterApprovalRequest": "ClusterStagedUpdateRun", "ApprovalRequest": "StagedUpdateRun"}
 
 

@@ -45,7 +45,7 @@ def finish_deletion(placement: Placement, *, now: datetime) -> bool:
 ROLLOUT = "rollout"
 LEASE = timedelta(seconds=10)
 RESYNC = timedelta(seconds=10)
-"""While a rollout is in progress it is synced this often: clusters become unreachable by themselves."""
+"""While a rollout is in progress it is synced this often: clusters become unreachable without an event."""
 IDLE_RESYNC = timedelta(seconds=30)
 """One that starts nothing is synced less often: what it waits for leads to a sync of its own."""
 LARGE = 1_000

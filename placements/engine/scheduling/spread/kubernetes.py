@@ -86,11 +86,11 @@ class KubernetesRanker:
         self.unit = _unit(field)
         self.base: Floats = field.preference.astype(np.float64) * self.unit - field.positions
         self.left = np.ones(size, dtype=np.bool_)
-        self.carries = np.ones(size, dtype=np.bool_)
+        self.has_keys = np.ones(size, dtype=np.bool_)
         for one in self.soft:
-            self.carries &= one.groups.codes != ABSENT
-        self.all_carry = bool(self.carries.all())
-        self.top = np.where(self.carries, float(BEST), 0.0)
+            self.has_keys &= one.groups.codes != ABSENT
+        self.all_have_keys = bool(self.has_keys.all())
+        self.top = np.where(self.has_keys, float(BEST), 0.0)
         self.costs, self.spare = np.zeros(size), np.zeros(size)
         self.score: Floats = np.zeros(size)
         self._find_contenders()
@@ -134,7 +134,7 @@ class KubernetesRanker:
         for limit in self.hard:
             contends &= limit.admits.take(limit.places)
         self.barred = np.where(contends, 0.0, -inf)
-        self.uncounted = np.where(contends & self.carries, 0.0, inf)
+        self.uncounted = np.where(contends & self.has_keys, 0.0, inf)
         for one in self.soft:
             one.reach(contends)
 
@@ -151,8 +151,8 @@ class KubernetesRanker:
             return self.top
         smallest = np.minimum.reduce(np.add(costs, self.uncounted, out=self.spare))
         score = normalised(costs, largest, smallest)
-        if not self.all_carry:
-            score *= self.carries
+        if not self.all_have_keys:
+            score *= self.has_keys
         return score
 
 

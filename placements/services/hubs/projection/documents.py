@@ -17,7 +17,7 @@ from clusters.models import Hub, MirroredObject
 from fleetui.apimachinery.metadata import full_name
 
 FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
-"""What an unexpected object makes a projection raise; the object is marked, and others go on."""
+"""What an unexpected object makes a projection raise; the object is marked, and others continue."""
 MOST_PATHS = 20
 """Paths that are recorded for one object; the first ones are enough to see what is wrong."""
 
