@@ -261,8 +261,11 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     }
     if tab == "steps":
         updating = [one.cluster for one in result.in_progress[:_SHOWN]] if result else []
-        rows = clusters_in(run, updating, report) if updating else []
+        failed = [name for name, part in parts.items() if part is Part.FAILED]
+        named = [*updating, *failed[:_SHOWN]]
+        rows = clusters_in(run, named, report) if named else []
         texts = {row.cluster: row.message for row in rows}
+        context |= {"failed": rows[len(updating) :], "more_failed": max(0, len(failed) - _SHOWN)}
         context["why"] = _waiting_context(result, texts, is_initial=run.is_initial) if result else None
         context |= {"waves": _wave_rows(run, parts), "more_waves": max(0, len(run.waves) - _WAVES_SHOWN)}
     elif tab == "clusters":

@@ -382,7 +382,7 @@ def test_without_permission_for_the_inventory_the_whole_call_is_rejected(hub: Hu
         driver.apply(hub.version("v1", hub.namespace_manifest()))
 
     assert (caught.value.code, caught.value.refusals) == ("InventoryRefused", ())
-    assert "the role lacks" in str(caught.value)
+    assert "the role has no permission for the inventory" in str(caught.value)
 
 
 def test_refusals_are_limited_and_counted(hub: Hub) -> None:

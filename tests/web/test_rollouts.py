@@ -11,7 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 from clusters.models import MemberCluster
 from fleetui.models import Event
 from fleetui.task_queue import record_heartbeat
-from placements.models import Placement, Rollout
+from placements.models import Binding, Placement, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from tests.rows import pick_n_spec, placement_document
@@ -220,6 +220,16 @@ def test_offers_a_retry_where_something_failed(operator: Client, text_of: Fetch,
     assert 'action="/placements/web/retry-failed/"' in text_of(operator, "/rollouts/web/3/")
     assert operator.post("/placements/web/retry-failed/")["Location"] == "/rollouts/web/3/"
     assert Event.objects.latest("pk").after == {"clusters": ["c000"]}
+
+
+def test_a_run_says_why_a_cluster_failed(viewer: Client, text_of: Fetch, world: World) -> None:
+    fail_on(world, "c000")
+    message = Binding.objects.get(cluster_name="c000").message
+
+    page = text_of(viewer, "/rollouts/web/3/")
+
+    assert message
+    assert f'<li><a href="/clusters/c000/">c000</a>: {message}' in page
 
 
 def test_clusters_that_are_not_done_come_first(viewer: Client, text_of: Fetch, world: World) -> None:
