@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,8 +42,14 @@ PRODUCT = _modules("fleetui", "clusters", "placements")
 TESTS = _modules("tests")
 
 
+@cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes; twenty tests read those of all modules, and a walk takes as long as parsing."""
+    return tuple(ast.walk(tree))
+
+
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -51,7 +57,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def one_caller_functions(module: Module) -> Iterator[tuple[str, int]]:
     """Yield private functions that their module names once outside the definition, with their statements."""
     names = Counter(re.findall(r"\b_[a-z]\w*", module.text))
-    for node in ast.walk(module.tree):
+    for node in nodes_of(module.tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.decorator_list:
             continue
         if names[node.name] == 2:

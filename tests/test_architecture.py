@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from fleetui.apimachinery.model import Semantics
 from tests.load.code_size import AREAS
-from tests.source_code import PRODUCT, ROOT, TESTS, Module, functions, one_caller_functions
+from tests.source_code import PRODUCT, ROOT, TESTS, Module, functions, nodes_of, one_caller_functions
 
 # In one process: the syntax trees of all modules take seconds.
 pytestmark = pytest.mark.xdist_group("sources")
@@ -112,7 +112,7 @@ MAY_CHECK_FOR_THE_DOCUMENT = {
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -130,7 +130,7 @@ def _impurities(tree: ast.Module) -> list[str]:
         for line, name in _imports(tree)
         if name.partition(".")[0] not in CORE_LIBRARIES and not _is_under(name, CORES)
     ]
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OUTSIDE_CALLS:
             errors.append(f"{node.lineno} calls {node.func.id}")
         if isinstance(node, ast.Attribute) and node.attr in OUTSIDE_ATTRIBUTES:
@@ -140,7 +140,7 @@ def _impurities(tree: ast.Module) -> list[str]:
 
 def _blanket_catches(tree: ast.Module) -> list[int]:
     """Return the lines that catch everything."""
-    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    handlers = [node for node in nodes_of(tree) if isinstance(node, ast.ExceptHandler)]
     return [
         node.lineno
         for node in handlers
@@ -153,7 +153,7 @@ def _named_semantics(tree: ast.Module) -> list[str]:
     """Return the lines that name a set of rules, as a member or as a text to compare with."""
     texts = {str(one) for one in Semantics}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute | ast.Subscript) and _is_name(node.value, "Semantics"):
             found += [f"{node.lineno} names {ast.unparse(node)}"]
         if isinstance(node, ast.Compare | ast.match_case) and "semantics" in ast.unparse(node).lower():
@@ -174,7 +174,7 @@ def _class_checks(tree: ast.Module, name: str) -> list[int]:
     """Return the lines that check whether an object is of this class."""
     return [
         node.lineno
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call)
         and _is_name(node.func, "isinstance")
         and name in ast.unparse(node.args[1])

@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from html import unescape
+from io import StringIO
 from pathlib import Path
 from tokenize import COMMENT, generate_tokens
 
 import pytest
 
+from tests.source_code import PRODUCT, ROOT, Module, nodes_of
+
 # In one process, which parses each module once.
 pytestmark = pytest.mark.xdist_group("sources")
 
-ROOT = Path(__file__).resolve().parent.parent
 RULES = [
     line.split("\t")
     for line in (ROOT / "tests/data/wording.tsv").read_text().splitlines()
@@ -29,12 +31,6 @@ PATTERNS = {
     )
     for scope in ("G", "GU")
 }
-PYTHON = [
-    path
-    for app in ("placements", "clusters", "fleetui")
-    for path in sorted(ROOT.glob(f"{app}/**/*.py"))
-    if "migrations" not in path.parts
-]
 FORMER_NAMES = re.compile(
     "(?:^|_)(?:standings?|wish|told|said|caveats?|happenings?|anew|afresh|doubts?|bids?|outlook|whom)(?:_|$)"
 )
@@ -51,25 +47,20 @@ def _visible(template: str) -> str:
     return unescape("\n".join([re.sub(r"<[^>]*>", " ", text), *attributes]))
 
 
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def _strings(tree: ast.AST) -> Iterator[str]:
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+def _strings(tree: ast.Module) -> Iterator[str]:
+    docstrings = {id(node.value) for node in nodes_of(tree) if isinstance(node, ast.Expr)}
+    constants = (node for node in nodes_of(tree) if isinstance(node, ast.Constant))
     for node in constants:
         if isinstance(node.value, str) and " " in node.value and id(node) not in docstrings:
             yield node.value
 
 
-def _docstrings_and_comments(path: Path) -> Iterator[str]:
-    for node in ast.walk(_tree(path)):  # of constants and attributes too
+def _docstrings_and_comments(module: Module) -> Iterator[str]:
+    for node in nodes_of(module.tree):  # of constants and attributes too
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield str(node.value.value)
-    with path.open() as file:
-        yield from (token.string for token in generate_tokens(file.readline) if token.type == COMMENT)
+    tokens = generate_tokens(StringIO(module.text).readline)
+    yield from (token.string for token in tokens if token.type == COMMENT)
 
 
 def _matches(texts: Iterator[tuple[Path, str]], scope: str) -> list[str]:
@@ -87,11 +78,11 @@ def _in_templates() -> list[str]:
 
 
 def _in_strings() -> list[str]:
-    return _matches(((path, text) for path in PYTHON for text in _strings(_tree(path))), "GU")
+    return _matches(((one.path, text) for one in PRODUCT for text in _strings(one.tree)), "GU")
 
 
 def _in_docstrings_and_comments() -> list[str]:
-    return _matches(((path, text) for path in PYTHON for text in _docstrings_and_comments(path)), "G")
+    return _matches(((one.path, text) for one in PRODUCT for text in _docstrings_and_comments(one)), "G")
 
 
 @pytest.mark.parametrize(
@@ -111,9 +102,9 @@ def test_former_words_are_not_used(find, most):
 
 def test_names_use_the_terms_of_the_glossary():
     found = {
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in PYTHON
-        for node in ast.walk(_tree(path))
+        f"{module.name}: {name}"
+        for module in PRODUCT
+        for node in nodes_of(module.tree)
         if (name := getattr(node, "name", None) or getattr(node, "arg", None) or getattr(node, "id", None))
         if FORMER_NAMES.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower())
     }
