@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,16 @@ class PropertyColumn:
             distinct, ranks = _recoded(self.distinct, self.ranks, numbers)
             # The values of cached properties, which need not be computed again.
             column.__dict__.update(distinct=tuple(distinct), ranks=ranks)
+        return column
+
+    def without(self, positions: Sequence[int]) -> "PropertyColumn":
+        is_kept = np.ones(len(self.texts), dtype=np.bool_)
+        is_kept[positions] = False
+        column = PropertyColumn(
+            tuple(compress(self.texts, is_kept)), tuple(compress(self.quantities, is_kept))
+        )
+        distinct, ranks = _recoded(self.distinct, self.ranks[is_kept], {})
+        column.__dict__.update(distinct=tuple(distinct), ranks=ranks, is_malformed=self.is_malformed[is_kept])
         return column
 
     def compare(self, operator: str, wanted: Quantity, *, only: int | None = None) -> Bools:

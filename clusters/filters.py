@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from operator import itemgetter
+from typing import Any
 
 from django.db.models import (
     Case,
     CharField,
     Count,
-    Exists,
     F,
     OuterRef,
     Q,
@@ -25,6 +25,7 @@ from django.db.models.functions import RowNumber
 from clusters.drivers.registry import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
+from fleetui.polling import PreparedQuery
 
 
 class ClusterFilterState(StrEnum):
@@ -131,7 +132,7 @@ def list_state() -> Case:
         When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
         When(~Q(verdict=""), then=Value(ClusterListState.NOT_ELIGIBLE.value)),
         When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
-        When(Exists(_cordons()), then=Value(ClusterListState.CORDONED.value)),
+        When(_is_cordoned(), then=Value(ClusterListState.CORDONED.value)),
         When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
         When(_NOT_MONITORED, then=Value(ClusterListState.NOT_MONITORED.value)),
         default=Value(ClusterListState.READY.value),
@@ -139,8 +140,9 @@ def list_state() -> Case:
     )
 
 
-def _cordons() -> QuerySet[ClusterTaint]:
-    return ClusterTaint.objects.filter(cluster=OuterRef("pk"), key=CORDON_KEY, value=CORDON_VALUE)
+def _is_cordoned() -> Q:
+    # Evaluated once, but an `Exists` for each cluster.
+    return Q(pk__in=ClusterTaint.objects.filter(key=CORDON_KEY, value=CORDON_VALUE).values("cluster"))
 
 
 def label_of(key: str) -> Subquery:
@@ -151,11 +153,11 @@ def _conditions() -> dict[ClusterFilterState, Q]:
     return {
         ClusterFilterState.READY: Q(verdict="", membership=Membership.JOINED, unanswered_since=None)
         & ~_NOT_MONITORED
-        & ~Q(Exists(_cordons())),
+        & ~_is_cordoned(),
         ClusterFilterState.ELIGIBLE: Q(verdict=""),
         ClusterFilterState.NOT_ELIGIBLE: ~Q(verdict=""),
         ClusterFilterState.HEARTBEAT_LATE: _LATE,
-        ClusterFilterState.CORDONED: Q(Exists(_cordons())),
+        ClusterFilterState.CORDONED: _is_cordoned(),
         ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
         ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),
         ClusterFilterState.SIMULATED: Q(driver=SIMULATED),
@@ -164,17 +166,19 @@ def _conditions() -> dict[ClusterFilterState, Q]:
 
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
-    return counts_with(ClusterFilter())[1]
+    """Count all clusters by filter value, in one query."""
+    counts = next(iter(_COUNTS.rows({})), (0,) * len(ClusterFilterState))
+    return dict(zip(ClusterFilterState, counts, strict=True))
 
 
-def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
-    """Count the clusters that match, and all clusters by filter value, in one query."""
-    matching = clusters_matching(wanted).order_by().values("pk") if wanted != ClusterFilter() else None
-    counted = {state.name: Count("pk", filter=condition) for state, condition in _conditions().items()}
-    found = MemberCluster.objects.aggregate(
-        matching=Count("pk", filter=None if matching is None else Q(pk__in=matching)), **counted
-    )
-    return found["matching"], {state: found[state.name] for state in ClusterFilterState}
+def _counts() -> QuerySet[Any, Any]:
+    conditions = _conditions()
+    counted = {one.name: Count("pk", filter=conditions[one]) for one in ClusterFilterState}
+    one_group = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
+    return one_group.annotate(**counted).values_list(*counted)
+
+
+_COUNTS = PreparedQuery(_counts)
 
 
 def groups_of(keys: Iterable[str], *, most: int = 50) -> dict[str, list[tuple[str, int]]]:

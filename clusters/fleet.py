@@ -192,8 +192,13 @@ class Fleet:
     def property(self, name: str) -> PropertyColumn:
         column = self._properties.get(name)
         if column is None:
-            texts = list(map(_property_reader(name), self.clusters))
-            column = self._properties[name] = property_column(texts)
+            origin, before, after = self._origin
+            fleet = origin() if origin else None
+            if fleet is not None and not after:
+                column = fleet.property(name).without(list(before))
+            else:
+                column = property_column(list(map(_property_reader(name), self.clusters)))
+            self._properties[name] = column
         return column
 
     @cached_property

@@ -132,7 +132,8 @@ class MemberCluster(HubRow):
             models.Index(fields=["hub", "name"], name="cluster_of_hub"),
             # Whether clusters are ready, without reading their long rows.
             models.Index(
-                fields=["hub", "name", "driver", "verdict", "unanswered_since"], name="cluster_condition"
+                fields=["hub", "name", "driver", "verdict", "unanswered_since", "membership"],
+                name="cluster_condition",
             ),
             models.Index(fields=["hub", "observe_at"], name="cluster_to_observe"),
             models.Index(fields=["hub", "changed_in"], name="cluster_by_sequence"),

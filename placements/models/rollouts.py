@@ -4,7 +4,9 @@ from typing import Any
 from uuid import uuid4
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
 
 from clusters.models import HubRow
 from fleetui.apimachinery.kinds import APPROVAL_KIND, NAMESPACED_APPROVAL_KIND
@@ -21,7 +23,8 @@ class Rollout(HubRow):
     """One rollout of a placement: from the first difference between wanted and running to the end.
 
     One of a live hub is observed: made by this console from the conditions of the bindings there. `eta` is
-    the last forecast of the time left (`placements.services.rollouts.forecasts`).
+    the last forecast of the time left (`placements.services.rollouts.forecasts`). `verdict` is the phase in
+    the result, which is long, as a column.
     """
 
     class State(models.TextChoices):
@@ -46,6 +49,11 @@ class Rollout(HubRow):
     progress_version = models.PositiveBigIntegerField(default=1)
     waves = models.JSONField(default=list)
     sync_result = models.JSONField(default=dict)
+    verdict = models.GeneratedField(
+        expression=Coalesce(KT("sync_result__verdict"), Value(""), output_field=models.TextField()),
+        output_field=models.TextField(),
+        db_persist=True,
+    )
     eta = models.JSONField(default=dict)
 
     class Meta:

@@ -294,7 +294,7 @@ def _is_rolling(placement: str) -> Q:
 
 def _is_stalled() -> Q:
     rolling, staged = _running("pk")
-    is_halted = Exists(rolling.filter(sync_result__verdict=RunPhase.HALTED))
+    is_halted = Exists(rolling.filter(verdict=RunPhase.HALTED))
     return Q(is_halted) | Q(Exists(staged.filter(status=RunStatus.STUCK)))
 
 
@@ -312,7 +312,7 @@ def is_degraded(*, now: datetime) -> Q:
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     is_partly_monitored = _among(not_monitored) & _among(others)
     is_applied_nowhere = _among(not_monitored) & ~_among(others)
-    is_empty = ~_among(bindings) & Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0))
+    is_empty = Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0)) & ~_among(bindings)
     is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
     needs_sync = Q(rollout_observed__lt=F("rollout_generation"))
     return _among(not_removed) | Q(deleting_since=None) & (
@@ -321,7 +321,7 @@ def is_degraded(*, now: datetime) -> Q:
         | Q(is_fulfilled=False) & ~is_due
         | Q(is_fulfilled=True) & ~is_due & is_empty
         | _among(bindings.filter(has_failed | is_unready))
-        | _among(others.filter(is_not_available))
+        | _among(bindings.filter(is_not_available).exclude(cluster_name__in=_members(~_IS_MONITORED)))
         | is_partly_monitored
         | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~is_suspended & ~needs_sync
     )

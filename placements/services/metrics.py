@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, Max, Min, Q, QuerySet
-from django.db.models.fields.json import KT
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -128,9 +127,7 @@ class FleetCollector(Collector):
             families["driver_errors"].add_metric([hub, code], count)
 
         running = Rollout.objects.filter(state=Rollout.State.RUNNING)
-        for verdict, count in _counted(
-            running.annotate(verdict=KT("sync_result__verdict")).values_list("verdict")
-        ):
+        for verdict, count in _counted(running.values_list("verdict")):
             families["rollouts"].add_metric([hub, "rolling", verdict or "starts"], count)
         for status, count in _counted(StagedRun.objects.filter(ended_at=None).values_list("status")):
             families["rollouts"].add_metric([hub, "staged", status or RunStatus.INITIALISED], count)

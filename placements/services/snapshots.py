@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ class PlacementCounts:
         own = Counter(binding.cluster for binding in cycle.bindings if binding.is_active)
         positions = cycle.fleet.positions
         others = {name: count for name, count in (self._placed - own).items() if name in positions}
-        return replace(cycle, options={**cycle.options, "balance": others}) if others else cycle
+        return cycle.with_balance(others) if others else cycle
 
     @cached_property
     def _placed(self) -> Counter[str]:
@@ -57,6 +57,7 @@ class PlacementCounts:
 class BindingInput(NamedTuple):
     """The columns of a binding that a cycle reads; not a model, as there may be thousands."""
 
+    placement_id: int
     cluster_name: str
     state: str
     previous_state: str
@@ -98,8 +99,8 @@ def cycles_of(
     bindings = Binding.objects.filter(placement__in=ids)
     if only is not None:
         bindings = bindings.filter(cluster_name__in=only)
-    for placement_id, *values in _rows_of(bindings, "placement_id"):
-        rows.setdefault(placement_id, []).append(BindingInput._make(values))
+    for row in _rows_of(bindings):
+        rows.setdefault(row.placement_id, []).append(row)
     usage = PlacementCounts()
     for placement in placements:
         if placement.pk not in snapshots:
@@ -130,7 +131,7 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
         rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = snapshot is not None and content_hash(draft) == snapshot.content_hash
-        bindings = binding_values(map(BindingInput._make, rows), snapshot if is_same else None)
+        bindings = binding_values(rows, snapshot if is_same else None)
     cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options, draft.namespace)
     return PlacementCounts().balanced(cycle)
 
@@ -140,16 +141,16 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
     return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
 
 
-def _rows_of(rows: QuerySet[Binding], *before: str) -> Iterator[tuple[Any, ...]]:
-    """Return columns and those of `BindingInput`; scores are read as text, since most are equal."""
-    names = (*before, *BindingInput._fields[:-1], _SCORE_TEXT)
+def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
+    """Return the columns of bindings; scores are read as text, since most are equal."""
+    names = (*BindingInput._fields[:-1], _SCORE_TEXT)
     scores: dict[str | None, Any] = {None: None}
     with collector_paused():
         found = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
     for *values, text in found:
         if text not in scores:
             scores[text] = json.loads(text)
-        yield (*values, scores[text])
+        yield BindingInput(*values, scores[text])
 
 
 _SCORE, _SCORE_TEXT = "topology_spread_score", "score_text"

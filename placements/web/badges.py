@@ -115,7 +115,7 @@ def phase_state(phase: str) -> Badge:
     return _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
 
 
-def run_state(run: Rollout, verdict: str | None) -> Badge:
+def run_state(run: Rollout) -> Badge:
     if run.state == Rollout.State.FINISHED:
         is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED, DELETED)
         return Badge("healthy", "Completed") if is_complete else Badge("attention", "Completed with issues")
@@ -128,7 +128,7 @@ def run_state(run: Rollout, verdict: str | None) -> Badge:
     if run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
     is_news = run.placement is not None and run.placement.needs_sync
-    is_halted = verdict == RunPhase.HALTED and not is_news
+    is_halted = run.verdict == RunPhase.HALTED and not is_news
     return Badge("attention", "Stalled") if is_halted else Badge("progress", "Progressing")
 
 

@@ -20,7 +20,7 @@ from clusters.filters import (
     ClusterListState,
     clusters_matching,
     cordoned_among,
-    counts_with,
+    counts_by_state,
     filter_text,
     groups_by,
     groups_of,
@@ -136,11 +136,14 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
         return download(request, rows, request.GET["download"])
     given = request.GET.get("sort", "name")
     ordered, column, order = in_order(rows, given)
-    page, keys = page_from(request, ordered.select_related("credential"), order=column), label_keys()
+    listed = ordered.select_related("credential").defer("properties", "usage", "namespaces_seen")
+    page, keys = page_from(request, listed, order=column), label_keys()
     favourites = favourite_keys([key for key, _ in keys], most=_DEFAULT_COLUMNS)
     written = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
     columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
-    count, states_counted = counts_with(wanted)
+    states_counted = counts_by_state()
+    in_all = states_counted[ClusterFilterState.ELIGIBLE] + states_counted[ClusterFilterState.NOT_ELIGIBLE]
+    count = in_all if wanted == ClusterFilter() else rows.count()
     headers, orders = _columns_and_orders(columns, order)
     context = {
         "wanted": wanted,

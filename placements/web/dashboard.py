@@ -45,7 +45,7 @@ class HeadroomRow:
 
 
 def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
-    run = badges.run_state(headroom.run, headroom.verdict) if headroom.run else None
+    run = badges.run_state(headroom.run) if headroom.run else None
     run = badges.staged_state(headroom.staged) if headroom.staged else run
     placement = headroom.placement
     return HeadroomRow(

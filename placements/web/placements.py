@@ -282,7 +282,7 @@ def _head_context(
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
-        "run_state": badges.run_state(run, (run.sync_result or {}).get("verdict")) if run else None,
+        "run_state": badges.run_state(run) if run else None,
         "agreement": agreement_of_row(judged) if judged else None,
         "differs": DIFFERS_SENTENCE,
         "decision": latest,

@@ -65,6 +65,12 @@ class Cycle:
         """Return the options of `ocm`. Raise InvalidManifest for invalid ones."""
         return parse_ocm_options(dict(self.options))
 
+    def with_balance(self, counts: Mapping[str, int]) -> "Cycle":
+        """Return the cycle with the counts of other placements among its options, which stay validated."""
+        cycle = replace(self, options={**self.options, "balance": counts})
+        cycle.__dict__["ocm_options"] = self.ocm_options.model_copy(update={"balance": counts})
+        return cycle
+
     def rescheduled(self) -> "Cycle":
         """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
         obsolete = tuple(one._replace(is_current=False) for one in self.bindings)

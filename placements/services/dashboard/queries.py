@@ -47,7 +47,7 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
-from placements.services.rollouts.queries import runs_to_show
+from placements.services.rollouts.queries import runs_matching
 
 _LISTED = 10
 
@@ -197,13 +197,6 @@ class PlacementHeadroom:
     run: Rollout | None
     staged: StagedRun | None = None
 
-    @property
-    def verdict(self) -> str | None:
-        """Return the stored phase of the rollout, if it is in progress."""
-        is_running = self.run is not None and self.run.state == Rollout.State.RUNNING
-        found: str | None = getattr(self.run, "verdict", None) if is_running else None
-        return found
-
 
 def least_headroom() -> list[PlacementHeadroom]:
     """Return the placements with most missing clusters first, then those nearest to a limit."""
@@ -229,8 +222,11 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         found = found.only("full_name", "status", "ended_at", "placement__paused_since")
         staged = {row.placement_id: row for row in found}
     others = [one for one in placements if one.pk not in staged]
-    rows = runs_to_show().filter(placement__in=others, number=F("placement__runs_made"))
-    runs = {row.placement_id: row for row in rows if row.placement_id}
+    rows = runs_matching().filter(placement__in=others, number=F("placement__runs_made"))
+    runs = {row.placement_id: row for row in rows.defer("sync_result", "waves", "eta")}
+    for one in placements:
+        if one.pk in runs:
+            runs[one.pk].placement = one
     healths = healths_of(placements, now=datetime.now(UTC))
     return [
         PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))

@@ -62,10 +62,8 @@ def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
     before = {cluster.name: cluster for cluster in current_fleet().fleet}
     after = {cluster.name: cluster for cluster in left}
     opens, keys = bool(gone) or before.keys() != after.keys(), set[str]()
-    for name in before.keys() & after.keys():
-        old, new = before[name], after[name]
-        if old is new:
-            continue
+    changed = [(old, after[name]) for name, old in before.items() if after.get(name, old) is not old]
+    for old, new in changed:
         opens = opens or (old.taints, old.eligibility.kind) != (new.taints, new.eligibility.kind)
         if old.labels != new.labels:
             keys |= {key for key, _ in set(old.labels.items()) ^ set(new.labels.items())}

@@ -1,7 +1,7 @@
 """Clusters with counts for lists, and topology spread skews and stale picks of placements."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -78,13 +78,13 @@ def in_order(rows: QuerySet[MemberCluster], given: str) -> tuple[QuerySet[Member
     if column is None:
         return rows, "name", "name"
     ranks = [When(how=state.value, then=Value(place)) for place, state in enumerate(ClusterListState)]
-    made: dict[str, Expression] = {
-        "rank": Case(*ranks, output_field=IntegerField()),
-        "beat": Coalesce("heartbeat_at", Value(_NEVER)),
-        "placed": _placed(),
-        "stale_picks": _stale(),
+    made: dict[str, Callable[[], Expression]] = {
+        "rank": lambda: Case(*ranks, output_field=IntegerField()),
+        "beat": lambda: Coalesce("heartbeat_at", Value(_NEVER)),
+        "placed": _placed,
+        "stale_picks": _stale,
     }
-    rows = rows.annotate(**{column: made[column]}) if column in made else rows
+    rows = rows.annotate(**{column: made[column]()}) if column in made else rows
     return rows, f"{sign}{column}", given
 
 

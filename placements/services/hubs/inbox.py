@@ -146,7 +146,7 @@ def staged_runs() -> QuerySet[StagedRun]:
 
 
 def stalled_rollouts() -> QuerySet[Rollout]:
-    is_stalled = Q(sync_result__verdict=RunPhase.HALTED, placement__paused_since=None)
+    is_stalled = Q(verdict=RunPhase.HALTED, placement__paused_since=None)
     return Rollout.objects.filter(is_stalled, state=Rollout.State.RUNNING, placement__isnull=False)
 
 

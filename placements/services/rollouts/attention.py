@@ -20,7 +20,7 @@ _MOST_READ = 50
 _NO_RESOURCES = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
 _FAILED, _NO_RESPONSE = "failed", "no-response"
 _RUNNING = Q(state=Rollout.State.RUNNING)
-_STALLED = Q(sync_result__verdict=RunPhase.HALTED)
+_STALLED = Q(verdict=RunPhase.HALTED)
 _UNREACHABLE = Q(sync_result__waitingCounts__unreachable__isnull=False)
 _BLOCKED_REMOVALS = Q(sync_result__heldBack__staying__isnull=False)
 _STARTED = Q(ended_at=None, started_at__isnull=False)

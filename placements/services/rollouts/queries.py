@@ -36,10 +36,9 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
 
 
 def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
-    """Return the same with the values of a list: `verdict`, `ready` of `of` clusters; unordered."""
+    """Return the same with the values of a list: `ready` of `of` clusters; unordered."""
     rows = runs_matching(placement=placement, state=state, text=text).select_related("placement")
     return rows.defer("sync_result", "waves", "placement__document").annotate(
-        verdict=KT("sync_result__verdict"),
         ready=KT("sync_result__budgets__updates__ready"),
         of=KT("sync_result__budgets__updates__number"),
     )

@@ -95,7 +95,7 @@ def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
 
     assert not Placement.objects.exists()
     assert world.is_settled()
-    assert [badges.run_state(run, None).words for run in Rollout.objects.all()] == ["Canceled"]
+    assert [badges.run_state(run).words for run in Rollout.objects.all()] == ["Canceled"]
     assert Drain.objects.get().state == Drain.State.CANCELLED
     assert (needs_attention(), counts().of_placements.waiting) == ([], 0)
     assert Event.objects.filter(verb="superseded").exists()

@@ -178,7 +178,7 @@ def test_a_rollout_that_ends_with_too_few_clusters_is_not_complete() -> None:
 
     run = Rollout.objects.get()
     assert (run.state, run.ended_reason) == ("finished", "2 of 3 clusters selected; 2 available")
-    assert badges.run_state(run, None).words == "Completed with issues"
+    assert badges.run_state(run).words == "Completed with issues"
     assert health(world).summary == "Partially fulfilled (2 of 3)"
 
 
