@@ -237,21 +237,21 @@ _SAMPLE = 50
 
 
 def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
-    """Return every cluster with its state, by its value of one label, both by name; one query.
+    """Return every cluster with its state, by its value of one label, both by name; two queries.
 
     Beside them the properties of some clusters, as a sample of what all have. Sorted here: the database would
     fetch thousands of rows by name in random order.
     """
-    first = MemberCluster.objects.order_by("pk").values("pk")[:1]
-    sample = Case(When(pk__lt=Subquery(first) + _SAMPLE, then=F("properties")))
-    rows = MemberCluster.objects.annotate(label=label_of(key), list_state=list_state(), sample=sample)
+    # Apart, so that the other query needs no long row.
+    sample = MemberCluster.objects.order_by("pk").values_list("properties", flat=True)[:_SAMPLE]
+    rows = MemberCluster.objects.annotate(label=label_of(key), list_state=list_state())
     states = {state.value: state for state in ClusterListState}
     found: Members = {}
-    facts = list(rows.order_by().values_list("name", "label", "list_state", "sample"))
-    for name, value, state, _ in sorted(facts, key=itemgetter(0)):
+    facts = list(rows.order_by().values_list("name", "label", "list_state"))
+    for name, value, state in sorted(facts, key=itemgetter(0)):
         found.setdefault(value, []).append((name, states[state]))
     members = {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
-    return members, [one for *_, one in facts if one]
+    return members, [one for one in sample if one]
 
 
 def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:

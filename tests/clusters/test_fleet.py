@@ -95,7 +95,8 @@ def test_with_cluster_replaces_or_adds() -> None:
 
 
 def test_a_fleet_without_some_clusters_is_the_one_that_would_have_been_made_so() -> None:
-    one = fleet(*(cluster(name, labels={"region": name}, properties={"cpu": "4"}) for name in "cabd"))
+    cpus = {"a": "4", "b": "2", "c": "x", "d": "4"}
+    one = fleet(*(cluster(name, labels={"region": name}, properties={"cpu": cpus[name]}) for name in "cabd"))
 
     after = one.with_clusters((), gone=["b", "none"])
 
@@ -148,7 +149,7 @@ def _columns_of(one: Fleet) -> list[object]:
         one.is_eligible.tolist(),
         [one.taint_sets[code] for code in one.taint_codes],
         [(column.values, column.codes.tolist()) for column in columns],
-        (cpu.texts, cpu.ranks.tolist()),
+        (cpu.texts, cpu.quantities, cpu.distinct, cpu.ranks.tolist(), cpu.is_malformed.tolist()),
     ]
 
 
