@@ -24,7 +24,7 @@ from placements.services.resources.operations import apply_resources
 from tests.builders import spread
 from tests.database import load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
-from tests.rows import NOW, config_map, pick_n_spec, placement_document, run_due
+from tests.rows import NOW, config_map, decided, pick_n_spec, placement_document, run_due
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
 
@@ -88,6 +88,16 @@ def test_lists_one_row_for_each_revision_newest_first(viewer: Client, text_of: F
         ["#0, 2 clusters", "Select 2 clusters.", "resources r0", "decision 1"],
     ]
     assert "All decisions</h2>" in text_of(viewer, "/placements/web/decision/?unchanged=1")
+
+
+def test_a_single_revision_has_nothing_to_compare(viewer: Client, text_of: Fetch) -> None:
+    decided("api", pick_n_spec(1))
+
+    page = text_of(viewer, "/placements/api/history/")
+
+    assert "Compare" not in page
+    assert 'type="radio"' not in page
+    assert "Compare selected revisions" in text_of(viewer, "/placements/web/history/")
 
 
 def test_an_eviction_without_replacement_is_shown_with_its_cause(viewer: Client, text_of: Fetch) -> None:
