@@ -21,6 +21,17 @@ from fleetui.apimachinery.model import DEEPEST, MOST_VALUES, plain_problems, quo
 LONGEST_NUMBER = 64
 TOO_MANY = "Too large: holds too many values"
 _CUT_OFF = "; the text ends here, it may be truncated"
+_HINTS = {
+    "found character that cannot start any token": "use spaces, not tabs; quote text that starts with @",
+    "mapping values are not allowed in this context": "check the indentation; quote text that has a colon",
+    "did not find expected key": "check the indentation and the quotes here and in the line above",
+    "did not find expected '-' indicator": "each item of a list starts with a dash at the same indentation",
+}
+_HINTS_AT_START = {
+    "while scanning a quoted scalar": "the quote that starts here is not closed",
+    "while scanning a simple key": 'a line has the form "key: value"',
+}
+"""What to do about errors of the parser, by its problem or, where this started, by its context."""
 
 
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
@@ -474,9 +485,14 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"
+        context = getattr(error, "context", None)
+        hint = f"; {_HINTS[problem]}" if problem in _HINTS else ""
+        if context in _HINTS_AT_START and problem.startswith(("found unexpected end", "could not find")):
+            mark, hint = getattr(error, "context_mark", mark), f"; {_HINTS_AT_START[context]}"
+        elif mark is not None and mark.index >= len(source.rstrip()):
+            hint = _CUT_OFF
         line = min(mark.line + 1, source.count("\n") + 1) if mark else None
-        is_cut_off = mark is not None and mark.index >= len(source.rstrip())
-        message = f"Invalid YAML: {problem}{_CUT_OFF if is_cut_off else ''}"
+        message = f"Invalid YAML: {problem}{hint}"
         raise _fault("bad-syntax", message, line=line) from error
     return [Document(one, at, source) for at, one in enumerate(builder.finished, 1) if one is not _NO_KEY]
 
