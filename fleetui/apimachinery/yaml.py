@@ -17,21 +17,11 @@ import yaml
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, faults_of, format_path, split_path
 from fleetui.apimachinery.model import DEEPEST, MOST_VALUES, plain_problems, quote_value
+from fleetui.apimachinery.yaml_hints import hint_of
 
 LONGEST_NUMBER = 64
 TOO_MANY = "Too large: holds too many values"
 _CUT_OFF = "; the text ends here, it may be truncated"
-_HINTS = {
-    "found character that cannot start any token": "use spaces, not tabs; quote text that starts with @",
-    "mapping values are not allowed in this context": "check the indentation; quote text that has a colon",
-    "did not find expected key": "check the indentation and the quotes here and in the line above",
-    "did not find expected '-' indicator": "each item of a list starts with a dash at the same indentation",
-}
-_HINTS_AT_START = {
-    "while scanning a quoted scalar": "the quote that starts here is not closed",
-    "while scanning a simple key": 'a line has the form "key: value"',
-}
-"""What to do about errors of the parser, by its problem or, where this started, by its context."""
 
 
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
@@ -483,13 +473,9 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
                 _refuse_large(source[start : event.end_mark.index], limit, number=len(builder.finished))
                 start = event.end_mark.index
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"
-        context = getattr(error, "context", None)
-        hint = f"; {_HINTS[problem]}" if problem in _HINTS else ""
-        if context in _HINTS_AT_START and problem.startswith(("found unexpected end", "could not find")):
-            mark, hint = getattr(error, "context_mark", mark), f"; {_HINTS_AT_START[context]}"
-        elif mark is not None and mark.index >= len(source.rstrip()):
+        mark, hint = hint_of(error)
+        if not hint and mark is not None and mark.index >= len(source.rstrip()):
             hint = _CUT_OFF
         line = min(mark.line + 1, source.count("\n") + 1) if mark else None
         message = f"Invalid YAML: {problem}{hint}"

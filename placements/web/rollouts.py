@@ -502,16 +502,6 @@ def _policy_context(request: HttpRequest, placement: Placement) -> dict[str, Any
 _REFUSALS = (ActionNotAllowed, InvalidManifest, PermissionDenied, RevisionConflict, UnschedulesEverything)
 
 
-def _refusal_words(error: Exception, name: str) -> str:
-    if isinstance(error, InvalidManifest):
-        words = "; ".join(one.message for one in error.errors)
-    elif isinstance(error, UnschedulesEverything):
-        words = f"{'; '.join(map(str, error.emptied))}; roll back the policy alone to confirm this"
-    else:
-        words = str(error).rstrip(".")
-    return words if words.startswith(name) else capfirst(words)  # the name of a placement keeps its case
-
-
 def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:
     words = {"name": name, "value": value}
     is_on_cluster = action.name == "reapply"  # confirmed on, and back to, the page of one cluster
@@ -554,7 +544,11 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
             action = replace(action, operation=roll_back_both)
         message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC), **more)
     except _REFUSALS as error:
-        refusal = _refusal_words(error, name)
+        refusal = str(error).rstrip(".")
+        if isinstance(error, InvalidManifest):
+            refusal = "; ".join(one.message for one in error.errors)
+        # The name of a placement or run keeps its case.
+        refusal = refusal if refusal.startswith(name) else capfirst(refusal)
         status = 403 if isinstance(error, PermissionDenied) else 409
         return render(request, "rollouts/action.html", {**context, "refusal": refusal}, status=status)
     messages.success(request, message)
