@@ -264,7 +264,7 @@ def list_of(*, low: int = 0, high: int | None = None, ours: bool = False) -> Wra
         problems, count = [], len(value)
         allowed = f"{low} to {high} items" if low != high else f"exactly {low}"
         if count < low:
-            message = f"Too few: {count}: must have at least {low} items"
+            message = f"Too few: {count}: must have at least {low} item{'s' if low > 1 else ''}"
             problems.append(ErrorDetail((), "too-few", message, allowed))
         if high is not None and count > high:
             whose = " (a limit of this console)" if ours else ""

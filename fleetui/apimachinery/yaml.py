@@ -17,6 +17,7 @@ import yaml
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, faults_of, format_path, split_path
 from fleetui.apimachinery.model import DEEPEST, MOST_VALUES, plain_problems, quote_value
+from fleetui.apimachinery.yaml_hints import hint_of
 
 LONGEST_NUMBER = 64
 TOO_MANY = "Too large: holds too many values"
@@ -472,11 +473,12 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
                 _refuse_large(source[start : event.end_mark.index], limit, number=len(builder.finished))
                 start = event.end_mark.index
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"
+        mark, hint = hint_of(error)
+        if not hint and mark is not None and mark.index >= len(source.rstrip()):
+            hint = _CUT_OFF
         line = min(mark.line + 1, source.count("\n") + 1) if mark else None
-        is_cut_off = mark is not None and mark.index >= len(source.rstrip())
-        message = f"Invalid YAML: {problem}{_CUT_OFF if is_cut_off else ''}"
+        message = f"Invalid YAML: {problem}{hint}"
         raise _fault("bad-syntax", message, line=line) from error
     return [Document(one, at, source) for at, one in enumerate(builder.finished, 1) if one is not _NO_KEY]
 

@@ -65,6 +65,7 @@ class HealthFacts:
     is_paused: bool = False
     is_stopped: bool = False
     is_staged: bool = False
+    is_starting: bool = False
     is_rolling: bool = False
     is_stalled: bool = False
 
@@ -196,8 +197,9 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Found:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", f"{counts.available:,} of {counts.wanted:,} available"
-    if counts.removing:
-        return HealthLevel.PROGRESS, "Progressing", f"removing from {_clusters(counts.removing)}"
+    if counts.removing or facts.is_starting:  # the latter before a worker has counted what changes
+        words = f"removing from {_clusters(counts.removing)}" if counts.removing else "rollout pending"
+        return HealthLevel.PROGRESS, "Progressing", words
     return None
 
 

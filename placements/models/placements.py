@@ -181,6 +181,12 @@ class Placement(HubRow):
         return self.rollout_observed < self.rollout_generation
 
     @property
+    def is_starting(self) -> bool:
+        """Return whether a rolling update is due that is neither paused nor stopped."""
+        is_suspended = self.paused_since is not None or self.is_stopped
+        return self.needs_sync and not is_suspended and not self.is_staged
+
+    @property
     def is_due(self) -> bool:
         return self.observed_generation < self.generation
 

@@ -45,9 +45,12 @@ from placements.explain.health import (
     placement_health,
 )
 from placements.manifests.binding import BindingState
+from placements.manifests.strategy import StrategyType
 from placements.models import Binding, Placement, Rollout, StagedRun
 
 _TRUE = "True"
+_IS_SUSPENDED = Q(paused_since__isnull=False) | Q(is_stopped=True)
+_NEEDS_SYNC = Q(rollout_observed__lt=F("rollout_generation"))
 _IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a live hub report to it
 _LOST = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 _IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(unanswered_since__isnull=False)  # whichever comes first
@@ -313,8 +316,6 @@ def is_degraded(*, now: datetime) -> Q:
     is_partly_monitored = _among(not_monitored) & _among(others)
     is_applied_nowhere = _among(not_monitored) & ~_among(others)
     is_empty = Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0)) & ~_among(bindings)
-    is_suspended = Q(paused_since__isnull=False) | Q(is_stopped=True)
-    needs_sync = Q(rollout_observed__lt=F("rollout_generation"))
     return _among(not_removed) | Q(deleting_since=None) & (
         ~Q(selection_faults=[])
         | Q(selected_count=0, pinned_snapshot=None)
@@ -323,7 +324,7 @@ def is_degraded(*, now: datetime) -> Q:
         | _among(bindings.filter(has_failed | is_unready))
         | _among(bindings.filter(is_not_available).exclude(cluster_name__in=_members(~_IS_MONITORED)))
         | is_partly_monitored
-        | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~is_suspended & ~needs_sync
+        | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~_IS_SUSPENDED & ~_NEEDS_SYNC
     )
 
 
@@ -336,7 +337,8 @@ def is_healthy(*, now: datetime) -> Q:
     outstanding = selected.filter(is_not_monitored | ~is_available | ~is_started)
     removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
     is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
-    return is_settled & ~is_degraded(now=now) & ~_among(outstanding) & ~_among(removing)
+    is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
+    return is_settled & ~is_starting & ~is_degraded(now=now) & ~_among(outstanding) & ~_among(removing)
 
 
 def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
@@ -364,6 +366,7 @@ def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: An
         is_paused=placement.paused_since is not None,
         is_stopped=placement.is_stopped,
         is_staged=placement.is_staged,
+        is_starting=placement.is_starting,
         is_rolling=is_rolling,
         is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,
     )

@@ -39,7 +39,7 @@ from placements.manifests.placement import (
 )
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
-from placements.models import Placement, PolicySnapshot
+from placements.models import Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.assertions import check_assertions_before_save, has_assertions
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
@@ -50,6 +50,7 @@ from placements.services.results import (
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
+from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
 from placements.services.teams import check_documents, locked_placement
@@ -149,6 +150,25 @@ def save_placement(
         check_not_unscheduling_all(current, manifest)
     _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, warnings)
+
+
+@on_live_hub(refuse)
+@transaction.atomic
+def roll_back_both(
+    name: str,
+    number: int | None,
+    *,
+    document: Mapping[str, Any],
+    by: User | None,
+    now: datetime,
+    expected: int,
+) -> ResourceSnapshot:
+    """Save the manifest with an older policy and roll back the resources, or do neither.
+
+    Raise what `save_placement` and `roll_back` raise.
+    """
+    save_placement(document, by=by, now=now, expected=expected)
+    return roll_back(name, number, by=by, now=now)
 
 
 def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:

@@ -103,7 +103,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         "asked": asked,
         "missing": at[1] if at and asked is None else "",
         "rows": rows,
-        "sides": (("before", "from", min(2, len(rows))), ("after", "to", 1)),
+        "sides": (("before", "from", 2), ("after", "to", 1)) if len(rows) > 1 else (),
         "earlier": max(0, first - PAGE_SIZE) if first else None,
         "later": first + PAGE_SIZE if first + PAGE_SIZE < len(revisions) else None,
     }

@@ -278,7 +278,7 @@ def _head_context(
         "has_better_set": exact is not None and exact.has_better_set,
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
         "is_waiting": is_waiting,
-        "is_starting": is_waiting and placement.paused_since is None and not placement.is_stopped,
+        "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,
         **(_staged_context(placement) if placement.is_staged else {}),
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,

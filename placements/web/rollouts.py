@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
@@ -18,6 +18,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.live import TOKEN, shared_fragment
 from fleetui.middleware import costly
@@ -25,6 +27,7 @@ from fleetui.pagination import Page
 from fleetui.permissions import Role, for_approvers, for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
+from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
     NO_FORECAST,
     UP_TO_DATE,
@@ -41,9 +44,13 @@ from placements.explain.rollouts import (
 from placements.explain.vocabulary import NONE
 from placements.manifests.placement import parse_placement
 from placements.models import Placement, Rollout, StagedRun
+from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
+from placements.services.editor.validation import PlacementDraft
 from placements.services.health import health_of
 from placements.services.history.compare import changes_by_unpinning, compare
+from placements.services.history.queries import revisions_of, spec_restores
+from placements.services.placements import UnschedulesEverything, roll_back_both
 from placements.services.resources.queries import selection_of
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
@@ -87,6 +94,7 @@ from placements.web.request import (
     start_of,
     word_from,
 )
+from placements.web.review import preview_context
 
 _ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _SHOWN = 50, 20, 50, 8
 TABS = ("charts", "clusters", "events", "plan")
@@ -440,8 +448,11 @@ def run_action(
 _DIFFS_SHOWN = 3
 
 
-def _revision_context(placement: Placement, action: str) -> dict[str, Any]:
-    """Return what rolling back or unpinning would do: the clusters, the waves, the changes of resources."""
+def _revision_context(request: HttpRequest, placement: Placement, action: str) -> dict[str, Any]:
+    """Return what rolling back or unpinning would do: the clusters, the waves, the changes of resources.
+
+    `?number=3` is the revision of the resources, with `?at=` the time of one whose policy comes back, too.
+    """
     if action not in ("roll-back", "unpin"):
         return {}
     plan = plan_of_revision(placement, now=datetime.now(UTC))
@@ -454,20 +465,47 @@ def _revision_context(placement: Placement, action: str) -> dict[str, Any]:
         changes = changes_by_unpinning(placement, selected) if placement.pinned_snapshot is not None else []
         return {**context, "diffs": [("Changes by unpinning", changes)]}
     kept = placement.resource_snapshots.defer("identities").order_by("-number")
-    older, latest = list(kept.filter(is_latest=False)), kept.filter(is_latest=True).first()
+    chosen, latest = number_of(request.GET.get("number", "")), kept.filter(is_latest=True).first()
+    older = sorted(kept.filter(is_latest=False), key=lambda one: one.number != chosen)
+    if "at" in request.GET:
+        older = older[:1]
+        context |= _policy_context(request, placement)
     numbers = [one.number for one in older[:_DIFFS_SHOWN]] if latest else []
     latest_key = f"s{latest.number}" if latest else ""
     diffs = [
         (f"Changes by rolling back to r{one}", compare(placement, latest_key, f"s{one}").resources)
         for one in numbers
     ]
-    return {**context, "snapshots": older, "is_possible": placement.can_roll_back, "diffs": diffs}
+    is_possible = placement.can_roll_back and not context.get("refusal")
+    return {**context, "snapshots": older, "chosen": chosen, "is_possible": is_possible, "diffs": diffs}
+
+
+def _policy_context(request: HttpRequest, placement: Placement) -> dict[str, Any]:
+    """Return what saving the policy of a revision would do, as a review does. Raise Http404."""
+    revisions = [one for one in revisions_of(placement) if one.at.isoformat() == request.GET["at"]]
+    document = next(iter(spec_restores(placement, revisions).values()), None)
+    if document is None:
+        raise Http404(f"{placement.full_name} has no such revision with another policy.")
+    draft = PlacementDraft.parse(dump_yaml(document), name=placement.full_name)
+    preview = preview_draft(draft, saved=placement, now=datetime.now(UTC))
+    expected = number_of(request.POST.get("revision", ""), digits=18) or 0
+    return {
+        **preview_context(preview),
+        "placement": placement,
+        "more": {"document": document, "expected": expected},
+        "lines": line_diff(dump_yaml(placement.document), draft.text),
+        "refusal": "; ".join(one.message for one in preview.errors),
+        "plan": None,
+    }
+
+
+_REFUSALS = (ActionNotAllowed, InvalidManifest, PermissionDenied, RevisionConflict, UnschedulesEverything)
 
 
 def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:
     words = {"name": name, "value": value}
     is_on_cluster = action.name == "reapply"  # confirmed on, and back to, the page of one cluster
-    context = {
+    context: dict[str, Any] = {
         "title": action.title.format(**words),
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
@@ -476,7 +514,6 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "plan": None,
         "selected": 0,
         "is_possible": True,
-        "chosen": number_of(request.GET.get("number", "")),
         "refusal": "",
     }
     argument: str | int | None = value
@@ -486,6 +523,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         crumbs = {"parent": "Rollouts", "parent_url": reverse("web:rollouts")}
         if action.name == "approve":
             context["longest_comment"] = LONGEST_COMMENT
+            context["more"] = {"comment": request.POST.get("comment", "").strip()}
             context["refusal"] = capfirst(why_not_approve(run, current_user(request)))
             if not run.approvals.filter(stage=value, approved_at=None).exists():
                 context["confirmation"] = f"Stage {value} is not pending approval."
@@ -494,21 +532,23 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
         back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
-        context |= _revision_context(placement, action.name)
+        context |= _revision_context(request, placement, action.name)
         if action.name == "roll-back":
             argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
     if request.method != "POST":
         return render(request, "rollouts/action.html", context)
     try:
-        more = {"comment": request.POST.get("comment", "").strip()} if action.name == "approve" else {}
+        more = context.get("more", {})
+        if "document" in more:
+            action = replace(action, operation=roll_back_both)
         message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC), **more)
-    except (ActionNotAllowed, PermissionDenied, InvalidManifest) as error:
-        refusal = str(error)
+    except _REFUSALS as error:
+        refusal = str(error).rstrip(".")
         if isinstance(error, InvalidManifest):
             refusal = "; ".join(one.message for one in error.errors)
-        if not refusal.startswith(name):  # the name of a placement or run keeps its case
-            refusal = capfirst(refusal)
+        # The name of a placement or run keeps its case.
+        refusal = refusal if refusal.startswith(name) else capfirst(refusal)
         status = 403 if isinstance(error, PermissionDenied) else 409
         return render(request, "rollouts/action.html", {**context, "refusal": refusal}, status=status)
     messages.success(request, message)

@@ -150,6 +150,22 @@ def test_refuses(text: str | bytes, path: str, code: str, line: int | None) -> N
 
 
 @pytest.mark.parametrize(
+    ("text", "hint", "line"),
+    [
+        ("a:\n\tb: 1\n", "use spaces, not tabs", 2),
+        ("a: 1\nb: 'x\nc: 1\n", "the quote that starts here is not closed", 2),
+        ("a:\n   b: 1\n  c: 1\n", "check the indentation", 3),
+        ("a: b: c", "check the indentation; quote text that has a colon", 1),
+        ("a: 1\nb\nc: 2\n", 'a line has the form "key: value"', 2),
+    ],
+)
+def test_an_error_of_the_parser_says_what_to_do(text: str, hint: str, line: int) -> None:
+    error = only_fault(text)
+
+    assert (hint in error.message, error.line) == (True, line), error.message
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "[" * TEN_MEGABYTES,

@@ -64,6 +64,9 @@ RULES = {
 }
 RULES_OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 """What can differ in the dark, where the stylesheets and the charts change nothing but colours."""
+COLORED = """() => [...document.querySelectorAll(".mark svg")]
+  .filter((one) => getComputedStyle(one).color !== getComputedStyle(document.body).color)
+  .slice(0, 3).map((one) => `colored mark: ${one.parentElement.outerHTML.slice(0, 160)}`)"""
 ALIKE = """() => {
   const SIGNS = ["class", "style", "disabled", "aria-current", "aria-selected", "aria-pressed"];
   const kinds = new Map();
@@ -111,6 +114,10 @@ def test_axe_finds_nothing_serious_and_on_a_phone_nothing_sticks_out(
         page.set_viewport_size(SCREEN)
         is_dark = is_complete or name in ON_A_PHONE
         faults = look(page, address, dark=is_dark)
+        if is_complete:
+            page.emulate_media(forced_colors="active")
+            faults += _violations(page, RULES_OF_COLOURS) + page.evaluate(COLORED)
+            page.emulate_media(forced_colors="none")
         page.set_viewport_size(PHONE)
         if name in ON_A_PHONE:
             faults += examined(page, dark=name == "overview")

@@ -99,3 +99,7 @@ def test_on_paper_is_the_content_in_light_colours(enter: Enter) -> None:
         expect(locator).to_be_hidden()
     assert page.get_by_role("button").count() == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.set_viewport_size({"width": 800, "height": 1100})
+    for address in ("/clusters/", "/placements/", "/resources/"):
+        page.goto(address)
+        assert page.evaluate("document.documentElement.scrollWidth") == 800, address

@@ -91,6 +91,7 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
             ("failed", "Deleting (removal failed on 1 cluster)"),
         ),
         ({}, {"is_pending": True}, ("progress", "Scheduling")),
+        ({}, {"is_starting": True}, ("progress", "Progressing (rollout pending)")),
         ({"removing": 1}, {}, ("progress", "Progressing (removing from 1 cluster)")),
         ({}, {"has_invalid_selectors": True}, ("failed", "Invalid resource selector")),
     ],

@@ -24,7 +24,7 @@ from placements.services.resources.operations import apply_resources
 from tests.builders import spread
 from tests.database import load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
-from tests.rows import NOW, config_map, pick_n_spec, placement_document, run_due
+from tests.rows import NOW, config_map, decided, pick_n_spec, placement_document, run_due
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
 
@@ -88,6 +88,16 @@ def test_lists_one_row_for_each_revision_newest_first(viewer: Client, text_of: F
         ["#0, 2 clusters", "Select 2 clusters.", "resources r0", "decision 1"],
     ]
     assert "All decisions</h2>" in text_of(viewer, "/placements/web/decision/?unchanged=1")
+
+
+def test_a_single_revision_has_nothing_to_compare(viewer: Client, text_of: Fetch) -> None:
+    decided("api", pick_n_spec(1))
+
+    page = text_of(viewer, "/placements/api/history/")
+
+    assert "Compare" not in page
+    assert 'type="radio"' not in page
+    assert "Compare selected revisions" in text_of(viewer, "/placements/web/history/")
 
 
 def test_an_eviction_without_replacement_is_shown_with_its_cause(viewer: Client, text_of: Fetch) -> None:
@@ -253,6 +263,32 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
     assert load_documents(draft.text)[0].data == document
     assert answer.redirect_chain == [(f"/drafts/{draft.pk}/", 302)]
     assert Placement.objects.get(pk=past.pk).revision == past.revision
+
+
+def test_policy_and_resources_are_rolled_back_in_one_step(
+    operator: Client, past: Placement, text_of: Fetch
+) -> None:
+    links = re.findall(r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/"))
+    address = html.unescape(links[-1])
+    page = text_of(operator, address)
+    entered = {"number": "0", "revision": str(past.revision)}
+    outdated = operator.post(address, {**entered, "revision": str(past.revision - 1)})
+    unchanged = Placement.objects.get(pk=past.pk)
+
+    done = operator.post(address, entered)
+
+    assert "<strong>2 of 2 clusters selected.</strong> 1 deselected: " in page
+    assert re.search(r'class="went"><code>\s*numberOfClusters: <del>3</del>', page)
+    assert "Changes by rolling back to r0: 1 resource" in page
+    assert (outdated.status_code, unchanged.revision) == (409, past.revision)
+    assert "Placement web is at revision" in outdated.content.decode()
+    web = Placement.objects.get(pk=past.pk)
+    assert done["Location"] == "/placements/web/"
+    assert (web.document["spec"]["policy"]["numberOfClusters"], web.pinned_snapshot) == (2, 2)
+    assert "topologySpreadConstraints" not in web.document["spec"]["policy"]
+    run_due(after=LAST - NOW)
+    assert Placement.objects.get(pk=past.pk).resource_snapshots.get(is_latest=True).number == 2
+    assert operator.get(address.replace("at=", "at=x")).status_code == 404
 
 
 def test_a_former_number_of_clusters_is_offered_too(

@@ -11,7 +11,7 @@ from django.test import Client
 from clusters.hubs.writing.requests import KINDS
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import in_hub
-from placements.models import Draft, Drain, Placement
+from placements.models import Binding, Draft, Drain, Placement
 from placements.web import hub_writes
 from tests.hubs.hub_documents import approval, placement, run_status, staged_run, strategy
 from tests.hubs.writable import WritableHub, writable_hub
@@ -261,6 +261,7 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
         hub.put("ClusterStagedUpdateRun", {**staged_run("web-1"), "status": run_status()})
         hub.put("ClusterApprovalRequest", approval("web-1", "canary"))
         hub.projected.project()
+        Binding.objects.filter(cluster_name="east").update(phase="failed")
     pages = {
         "rollouts/staged/runs/web-1/": ("run-state", "abandon-run", "approve"),
         "clusters/east/": ("labels", "taints", "cordon"),
@@ -277,6 +278,9 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
                 button = rf'<a class="button[^"]*" href="{ROOT}/hub-write/{action}/'
                 assert bool(re.search(button, page)) is is_offered, action
             assert ("manage.py connect_hub --rbac operator prints" in page) is not is_offered
+        problem = text(client.get(f"{ROOT}/placements/web/")).partition('aria-label="Messages"')[2]
+        evict = f'href="{ROOT}/hub-write/evict/?placement=web&cluster=east">Evict</a>'
+        assert (evict in problem.partition("</ul>")[0]) is is_offered
         drain = text(client.get(f"{ROOT}/clusters/east/drain/"))
         assert ("Drain east</button>" in drain) is is_offered
         with in_hub(hub.hub.pk):

@@ -168,7 +168,9 @@ def test_a_placement_that_is_decided_is_polled_slowly(viewer: Client, text_of: F
     assert 'hx-swap="outerHTML" data-active="false"' in text_of(viewer, PAGE)
 
 
-def test_a_finished_placement_shows_a_cluster_that_is_lost(viewer: Client, text_of: Fetch) -> None:
+def test_a_finished_placement_shows_a_cluster_that_is_lost(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
     world = World(2)
     world.place("fresh", spec({"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}))
     world.run(until=lambda: len(world.available("fresh")) == 2)
@@ -183,6 +185,11 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(viewer: Client, text_
 
     assert status == 200
     assert "Degraded (1 of 2 available, 1 unreachable)" in fragment
+    seen_by = {"viewer": fragment, "operator": text_of(operator, "/placements/fresh/")}
+    for role, page in seen_by.items():
+        problem = page.partition('aria-label="Messages"')[2].partition("</ul>")[0]
+        assert 'href="/what-if/?cluster=c001"' in problem
+        assert ('href="/clusters/c001/drain/"' in problem) == (role == "operator")
     lost = text_of(viewer, "/placements/fresh/?health=unknown").partition('id="clusters"')[2]
     assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', lost) == ["c001"]
 

@@ -27,7 +27,7 @@ from placements.services.health import (
 )
 from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import delete_resources
-from placements.services.rollouts.operations import pause
+from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import progress_of, report_of
 from placements.services.status import status_of
 from placements.web import badges
@@ -296,6 +296,28 @@ def test_a_paused_placement_with_a_newer_version_says_so() -> None:
     found = health(world)
     assert (found.level, found.summary) == (HealthLevel.SUSPENDED, "Paused (0 of 3 updated)")
     assert (found.counts.started, found.counts.available) == (0, 3)
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_a_rollout_that_is_due_is_in_progress_unless_the_placement_is_paused(admin_client: Client) -> None:
+    world = placed(1)
+    world.change()
+    world.work()
+    world.run(until=world.is_settled)
+    assert health(world).level is HealthLevel.HEALTHY
+
+    roll_back("web", 0, by=None, now=world.now)
+
+    found = health(world)
+    assert (found.level, found.summary) == (HealthLevel.PROGRESS, "Progressing (rollout pending)")
+    for address in ("/", "/placements/", "/placements/web/"):
+        page = admin_client.get(address).content.decode()
+        assert "Progressing (rollout pending)" in page, address
+        assert "Healthy</span>" not in page, address
+    manifest = json.loads(admin_client.get("/api/v1/placements/web").content)
+    assert manifest["status"]["health"]["message"] == "rollout pending"
+    pause("web", by=None, now=world.now)
+    assert health(world).level is HealthLevel.HEALTHY
 
 
 @pytest.mark.usefixtures("collected_static")
