@@ -12,6 +12,7 @@ from tests.rows import NOW, joined, placed
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.nightly
 def test_what_is_loaded_once_is_the_same_the_next_time_and_can_be_added_to() -> None:
     loads = []
 

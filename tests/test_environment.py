@@ -138,6 +138,7 @@ def replace_by_folder(folder: Path) -> None:
     (folder / "fleetui.sqlite3").mkdir()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("command", "damage", "words"),
     [
@@ -166,6 +167,7 @@ def test_commands_end_with_status_4_and_no_traceback(
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.nightly
 def test_a_stopped_server_ends_a_command_with_status_4() -> None:
     run = subprocess.run(
         [sys.executable, "manage.py", "showmigrations"],

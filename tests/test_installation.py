@@ -71,6 +71,7 @@ def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.nightly
 def test_a_wheel_has_every_file_of_the_product(wheel: Path) -> None:
     there = set(zipfile.ZipFile(wheel).namelist())
     listed = subprocess.run(

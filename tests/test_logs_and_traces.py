@@ -112,6 +112,7 @@ def test_a_request_its_log_lines_and_its_task_are_one_trace(
     assert "secret" not in request.to_json()
 
 
+@pytest.mark.nightly
 def test_without_tracing_nothing_is_recorded_and_the_library_is_not_loaded() -> None:
     program = "import django, sys; django.setup(); import fleetui.urls; print('opentelemetry' in sys.modules)"
     variables = {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "fleetui.settings"}

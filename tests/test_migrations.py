@@ -42,6 +42,7 @@ FULL_NAME = models.GeneratedField(expression=models.Value(""), output_field=TEXT
 ADD_SIZE = migrations.AddField("thing", "size", models.IntegerField(null=True))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "operations", "words"),
     [

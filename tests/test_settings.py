@@ -163,6 +163,7 @@ def test_processes_that_start_at_once_share_one_secret(tmp_path: Path) -> None:
     assert len(secrets) == 1
 
 
+@pytest.mark.nightly
 def test_console_is_closed_by_default() -> None:
     probe = "from fleetui import settings as s; print(s.DEBUG, s.ALLOWED_HOSTS)"
 
@@ -171,6 +172,7 @@ def test_console_is_closed_by_default() -> None:
     assert answer.stdout == "False ['localhost', '.localhost', '127.0.0.1', '[::1]']\n"
 
 
+@pytest.mark.nightly
 def test_loading_the_settings_writes_nothing(tmp_path: Path) -> None:
     answer = _python("-c", "import django; django.setup()", FLEETUI_VAR_DIR=str(tmp_path))
 
@@ -178,6 +180,7 @@ def test_loading_the_settings_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_command_line_says_in_one_line_what_it_refuses() -> None:
     answer = _python("manage.py", "check", FLEETUI_DEBUG="maybe")
 
@@ -310,6 +313,7 @@ def test_headers_are_read_by_their_name() -> None:
             read_header({"H": text}, "H")
 
 
+@pytest.mark.nightly
 def test_a_proxy_that_logs_in_has_to_be_trusted() -> None:
     answer = _python("manage.py", "check", FLEETUI_PROXY_USER_HEADER="X-Remote-User")
 

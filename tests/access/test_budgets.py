@@ -81,6 +81,7 @@ def ann() -> dict[str, str]:
     return {"Authorization": f"Token {api_token(person('ann', 'operator'))}"}
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
 def test_what_computes_much_is_throttled_for_its_user_alone(
@@ -173,6 +174,7 @@ def test_a_request_that_takes_too_long_is_ended_and_changes_nothing(ann: dict[st
     assert not Placement.objects.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
 @pytest.mark.parametrize(
@@ -245,6 +247,7 @@ _LIGHT = {
 """Addresses and functions that sound or look as if they computed, and why they do not."""
 
 
+@pytest.mark.nightly
 def test_every_address_that_exports_or_computes_is_throttled() -> None:
     addresses = {
         address: is_costly
@@ -265,6 +268,7 @@ def test_every_address_that_exports_or_computes_is_throttled() -> None:
     assert {one for one, is_costly in found.items() if not is_costly} == set(_LIGHT)
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
 def test_downloads_of_lists_and_decisions_are_throttled() -> None:

@@ -133,6 +133,7 @@ def test_a_token_gives_no_more_than_it_has() -> None:
     assert client.delete(f"{TOKENS}/{own.pk}").status_code == 204
 
 
+@pytest.mark.nightly
 def test_a_name_and_password_give_at_most_20_tokens() -> None:
     ann = person("ann", "viewer")
     body = {"username": "ann", "password": "a long enough password"}

@@ -52,6 +52,7 @@ def test_attempts_at_the_same_moment_are_all_counted(
     assert [count_attempt(request, "ana") is None for _ in range(2)] == [False, True]
 
 
+@pytest.mark.nightly
 def test_addresses_of_one_ipv6_network_count_as_one() -> None:
     statuses = [attempt("ana", address=f"2001:db8::{number}") for number in range(10)]
 
@@ -62,6 +63,7 @@ def test_addresses_of_one_ipv6_network_count_as_one() -> None:
     assert (attempt("ana", address="fe80::1%eth0"), attempt("ana", address="unix:")) == (422, 422)
 
 
+@pytest.mark.nightly
 def test_an_account_is_closed_to_everyone_after_thirty_failures() -> None:
     person("ana", "operator")
 
@@ -71,6 +73,7 @@ def test_an_account_is_closed_to_everyone_after_thirty_failures() -> None:
     assert attempt("ana", PASSWORD, address="192.0.2.99") == 429
 
 
+@pytest.mark.nightly
 def test_an_address_is_closed_after_sixty_failures_whatever_the_account() -> None:
     person("ana", "operator")
 
@@ -80,6 +83,7 @@ def test_an_address_is_closed_after_sixty_failures_whatever_the_account() -> Non
     assert attempt("ana", PASSWORD) == 429
 
 
+@pytest.mark.nightly
 def test_logins_that_succeed_are_not_counted() -> None:
     person("ana", "operator")
 

@@ -36,6 +36,7 @@ def change_password(client: Client) -> None:
     assert client.post("/account/password/", form).status_code == 302
 
 
+@pytest.mark.nightly
 def test_changes_of_an_account_are_sent_to_its_owner(
     ana: User, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:

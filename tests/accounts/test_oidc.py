@@ -74,6 +74,7 @@ def roles_of(name: str) -> set[str]:
     return {*user.groups.values_list("name", flat=True)} | ({"administrator"} if user.is_superuser else set())
 
 
+@pytest.mark.nightly
 def test_the_first_login_creates_an_account_with_the_roles_of_the_claims(
     log_in: Enter, reported: list[str]
 ) -> None:
@@ -86,6 +87,7 @@ def test_the_first_login_creates_an_account_with_the_roles_of_the_claims(
     assert reported == ["in ada"]
 
 
+@pytest.mark.nightly
 def test_roles_follow_the_claims_at_every_login(log_in: Enter) -> None:
     log_in({**ADA, "groups": ["fleet-ops", "fleet-admins"]})
     first = roles_of("ada")

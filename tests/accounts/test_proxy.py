@@ -50,6 +50,7 @@ def test_the_client_is_the_last_address_that_no_trusted_proxy_has(
     assert client_address(peer, forwarded) == expected
 
 
+@pytest.mark.nightly
 def test_attempts_behind_a_proxy_are_counted_by_client() -> None:
     given = {"username": "ana", "password": "a guess"}
 

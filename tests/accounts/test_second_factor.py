@@ -81,6 +81,7 @@ def test_an_app_is_added_needed_at_login_and_removed(reported: list[str]) -> Non
     assert browser_of("ana").get("/clusters/").status_code == 200
 
 
+@pytest.mark.nightly
 def test_a_code_and_a_recovery_code_are_accepted_once() -> None:
     person("ana", "operator")
     secret, codes = add_app(confirmed("ana"))

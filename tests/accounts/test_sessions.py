@@ -200,6 +200,7 @@ def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Cli
     assert out.getvalue().startswith("1 sessions ended\n")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("password", "reason"),
     [

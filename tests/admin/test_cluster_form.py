@@ -62,6 +62,7 @@ def test_labels_and_taints_are_shown_with_a_link_to_their_page(operator: Client)
     assert 'href="/clusters/a/"' in page
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("typed", "field", "words"),
     [
@@ -133,6 +134,7 @@ def test_a_cluster_joins(operator: Client) -> None:
     assert (event.actor_name, event.verb, event.before) == ("a-operator", "joined", None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "words"),
     [

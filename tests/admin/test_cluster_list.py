@@ -37,6 +37,7 @@ def test_shows_state_labels_taints_heartbeat_and_placements(viewer: Client) -> N
     assert '<a class="chip" href="/admin/placements/binding/?cluster_name=a">1</a>' in page
 
 
+@pytest.mark.nightly
 def test_says_why_a_cluster_is_not_eligible(viewer: Client) -> None:
     simulated("silent", fault="silent")
     all_joined("going")
@@ -48,6 +49,7 @@ def test_says_why_a_cluster_is_not_eligible(viewer: Client) -> None:
     assert '<span class="state-off">Leaving</span>' in page
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -99,6 +101,7 @@ def test_searching_keeps_every_label(viewer: Client) -> None:
     assert 'name="label" value="c:d"' in search
 
 
+@pytest.mark.nightly
 def test_costs_the_same_for_5000_clusters(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
@@ -125,6 +128,7 @@ def test_what_others_wrote_is_escaped(viewer: Client) -> None:
     assert "&lt;script&gt;alert(2)" in whole
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("query", ["p=0", "p=99", "o=5.-6", "o=99", "label=%00", "q=%00", "q=" + "x" * 3000])
 def test_invalid_queries_are_harmless(viewer: Client, query: str) -> None:
     joined("a")

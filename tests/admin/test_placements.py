@@ -63,6 +63,7 @@ def _load_hub() -> None:
     save_budget(budget(maxUnavailable=1), by=None, now=NOW)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", MODELS)
 def test_every_page_opens_and_none_saves(operator: Client, model: type) -> None:
     row = model.objects.latest("pk")  # type: ignore[attr-defined]

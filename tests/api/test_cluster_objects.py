@@ -48,6 +48,7 @@ def on(cluster: str, **columns: Any) -> Binding:
     return rows.get()
 
 
+@pytest.mark.nightly
 def test_objects_are_listed_in_the_order_of_applying(api: APIClient) -> None:
     on("c000", drifted_objects=[drift()])
     page = api.get(f"{PLACEMENT}/bindings/c000/objects").json()
@@ -61,6 +62,7 @@ def test_objects_are_listed_in_the_order_of_applying(api: APIClient) -> None:
     assert api.get(f"{PLACEMENT}/bindings/moon/objects").status_code == 404
 
 
+@pytest.mark.nightly
 def test_failed_object_has_the_message_of_the_server(api: APIClient) -> None:
     error = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
     error |= {"code": "NotTakenOver", "message": "exists already"}
@@ -99,6 +101,7 @@ def test_drifts_are_filtered_and_paged(api: APIClient) -> None:
         assert api.get(f"{PLACEMENT}/drifts{bad}").status_code == 400, bad
 
 
+@pytest.mark.nightly
 def test_binding_says_why_a_call_got_no_answer(api: APIClient) -> None:
     on("c000", unavailable_code="timeout", objects_done=4, contested_since=NOW, drifted_objects=[drift()])
     first, second, _ = api.get(f"{PLACEMENT}/bindings").json()["items"]
@@ -108,6 +111,7 @@ def test_binding_says_why_a_call_got_no_answer(api: APIClient) -> None:
     assert (second["unavailableCode"], second["isBusy"], second["objectsDone"]) == ("", False, None)
 
 
+@pytest.mark.nightly
 def test_same_version_is_applied_again(world: World, api: APIClient) -> None:
     before = on("c001", unavailable_code="timeout")
     response = api.post(f"{PLACEMENT}/reapply", {"clusters": ["c001", "c001"]}, format="json")
@@ -123,6 +127,7 @@ def test_same_version_is_applied_again(world: World, api: APIClient) -> None:
     assert on("c001").phase == Phase.AVAILABLE
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("body", "status", "path"),
     [
@@ -139,6 +144,7 @@ def test_unknown_clusters_change_nothing(api: APIClient, body: Any, status: int,
     assert on("c000").phase == Phase.AVAILABLE
 
 
+@pytest.mark.nightly
 def test_readers_do_not_apply_again(reader: APIClient) -> None:
     assert reader.post(f"{PLACEMENT}/reapply", {"clusters": ["c000"]}, format="json").status_code == 403
     assert reader.get(f"{PLACEMENT}/drifts").json() == {"items": [], "next": None}
@@ -162,6 +168,7 @@ def test_live_states_have_uid_readiness_and_times(api: APIClient) -> None:
     assert deployment["live"] is None
 
 
+@pytest.mark.nightly
 def test_objects_are_read_by_operators_and_only_from_an_api_server(api: APIClient, reader: APIClient) -> None:
     address = f"{PLACEMENT}/bindings/c000/objects/read"
     assert reader.post(address).status_code == 403

@@ -24,6 +24,7 @@ def _fleet() -> None:
     all_joined("a", "b")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("before", "after"), CASES)
 def test_a_put_says_what_to_send_to_confirm(api: APIClient, before: Any, after: Any) -> None:
     decided("web", before)
@@ -49,6 +50,7 @@ def test_another_confirmation_is_refused(api: APIClient) -> None:
     assert Placement.objects.get().revision == 1
 
 
+@pytest.mark.nightly
 def test_apply_lists_every_placement_that_would_be_emptied_and_does_nothing(api: APIClient) -> None:
     decided("db", pick_n_spec(1))
     decided("web", pick_n_spec(2))

@@ -58,6 +58,7 @@ def test_put_get_check_and_delete(admin: APIClient, server: LocalServer, member:
     assert admin.get(PATH).status_code == 404
 
 
+@pytest.mark.nightly
 def test_a_failed_check_needs_confirmation(admin: APIClient, server: LocalServer, member: Member) -> None:
     joined("member")
     member.denied = {"list nodes"}
@@ -79,6 +80,7 @@ def test_errors_have_paths(admin: APIClient) -> None:
     assert [one["path"] for one in answer.json()["faults"]] == ["server", "certificate"]
 
 
+@pytest.mark.nightly
 def test_insecure_tls_is_shown(admin: APIClient) -> None:
     joined("member")
     with override_settings(ALLOW_INSECURE_TLS=True), serve(Member()) as server:
@@ -160,6 +162,7 @@ def test_credentials_check_and_rotate(
         run("credentials", "rotate", "--new-key")
 
 
+@pytest.mark.nightly
 def test_no_secret_leaves(
     admin: APIClient, server: LocalServer, member: Member, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -42,6 +42,7 @@ def test_the_record_has_everything_when_it_is_small(reader: APIClient, decision:
     assert record["cycles"][0]["placement"] == "web"
 
 
+@pytest.mark.nightly
 def test_large_records_are_fetched_in_parts(reader: APIClient) -> None:
     all_joined(*(f"c{number:03}" for number in range(201)))
     decided("web", pick_n_spec(60, topologySpreadConstraints=[SPREAD]))
@@ -57,6 +58,7 @@ def test_large_records_are_fetched_in_parts(reader: APIClient) -> None:
     assert rest["next"] is None
 
 
+@pytest.mark.nightly
 def test_large_records_side_by_side_leave_rounds_and_outcomes_out(reader: APIClient) -> None:
     all_joined(*(f"c{number:03}" for number in range(201)))
     soft = {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}
@@ -114,6 +116,7 @@ def test_one_large_search_at_a_time_is_kept_and_has_a_price(
     assert seconds > found[0].seconds
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("length", [4, 12, 32])
 def test_the_beginning_of_an_id_will_do(reader: APIClient, decision: str, length: int) -> None:
     assert reader.get(f"{DECISIONS}/{decision[: 2 + length]}").json()["id"] == decision
@@ -200,6 +203,7 @@ def test_a_cluster_that_was_not_there_is_not_found(reader: APIClient, decision: 
         assert reader.get(f"{DECISIONS}/{decision}/clusters/{address}").status_code == 404
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("address", "accept"),
     [("{}.csv", "*/*"), ("{}?format=csv", "*/*"), ("{}", "text/csv")],

@@ -37,6 +37,7 @@ def test_a_budget_that_does_not_go_with_the_type_is_refused(api: APIClient) -> N
     assert answer.json()["faults"][0]["path"] == "spec.maxUnavailable"
 
 
+@pytest.mark.nightly
 def test_an_eviction_answers_what_became_of_it(api: APIClient) -> None:
     world = World(3)
     world.place("web", pick_n_spec(3))
@@ -54,6 +55,7 @@ def test_an_eviction_answers_what_became_of_it(api: APIClient) -> None:
     assert [one["cluster"] for one in listed] == ["c001", "c000"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("body", [{}, {"cluster": 3}, {"cluster": "a", "force": True}, ["a"]])
 def test_an_eviction_without_a_cluster_is_refused(api: APIClient, body: object) -> None:
     decided("web", spec())

@@ -24,6 +24,7 @@ def _placed() -> None:
     decided("ledger", spec())
 
 
+@pytest.mark.nightly
 def test_a_drain_has_its_options(api: APIClient) -> None:
     pace = {"atOnce": 2, "deadlineSeconds": 600, "order": ["web"]}
 
@@ -36,6 +37,7 @@ def test_a_drain_has_its_options(api: APIClient) -> None:
     assert abs(ends - timedelta(seconds=600)) < timedelta(seconds=5)
 
 
+@pytest.mark.nightly
 def test_what_is_left_at_the_deadline_is_listed(api: APIClient) -> None:
     api.post(DRAIN, {"deadlineSeconds": 1}, format="json")
     advance_drains(now=datetime.now(UTC) + timedelta(seconds=2))
@@ -46,6 +48,7 @@ def test_what_is_left_at_the_deadline_is_listed(api: APIClient) -> None:
     assert shown["endedBecause"] == "the deadline passed with 2 placements left"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("pace", "path"),
     [

@@ -37,6 +37,7 @@ def test_the_history_lists_policies_and_decisions(reader: APIClient) -> None:
     assert all(set(one) == {"key", "kind", "number", "at", "by", "because"} for one in items)
 
 
+@pytest.mark.nightly
 def test_the_history_leaves_out_decisions_that_changed_nothing(reader: APIClient) -> None:
     decided("web", pick_n_spec(2))
 

@@ -84,6 +84,7 @@ def test_an_outdated_version_or_another_object_is_refused_without_a_write(
     assert hub.sent() == []
 
 
+@pytest.mark.nightly
 def test_a_merge_patch_names_the_paths_that_other_managers_own(caller: Caller) -> None:
     client, patch = caller("operator"), {"spec": {"policy": {"numberOfClusters": 7}}}
 

@@ -55,6 +55,7 @@ def send(client: APIClient, action: str, query: str = "", **fields: Any) -> Any:
     return client.post(f"{WRITES}{query}", body, format="json")
 
 
+@pytest.mark.nightly
 def test_every_action_is_previewed_without_a_write_and_then_sent(
     hub: WritableHub, caller: Caller, subtests: pytest.Subtests
 ) -> None:
@@ -89,6 +90,7 @@ def test_every_action_is_previewed_without_a_write_and_then_sent(
     assert eviction["metadata"]["name"].startswith("fleetui-web-east-")
 
 
+@pytest.mark.nightly
 def test_writes_are_listed_newest_first_and_filtered(hub: WritableHub, caller: Caller) -> None:
     client = caller("operator")
     for action in ("labels", "cordon", "scale"):
@@ -220,6 +222,7 @@ def test_a_team_writes_only_what_has_its_label(
     assert send(client, "save", manifest=theirs, base=ours).status_code == 403
 
 
+@pytest.mark.nightly
 def test_grants_of_the_hub_decide_alone(hub: WritableHub, caller: Caller) -> None:
     HubGrant.objects.create(hub=hub.hub, group=Group.objects.get(name="viewer"), role="operator")
 

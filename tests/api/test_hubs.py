@@ -123,6 +123,7 @@ def test_bad_input_is_refused(admin: APIClient, served: tuple[FakeHub, LocalServ
     assert admin.get(f"{HUBS}?x=1").status_code == 400
 
 
+@pytest.mark.nightly
 def test_roles(caller: Caller, served: tuple[FakeHub, LocalServer]) -> None:
     caller("cluster-administrator").post(HUBS, body(served[1]))
 
@@ -203,6 +204,7 @@ def test_the_api_of_an_unknown_hub_is_a_problem_document(caller: Caller) -> None
     assert "<html" in in_browser.get("/hubs/nowhere/clusters/").content.decode()
 
 
+@pytest.mark.nightly
 def test_lists_of_hubs_take_as_many_queries_for_many_as_for_one(admin: APIClient) -> None:
     browser = Client()
     browser.force_login(person("vera", "viewer"))

@@ -34,6 +34,7 @@ def both(api: APIClient) -> APIClient:
     return api
 
 
+@pytest.mark.nightly
 def test_an_address_is_of_one_placement(both: APIClient) -> None:
     assert both.put(HERE, PLACEMENT).status_code == 200
     found = both.get(HERE).json()

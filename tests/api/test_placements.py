@@ -101,6 +101,7 @@ def test_deleting_takes_two_answers(api: APIClient) -> None:
     assert names(api.get(f"{PLACEMENTS}?state=deleting")) == ["held"]
 
 
+@pytest.mark.nightly
 def test_lists_by_state_type_semantics_and_cluster(reader: APIClient) -> None:
     all_joined("a", "b")
     decided("full", pick_n_spec(2))

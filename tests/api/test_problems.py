@@ -63,6 +63,7 @@ def is_problem(answer: Any) -> bool:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("method", "path"), TARGETS)
 def test_an_odd_body_is_refused(api: APIClient, method: str, path: str, subtests: pytest.Subtests) -> None:
     joined("a")
@@ -222,6 +223,7 @@ EDITS: list[tuple[str, str, Any]] = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("method", "path", "body"), EDITS)
 def test_every_edit_honours_if_match(api: APIClient, method: str, path: str, body: object) -> None:
     joined("a")
@@ -238,6 +240,7 @@ def test_every_edit_honours_if_match(api: APIClient, method: str, path: str, bod
     assert answers[3].status_code in (200, 202, 204)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("path", "document"), [(path, body) for method, path, body in EDITS if method == "PUT"]
 )

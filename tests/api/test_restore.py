@@ -11,6 +11,7 @@ from tests.services.rollouts.test_restore import drained
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.nightly
 def test_bring_back_lists_and_reschedule_does(api: APIClient) -> None:
     world = drained()
 

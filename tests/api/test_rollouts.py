@@ -17,6 +17,7 @@ def world() -> World:
     return world_once("one at a time", updating_world)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_lists_runs_the_newest_first_and_filters(reader: APIClient) -> None:
     def numbers(query: str) -> list[int]:
@@ -29,6 +30,7 @@ def test_lists_runs_the_newest_first_and_filters(reader: APIClient) -> None:
     assert reader.get(reader.get("/api/v1/rollouts?limit=1").json()["next"]).json()["items"][0]["number"] == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_rollout_has_facts_reasons_and_clusters(reader: APIClient) -> None:
     run = reader.get("/api/v1/rollouts/web/2").json()
@@ -91,6 +93,7 @@ def test_plans_a_draft_of_a_placement_that_is_not_there(reader: APIClient) -> No
     assert (other.status_code, reserved.status_code) == (422, 422)
 
 
+@pytest.mark.nightly
 def test_pauses_and_resumes(api: APIClient, world: World) -> None:
     paused = api.post(f"{WEB}/pause")
     again = api.post(f"{WEB}/pause").json()
@@ -130,6 +133,7 @@ def test_tries_again_what_failed(api: APIClient, world: World) -> None:
     assert "only what failed can be retried" in refused.json()["detail"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("name", ["pause", "resume", "stop", "start", "rollback", "unpin", "release"])
 def test_an_action_honors_if_match(api: APIClient, name: str) -> None:

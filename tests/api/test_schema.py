@@ -68,7 +68,6 @@ from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
 from tests.api.schema import example_problems, generated_schema
 from tests.database import rolled_back
-from tests.effort import FEWEST
 from tests.rows import (
     NOW,
     api_token,
@@ -96,7 +95,7 @@ CHECKS = [
 ]
 PARTS = 6
 """The operations are tested in so many tests of about the same length, for the cores to share."""
-EXAMPLES = 10 if settings().max_examples > FEWEST else 2
+EXAMPLES = 10
 """Generated calls of each operation, beside the one that works."""
 
 
@@ -203,19 +202,30 @@ QUERIES = {
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.hypothesis
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_answer_is_as_the_schema_says(
+def test_every_operation_answers_as_the_schema_says(
     part: int, hub: dict[str, str], subtests: pytest.Subtests
 ) -> None:
+    for operation in _operations(part):
+        with subtests.test(operation.label), rolled_back():
+            _answers_what_is_there(operation, hub)
+
+
+@pytest.mark.nightly
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_call_is_answered_as_the_schema_says(
+    part: int, hub: dict[str, str], subtests: pytest.Subtests
+) -> None:
+    for operation in _operations(part):
+        with subtests.test(operation.label), rolled_back():
+            _answers_anything(operation, hub)
+
+
+def _operations(part: int) -> Iterator[APIOperation]:
     for found in list(read_schema().get_all_operations())[part::PARTS]:
         assert isinstance(found, Ok)
-        operation = found.ok()
-        with subtests.test(operation.label):
-            with rolled_back():
-                _answers_what_is_there(operation, hub)
-            with rolled_back():
-                _answers_anything(operation, hub)
+        yield found.ok()
 
 
 def _answers_what_is_there(operation: APIOperation, hub: dict[str, str]) -> None:

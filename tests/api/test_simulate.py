@@ -76,6 +76,7 @@ def test_a_preview_shows_twenty_of_many(reader: APIClient) -> None:
     assert (preview["joins"]["count"], len(preview["joins"]["first"])) == (30, 20)
 
 
+@pytest.mark.nightly
 def test_simulate_answers_as_the_command_does(reader: APIClient) -> None:
     body = {
         "clusters": example("nine.yaml"),

@@ -42,6 +42,7 @@ LISTS = [
 ]
 
 
+@pytest.mark.nightly
 def test_lists_run_few_queries_and_a_preview_is_small(
     reader: APIClient, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:

@@ -37,6 +37,7 @@ def waiting(api: APIClient) -> APIClient:
     return api
 
 
+@pytest.mark.nightly
 def test_progress_has_facts_and_sentences(waiting: APIClient) -> None:
     found = waiting.get(f"{RUN}/progress").json()
 
@@ -48,6 +49,7 @@ def test_progress_has_facts_and_sentences(waiting: APIClient) -> None:
     assert waiting.get("/api/v1/staged-runs?active=false").json()["items"] == []
 
 
+@pytest.mark.nightly
 def test_a_run_says_that_its_placement_is_paused(waiting: APIClient) -> None:
     waiting.post("/api/v1/placements/web/pause")
 
@@ -70,6 +72,7 @@ def test_a_run_waits_for_valid_selectors(api: APIClient) -> None:
     assert found == ["The resource selectors of the placement are invalid."]
 
 
+@pytest.mark.nightly
 def test_an_approver_lets_a_stage_go_on_and_an_operator_may_not(
     waiting: APIClient, caller: Callable[..., APIClient]
 ) -> None:
@@ -81,6 +84,7 @@ def test_an_approver_lets_a_stage_go_on_and_an_operator_may_not(
     assert approved.json()["approvals"][0]["approvedBy"] == "approver"
 
 
+@pytest.mark.nightly
 def test_actions_that_are_not_allowed_are_refused(waiting: APIClient) -> None:
     answers = [
         waiting.post(f"{RUN}/skip-wait", {"stage": "prod"}),
@@ -93,6 +97,7 @@ def test_actions_that_are_not_allowed_are_refused(waiting: APIClient) -> None:
     assert answers[0].json()["type"] == "urn:fleetui:problem:refused"
 
 
+@pytest.mark.nightly
 def test_a_run_is_stopped_resumed_and_abandoned(waiting: APIClient) -> None:
     assert waiting.post(f"{RUN}/state", {"state": "Stop"}).status_code == 200
     work()

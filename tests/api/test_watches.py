@@ -43,6 +43,7 @@ def events(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [(one["type"], one["name"]) for one in found["events"]]
 
 
+@pytest.mark.nightly
 def test_clusters_are_added_changed_and_deleted(api: APIClient) -> None:
     joined("a")
     first = listed(api, "clusters")

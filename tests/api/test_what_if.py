@@ -18,6 +18,7 @@ def _web() -> None:
     decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
 
 
+@pytest.mark.nightly
 def test_a_viewer_creates_a_scenario_and_reads_its_result(reader: APIClient) -> None:
     question = {"labels": ["region:west"], "clusters": ["bravelion"], "variant": "cordon"}
 
@@ -44,6 +45,7 @@ def test_a_placement_has_its_moves_and_its_decision(reader: APIClient) -> None:
     assert reader.get(f"/api/v1/what-if/{number}/placements?fate=stuck").json()["items"] == []
 
 
+@pytest.mark.nightly
 def test_an_invalid_analysis_is_refused_with_paths(reader: APIClient) -> None:
     answers = [
         reader.post("/api/v1/what-if", body, format="json")
@@ -71,6 +73,7 @@ def test_an_unknown_analysis_is_not_found(reader: APIClient) -> None:
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:fleetui:problem:unknown-scenario")
 
 
+@pytest.mark.nightly
 def test_a_decision_is_compared_under_all_scheduling_rules(reader: APIClient) -> None:
     number = reader.post("/api/v1/what-if", {"clusters": ["nimblefox"]}, format="json").json()["id"]
     [row] = reader.get(f"/api/v1/what-if/{number}/placements?fate=moves").json()["items"]

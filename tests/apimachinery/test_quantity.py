@@ -8,6 +8,7 @@ NANO = 10**9
 LARGEST = 2**63 - 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -31,6 +32,7 @@ def test_different_spellings_of_one_number_are_equal(one: str, other: str) -> No
     assert parse_quantity(one).nano == parse_quantity(other).nano
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "nano"),
     [
@@ -99,6 +101,7 @@ def test_a_sign_or_suffix_alone_is_zero_as_in_kubernetes(text: str) -> None:
     assert parse_quantity(text).nano == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "text", ["", " ", "1 ", " 1", "1\n", "9" * (LONGEST_TEXT + 1), *_NO_QUANTITIES.split()]
 )

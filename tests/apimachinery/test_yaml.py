@@ -149,6 +149,7 @@ def test_refuses(text: str | bytes, path: str, code: str, line: int | None) -> N
     assert (error.path, error.code, error.line) == (path, code, line)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "hint", "line"),
     [
@@ -346,6 +347,7 @@ def test_anything_is_read_or_refused(text: str | bytes) -> None:
         load_documents(text)
 
 
+@pytest.mark.nightly
 def test_a_large_export_loads_fast() -> None:
     properties = {
         f"example.com/p{i}": {"value": str(i), "observationTime": "2026-08-20T12:00:00Z"} for i in range(20)

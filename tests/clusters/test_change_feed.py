@@ -27,6 +27,7 @@ TAINTS = [[], [taint("gpu")], [taint("cordon")], [taint("gpu"), taint("cordon")]
 KINDS = [None, None, None, "leaving", "unhealthy"]
 
 
+@pytest.mark.nightly
 def test_a_patched_fleet_is_the_one_that_would_be_created() -> None:
     rng = random.Random(7)
     held = Fleet(_random_cluster(rng, f"c{number:02}") for number in range(12))

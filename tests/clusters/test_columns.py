@@ -70,6 +70,7 @@ def test_absent_and_malformed_properties_never_match(operator: str) -> None:
     assert not column.compare(operator, parse_quantity("1")).any()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("operator", ["Gt", "Ge", "Eq", "Ne", "Lt", "Le"])
 @given(values=st.lists(st.integers(-3, 3), max_size=6), wanted=st.integers(-4, 4))
 def test_comparing_ranks_is_comparing_numbers(operator: str, values: list[int], wanted: int) -> None:

@@ -319,6 +319,7 @@ def _name(one: Document) -> str:
 FLEETS = st.lists(PLAIN_CLUSTERS, min_size=1, max_size=6, unique_by=_name)
 
 
+@pytest.mark.nightly
 @given(fleet=FLEETS, as_columns=st.sets(KEYS), line_end=st.sampled_from(["\n", "\r\n"]), data=st.data())
 def test_clusters_written_as_a_table_are_the_same_when_read(
     fleet: list[Document], as_columns: set[str], line_end: str, data: st.DataObject
@@ -370,6 +371,7 @@ def test_whatever_the_bytes_they_are_read_or_refused(source: bytes, name: str) -
 # Size
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("form", "count"), [("list", 100), ("documents", 1000), ("json", 100), ("json lines", 5000)]
 )

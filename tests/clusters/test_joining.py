@@ -223,6 +223,7 @@ edits = st.lists(
 )
 
 
+@pytest.mark.nightly
 @given(edits)
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_index_always_says_what_the_manifest_says(steps: list[Any]) -> None:

@@ -43,6 +43,7 @@ def test_it_is_observed_again_after_its_heartbeat_period() -> None:
     assert looks == [1, 0, 0, 1, 0]
 
 
+@pytest.mark.nightly
 def test_ticks_that_come_a_moment_early_lose_no_period() -> None:
     """The clock ticks every five seconds, at times a little sooner or later after a period."""
     simulated("a")
@@ -54,6 +55,7 @@ def test_ticks_that_come_a_moment_early_lose_no_period() -> None:
     assert len(looks) == 10  # in ten minutes
 
 
+@pytest.mark.nightly
 def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_returns() -> None:
     simulated("a")
     watched(1)
@@ -77,6 +79,7 @@ def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_
     ]
 
 
+@pytest.mark.nightly
 def test_time_in_which_nobody_was_watching_makes_no_cluster_stale() -> None:
     simulated("a")
     watched(1)
@@ -91,6 +94,7 @@ def test_time_in_which_nobody_was_watching_makes_no_cluster_stale() -> None:
     assert MemberCluster.objects.get().verdict == "staleHeartbeat"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "edit",
     [lambda at: cordon(["a"], by=None, now=at), lambda at: set_label("a", at)],
@@ -111,6 +115,7 @@ def set_label(name: str, at: datetime) -> None:
     upsert_clusters([ClusterSpec(document, driver=row.driver, connection=row.connection)], by=None, now=at)
 
 
+@pytest.mark.nightly
 def test_an_ill_cluster_is_ineligible_after_five_minutes() -> None:
     simulated("a", fault="unhealthy")
 
@@ -121,6 +126,7 @@ def test_an_ill_cluster_is_ineligible_after_five_minutes() -> None:
     assert MemberCluster.objects.get().verdict == "unhealthy"
 
 
+@pytest.mark.nightly
 def test_a_beating_heart_moves_no_counter() -> None:
     simulated("a")
     watched(1)
@@ -131,6 +137,7 @@ def test_a_beating_heart_moves_no_counter() -> None:
     assert counters() == before
 
 
+@pytest.mark.nightly
 def test_a_report_over_rest_makes_an_unwatched_cluster_one_that_must_report() -> None:
     joined("a")
 
@@ -198,6 +205,7 @@ def test_an_unknown_name_changes_nothing() -> None:
     assert not MemberCluster.objects.get().taints.exists()
 
 
+@pytest.mark.nightly
 def test_a_reason_holds_no_age_that_would_be_wrong_a_minute_later() -> None:
     simulated("a")
     watched(1)

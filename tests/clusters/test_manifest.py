@@ -122,6 +122,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("document", "path", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_refuses(document: Any, path: str, code: str) -> None:
     assert errors_in(parse_member, document) == [(path, code)]

@@ -159,6 +159,7 @@ def test_data_is_available_at_once(version: str, kinds: str) -> None:
     assert {readiness_of({"apiVersion": version, "kind": kind}).readiness for kind in kinds.split()} == {YES}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("version", "kind"),
     [

@@ -192,6 +192,7 @@ def test_the_book_is_bounded(connect: Connect) -> None:
     assert len(driver.states()["web"].log) == LONGEST_LOG
 
 
+@pytest.mark.nightly
 def test_a_placement_has_a_largest_number_of_objects(connect: Connect) -> None:
     manifests = tuple(config_map(f"c{number}") for number in range(MOST_OBJECTS + 1))
 

@@ -30,6 +30,7 @@ def timing_out(*names: str) -> None:
     MemberCluster.objects.filter(name__in=names).update(connection={"faults": [TIMES_OUT]})
 
 
+@pytest.mark.nightly
 def test_slow_clusters_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "CALL_SECONDS", 0.2)
     timing_out(*(f"slow{number}" for number in range(30)))

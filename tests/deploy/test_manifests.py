@@ -68,6 +68,7 @@ def parsed(arguments: list[str]) -> Any:
     return command.create_parser("fleetui", name).parse_args(rest)
 
 
+@pytest.mark.nightly
 def test_every_setting_that_is_named_exists() -> None:
     known = known_settings()
     image = {word.partition("=")[0] for name, rest in DOCKERFILE if name == "ENV" for word in rest.split()}

@@ -200,6 +200,7 @@ def test_what_the_first_difference_says_is_not_repeated() -> None:
     assert [one.semantics for one in later_divergences(_single_group())] == [OCM, KUBERNETES]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "comparison",
     [_already_uneven(), _without_the_key(), _stuck_half_way(), _middle_group(), _preference(), _agreed()],

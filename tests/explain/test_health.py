@@ -141,6 +141,7 @@ def _all(number: int, wanted: int, **changed: int) -> HealthCounts:
 SHORT = {"is_scheduled": False}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("case", "counts", "facts", "word", "listed"),
     [

@@ -84,11 +84,13 @@ def test_a_timed_wait_shows_the_time() -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("code", _REASONS)
 def test_every_reason_has_one_sentence(code: str) -> None:
     assert reason_sentence(StageReason(code, ("c1",), 3, 2)).endswith(".")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("why", EvictionReason)
 def test_every_verdict_has_one_sentence(why: EvictionReason) -> None:
     for verdict in (Executed(why), NotExecuted(why), Invalid(why)):

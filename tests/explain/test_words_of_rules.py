@@ -139,6 +139,7 @@ def _texts_of(decision: Decision) -> Iterator[str]:
     yield decision_text(decision, placement="web")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", DECIDED)
 def test_a_decision_is_reported_in_the_words_of_its_rules(name: str) -> None:
     decision = DECIDED[name]

@@ -40,6 +40,7 @@ def disagreeing_steps(scenario: Document) -> list[Any]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", sample(), ids=lambda one: one["id"])
 def test_every_decided_step_of_a_sample_agrees(scenario: Document) -> None:
     assert disagreeing_steps(scenario) == []
@@ -133,6 +134,7 @@ def test_planted_differences_are_found(plant: Callable[[Document], None], number
         assert row.decision is not None
 
 
+@pytest.mark.nightly
 def test_what_was_not_planted_is_no_difference() -> None:
     scenario = planted()[0]
     found = {

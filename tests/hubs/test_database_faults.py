@@ -72,6 +72,7 @@ def test_a_database_that_was_away_gets_everything_without_another_list() -> None
         assert lists_of(run) == lists
 
 
+@pytest.mark.nightly
 def test_while_the_database_is_away_the_streams_stop_reading() -> None:
     with watching(hub_with_content(), pace=SLOW) as run:
         queue = run.watcher.queue = EventQueue(most=30, least=10, batch=30)
@@ -93,6 +94,7 @@ def test_while_the_database_is_away_the_streams_stop_reading() -> None:
         assert lists_of(run) == lists
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="the fault is one of SQLite")
 def test_a_full_disk_loses_nothing() -> None:
     with watching(hub_with_content(), pace=SLOW) as run:
@@ -146,6 +148,7 @@ def test_a_watcher_that_can_write_nothing_any_more_ends_so_that_it_is_restarted(
         BrokenWriter(tick_seconds=0.01).run(threading.Event())
 
 
+@pytest.mark.nightly
 def test_credentials_that_were_encrypted_with_another_key_are_taken_without_connecting_again() -> None:
     with watching(hub_with_content(), pace=SLOW) as run:
         run.work_until_state("live")

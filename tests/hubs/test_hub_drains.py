@@ -130,6 +130,7 @@ def test_a_blocked_eviction_is_repeated_after_a_minute_with_a_new_object(hub: Wr
     assert len(hub.sent()) == count
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("columns", [{"state": "stale"}, {"is_paused": True}, {"mode": "read"}])
 def test_no_step_starts_while_the_hub_is_not_live_or_not_writable(
     hub: WritableHub, columns: dict[str, Any]

@@ -92,6 +92,7 @@ def test_a_placement_that_is_up_to_date_has_a_completed_rollout(live: ProjectedH
     assert len(rollouts(live)) == 1
 
 
+@pytest.mark.nightly
 def test_a_new_snapshot_supersedes_the_rollout_in_progress(live: ProjectedHub) -> None:
     live.put(BINDING, at("paris"), at("rome", steps=3))
     live.project()
@@ -118,6 +119,7 @@ def test_a_new_snapshot_supersedes_the_rollout_in_progress(live: ProjectedHub) -
     ]
 
 
+@pytest.mark.nightly
 def test_a_new_policy_snapshot_starts_a_rollout(live: ProjectedHub) -> None:
     live.put(BINDING, at("paris"))
     live.project()
@@ -146,6 +148,7 @@ def test_a_binding_with_another_target_starts_a_rollout(live: ProjectedHub) -> N
     ]
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_becomes_unavailable_starts_no_rollout(live: ProjectedHub) -> None:
     live.put(BINDING, at("paris"))
     live.project()
@@ -156,6 +159,7 @@ def test_a_cluster_that_becomes_unavailable_starts_no_rollout(live: ProjectedHub
     assert [one[1] for one in rollouts(live)] == ["finished"]
 
 
+@pytest.mark.nightly
 def test_nothing_is_observed_before_the_hub_is_live(live: ProjectedHub) -> None:
     live.hub.state = "syncing"
     live.hub.save()
@@ -172,6 +176,7 @@ def test_nothing_is_observed_before_the_hub_is_live(live: ProjectedHub) -> None:
     assert [one[0] for one in updates(live, 1)] == ["paris", "rome"]
 
 
+@pytest.mark.nightly
 def test_an_undecided_placement_does_not_complete(live: ProjectedHub) -> None:
     live.put(CRP, changed(placement("web"), metadata={"generation": 2}, status=scheduled()))
     live.put(BINDING, at("paris"))
@@ -198,6 +203,7 @@ def test_staged_placements_have_no_observed_rollout(live: ProjectedHub) -> None:
     assert [(one[1], one[4]) for one in rollouts(live)] == [("stopped", "the strategy is External now")]
 
 
+@pytest.mark.nightly
 def test_a_deleted_placement_ends_its_rollout(live: ProjectedHub) -> None:
     live.put(BINDING, at("paris", steps=2))
     live.project()
@@ -234,6 +240,7 @@ def test_a_rollout_that_cannot_be_observed_delays_no_other(
     assert "rollout not observed" in caplog.text
 
 
+@pytest.mark.nightly
 def test_the_page_says_that_it_is_observed_and_has_no_actions(live: ProjectedHub, client: Client) -> None:
     live.put(BINDING, at("paris"), at("rome", steps=2))
     live.project()
@@ -250,6 +257,7 @@ def test_the_page_says_that_it_is_observed_and_has_no_actions(live: ProjectedHub
     assert client.get("/hubs/prod-eu/api/v1/rollouts").json()["items"][0]["state"] == "running"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(MOST))
 def test_any_history_keeps_one_rollout_in_progress_and_one_open_update(live: ProjectedHub, seed: int) -> None:
     chance, newest = random.Random(seed), 0

@@ -237,6 +237,7 @@ def test_an_object_that_fails_is_marked_and_the_others_go_on(live: ProjectedHub)
     assert live.mark(KIND, "rome") == (False, [], "")
 
 
+@pytest.mark.nightly
 def test_the_pages_of_the_hub_show_its_clusters(live: ProjectedHub) -> None:
     live.put(KIND, member("paris", region="eu"))
     live.project()

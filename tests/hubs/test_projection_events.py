@@ -29,12 +29,14 @@ def events(live: ProjectedHub, kind: str = "placement") -> list[Event]:
         return list(Event.objects.filter(kind=kind).order_by("pk"))
 
 
+@pytest.mark.nightly
 def test_the_first_list_makes_no_events(live: ProjectedHub) -> None:
     live.reproject()
 
     assert events(live) == events(live, "cluster") == []
 
 
+@pytest.mark.nightly
 def test_a_changed_spec_is_an_event_by_its_last_manager(live: ProjectedHub, admin_client: Client) -> None:
     content = changed(placement("web", clusters=3), status=scheduled())
     content["metadata"]["managedFields"] = [
@@ -58,6 +60,7 @@ def test_a_changed_spec_is_an_event_by_its_last_manager(live: ProjectedHub, admi
     assert "argocd-controller" in page
 
 
+@pytest.mark.nightly
 def test_a_changed_condition_is_an_event_with_reason_and_message(live: ProjectedHub) -> None:
     content = changed(placement("web"), status=scheduled("False"))
     content["metadata"]["managedFields"] = written_by("hubagent", "status")
@@ -79,6 +82,7 @@ def test_a_new_time_of_a_condition_is_no_event(live: ProjectedHub) -> None:
     assert events(live) == []
 
 
+@pytest.mark.nightly
 def test_labels_and_reports_of_clusters_are_events(live: ProjectedHub) -> None:
     changed_member = member("paris", region="west")
     changed_member["status"]["agentStatus"][0]["conditions"][1]["status"] = "False"
@@ -91,6 +95,7 @@ def test_labels_and_reports_of_clusters_are_events(live: ProjectedHub) -> None:
     assert second.after["Healthy"]["status"] == "False"
 
 
+@pytest.mark.nightly
 def test_bindings_make_no_events_of_their_own(live: ProjectedHub) -> None:
     live.put(
         "ClusterResourceBinding",
@@ -101,6 +106,7 @@ def test_bindings_make_no_events_of_their_own(live: ProjectedHub) -> None:
     assert events(live) == []
 
 
+@pytest.mark.nightly
 def test_history_is_kept_for_its_period(live: ProjectedHub, settings: Any) -> None:
     settings.KEEP_HUB_HISTORY = timedelta(days=30)
     for clusters in (3, 4):

@@ -115,6 +115,7 @@ def test_a_budget_is_shown_and_one_without_a_limit_is_unresolved(
 VALID = condition("Valid")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("conditions", "outcome", "message"),
     [
@@ -140,6 +141,7 @@ def test_an_eviction_shows_what_the_hub_made_of_it(
         assert str(Eviction.objects.select_related("placement").get().placement) == "web"
 
 
+@pytest.mark.nightly
 def test_the_impact_of_a_drain_counts_what_the_hub_reports_as_available(
     live: ProjectedHub, admin_client: Client
 ) -> None:

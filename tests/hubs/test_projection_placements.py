@@ -116,6 +116,7 @@ def test_a_condition_of_an_older_generation_leaves_the_placement_pending(live: P
     assert len(web(live).hub_conditions) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("conditions", "phase", "failure"),
     [
@@ -208,6 +209,7 @@ def test_a_new_latest_snapshot_replaces_the_former_one(live: ProjectedHub) -> No
     assert found == [(0, False), (1, True)]
 
 
+@pytest.mark.nightly
 def test_two_latest_snapshots_are_a_warning(live: ProjectedHub) -> None:
     put_web(live)
     live.project()
@@ -281,6 +283,7 @@ def test_a_placement_that_the_hub_deleted_is_gone_with_all_that_belongs_to_it(li
     assert counts == [0, 0, 0, 0]
 
 
+@pytest.mark.nightly
 def test_no_worker_of_the_console_acts_on_the_placements_of_a_hub(live: ProjectedHub) -> None:
     put_web(live)
     live.project()
@@ -302,6 +305,7 @@ def test_a_second_projection_of_placements_changes_nothing(live: ProjectedHub) -
     assert (web(live).revision, bindings(live)) == (before, rows)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "path",
     [
@@ -333,6 +337,7 @@ def test_the_pages_of_the_hub_show_its_placements(live: ProjectedHub, path: str)
     assert response.status_code == 200, response.content[:2000]
 
 
+@pytest.mark.nightly
 def test_the_page_of_a_placement_states_the_conditions_of_the_hub(live: ProjectedHub) -> None:
     put_web(live)
     live.project()
@@ -346,6 +351,7 @@ def test_the_page_of_a_placement_states_the_conditions_of_the_hub(live: Projecte
     assert "on the hub" in content
 
 
+@pytest.mark.nightly
 def test_a_placement_in_a_namespace_is_apart_from_that_of_the_cluster(
     live: ProjectedHub, admin_client: Client
 ) -> None:

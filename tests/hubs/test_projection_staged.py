@@ -66,6 +66,7 @@ FAILED_START = condition("Initialized", "False", reason="UpdateRunInitializedFai
 SUCCEEDED, FAILED = condition("Succeeded"), condition("Succeeded", "False", reason="UpdateRunFailed")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("state", "status", "expected"),
     [
@@ -199,6 +200,7 @@ def test_a_run_finds_its_placement_and_snapshot_whichever_comes_first(live: Proj
 APPROVED = condition("Approved", at="09:50")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("conditions", "is_approved", "is_accepted"),
     [
@@ -277,6 +279,7 @@ def test_strategies_have_pages(live: ProjectedHub, admin_client: Client) -> None
     assert b"canary" in admin_client.get("/hubs/prod-eu/rollouts/staged/strategies/").content
 
 
+@pytest.mark.nightly
 def test_runs_in_namespaces_are_apart_from_those_of_the_cluster(
     live: ProjectedHub, admin_client: Client
 ) -> None:
@@ -303,6 +306,7 @@ def test_runs_in_namespaces_are_apart_from_those_of_the_cluster(
         assert [one.full_name for one in StagedRun.objects.all()] == ["shop/web-1"]
 
 
+@pytest.mark.nightly
 def test_no_button_of_a_run_is_shown(live: ProjectedHub, client: Client) -> None:
     put_web(live)
     stages = [canary(cluster("paris", STARTED, DONE), afterStageTaskStatus=WAITS), PROD]

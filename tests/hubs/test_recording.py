@@ -48,6 +48,7 @@ def events_in(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.nightly
 def test_a_recording_gives_another_hub_the_same_objects(
     connected: tuple[FakeHub, LocalServer, Hub], tmp_path: Path
 ) -> None:

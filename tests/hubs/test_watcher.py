@@ -54,6 +54,7 @@ def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
         assert [one["state"] for one in states if one] == ["connecting", "syncing", "live"]
 
 
+@pytest.mark.nightly
 def test_a_live_hub_has_an_age_at_once() -> None:
     with watching(hub_with_content(), flush_seconds=60.0) as run:
         run.work_until_state("live")
@@ -62,6 +63,7 @@ def test_a_live_hub_has_an_age_at_once() -> None:
         assert run.stream("memberclusters").heard_at is not None
 
 
+@pytest.mark.nightly
 def test_reading_an_idle_hub_takes_one_watch_per_stream() -> None:
     with watching(hub_with_content(), pace=SLOW) as run:
         run.work_until_state("live")
@@ -89,6 +91,7 @@ def test_an_optional_kind_may_be_absent_or_forbidden() -> None:
         ]
 
 
+@pytest.mark.nightly
 def test_a_required_kind_that_is_forbidden_names_verb_and_kind() -> None:
     fake = hub_with_content()
     fake.denied.add("list memberclusters")
@@ -100,6 +103,7 @@ def test_a_required_kind_that_is_forbidden_names_verb_and_kind() -> None:
         run.work_until_state("live")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -155,6 +159,7 @@ def test_a_lost_key_refuses_that_hub_alone() -> None:
         assert "cannot be read" in Hub.objects.get(pk=run.hub.pk).state_reason
 
 
+@pytest.mark.nightly
 def test_an_outage_is_shown_and_the_watch_resumes_without_a_list() -> None:
     fake = hub_with_content()
     with watching(fake) as run:
@@ -177,6 +182,7 @@ def test_an_outage_is_shown_and_the_watch_resumes_without_a_list() -> None:
         assert fake.count("list") == lists
 
 
+@pytest.mark.nightly
 def test_a_paused_hub_has_no_traffic_until_it_is_resumed() -> None:
     with watching(hub_with_content()) as run:
         run.work_until_equal()
@@ -222,6 +228,7 @@ def test_a_watcher_that_lost_its_lease_stops_reading_and_writes_nothing() -> Non
         assert not run.is_equal()
 
 
+@pytest.mark.nightly
 def test_a_stopped_watcher_writes_what_it_read_and_releases_the_hub() -> None:
     with watching(hub_with_content(), flush_seconds=60.0) as run:
         run.work_until_state("live")
@@ -248,6 +255,7 @@ def test_the_clock_of_the_hub_is_compared_with_ours() -> None:
         assert Hub.objects.get(pk=run.hub.pk).clock_offset_seconds == pytest.approx(600.0, abs=2.0)
 
 
+@pytest.mark.nightly
 def test_a_changed_storage_version_lists_again_and_loses_nothing() -> None:
     fake = hub_with_content()
     with watching(fake) as run:
@@ -266,6 +274,7 @@ def test_a_changed_storage_version_lists_again_and_loses_nothing() -> None:
         assert run.is_equal()
 
 
+@pytest.mark.nightly
 def test_only_the_chosen_namespaces_are_read() -> None:
     fake = hub_with_content()
     fake.put("resourceplacements", placement("web", namespace="other"))

@@ -24,6 +24,7 @@ def hub() -> Iterator[WritableHub]:
         yield found
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("number", "words"), [(0, "2 of 2"), (1, "")])
 def test_an_edit_that_deselects_all_clusters_is_sent_once_confirmed(
     hub: WritableHub, number: int, words: str

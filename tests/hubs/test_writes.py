@@ -61,6 +61,7 @@ def owns_number(hub: WritableHub, manager: str) -> None:
     hub.put("ClusterResourcePlacement", web, manager=manager)
 
 
+@pytest.mark.nightly
 def test_a_dry_run_shows_the_result_and_stores_nothing(hub: WritableHub) -> None:
     owns_number(hub, "fleetui")  # no conflict with oneself
     preview = hub.preview("scale", SCALE)
@@ -74,6 +75,7 @@ def test_a_dry_run_shows_the_result_and_stores_nothing(hub: WritableHub) -> None
     assert (hub.writes(), hub.sent()) == ([], [])
 
 
+@pytest.mark.nightly
 def test_exactly_the_previewed_body_is_sent_once_and_recorded(hub: WritableHub) -> None:
     preview = hub.preview("labels", {"name": "east", "labels": {"tier": "gold"}})
     done = hub.apply("labels", preview.plan.fields, token=preview.token)
@@ -95,6 +97,7 @@ def test_exactly_the_previewed_body_is_sent_once_and_recorded(hub: WritableHub) 
     assert len(hub.sent("patch")) == 1
 
 
+@pytest.mark.nightly
 def test_another_body_or_an_old_preview_is_not_sent(hub: WritableHub) -> None:
     preview = hub.preview("labels", {"name": "east", "labels": {"tier": "gold"}})
     for fields, token, by in (
@@ -139,6 +142,7 @@ def test_of_two_people_who_approve_at_once_one_is_accepted(hub: WritableHub) -> 
         hub.preview("approve", {"name": "old"}, by=people[0])
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_nothing_is_sent_inside_of_a_transaction(hub: WritableHub) -> None:
     person_of_the_request = operator()
@@ -149,6 +153,7 @@ def test_nothing_is_sent_inside_of_a_transaction(hub: WritableHub) -> None:
     assert states(hub) == ["accepted"]
 
 
+@pytest.mark.nightly
 def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: WritableHub) -> None:
     owns_number(hub, "argocd-controller")
     web = hub.fake.get("clusterresourceplacements", "web")
@@ -182,6 +187,7 @@ def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: W
     assert found.value.answer.outcome is WriteOutcome.CONFLICT
 
 
+@pytest.mark.nightly
 def test_each_refusal_is_in_the_words_of_the_hub(hub: WritableHub) -> None:
     hub.fake.webhooks.append(lambda verb, plural, _: "no" if (verb, plural) == ("create", PLURAL) else "")
     new = {**placement("new"), "apiVersion": "placement.kubernetes-fleet.io/v1beta1"}
@@ -254,6 +260,7 @@ def test_each_status_has_its_meaning(status: int, message: str, outcome: str) ->
     assert (str(found.outcome), found.message, found.causes[0].path) == (outcome, message, "spec.x")
 
 
+@pytest.mark.nightly
 def test_a_dry_run_of_a_deletion_deletes_nothing(hub: WritableHub) -> None:
     fields = {"kind": "ClusterResourcePlacement", "name": "web"}
     preview = hub.preview("delete", fields)
@@ -283,6 +290,7 @@ def labels_request(hub: WritableHub, writer: Any, labels: dict[str, Any]) -> Wri
     return plan.request
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fault", "outcome", "requests"),
     [
@@ -353,6 +361,7 @@ def test_a_write_without_an_answer_is_resolved_later_and_never_sent_again(hub: W
     assert states(hub)[0] == "accepted"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("columns", "words"),
     [({"mode": "read"}, "read only"), ({"is_paused": True}, "paused")],
@@ -402,6 +411,7 @@ def test_a_person_is_impersonated_with_a_prefix_and_refused_as_a_part_of_the_hub
             requester_on(found, user, "operator")
 
 
+@pytest.mark.nightly
 def test_access_reviews_are_kept_for_a_minute(hub: WritableHub) -> None:
     for _ in range(3):
         hub.preview("cordon", {"name": "east"})

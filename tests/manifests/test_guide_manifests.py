@@ -234,6 +234,7 @@ def with_policy(text: str) -> Document:
     return placement(policy=read(text))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", POLICIES.values(), ids=POLICIES.keys())
 def test_policies_load(text: str) -> None:
     found = parse_placement(with_policy(text))

@@ -85,6 +85,7 @@ ACCEPTED = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("document", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_takes_and_exports_what_it_took(document: Raw) -> None:
     found = parse_placement(document)
@@ -261,6 +262,7 @@ def test_refuses(document: Any, path: str, code: str) -> None:
     assert errors_in(parse_placement, document) == [(path, code)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "kind",
     [

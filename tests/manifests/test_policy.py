@@ -41,6 +41,7 @@ ACCEPTED: dict[str, Any] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("raw", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_takes(raw: object) -> None:
     policy = parse_policy(raw)

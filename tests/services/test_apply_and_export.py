@@ -74,6 +74,7 @@ def nginx() -> Path:
     return OURS / "nginx.yaml"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name", ["placement-spread.yaml", "placement-staged.yaml", "members.yaml", "overrides.yaml"]
 )

@@ -98,6 +98,7 @@ def test_a_cluster_that_is_picked_again_counts_once() -> None:
     assert [one.evidence for one in evaluate_assertions(items, decision, KNOWN)] == [(), ("a",)]
 
 
+@pytest.mark.nightly
 def test_free_clusters_are_those_that_a_larger_number_finds() -> None:
     states = set()
     _, cycles = large_world(random.Random(5), 60, 60)
@@ -139,6 +140,7 @@ def _save(name: str, listed: Any, number: int = 1) -> Any:
     return save_placement(document, by=None, now=NOW)
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db
 def test_a_change_of_the_fleet_raises_one_event_for_a_broken_assertion() -> None:
     joined("a", env="prod")

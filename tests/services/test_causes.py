@@ -94,6 +94,7 @@ def test_a_user_who_edits_is_not_forgotten_when_the_fleet_changes_before_the_cyc
     assert (placement.trigger, placement.triggered_by) == ("d joined", "system")
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_falls_silent_is_the_cause() -> None:
     simulated("a")
     for seconds in range(0, 600, 10):

@@ -65,6 +65,7 @@ def label_counts(size: int, key: str) -> Counter[str]:
 # Every demo
 
 
+@pytest.mark.nightly
 @SIZES
 def test_it_has_that_many_clusters_and_no_name_twice(size: int) -> None:
     names = {one.metadata.name for one in members(size)}
@@ -72,6 +73,7 @@ def test_it_has_that_many_clusters_and_no_name_twice(size: int) -> None:
     assert len(names) == len(demo(size).clusters) == size
 
 
+@pytest.mark.nightly
 @SIZES
 def test_it_is_the_same_every_time(size: int) -> None:
     assert demo_of(size, now=NOW) == demo(size)
@@ -130,6 +132,7 @@ def test_every_resource_in_a_namespace_has_its_namespace(size: int) -> None:
     }
 
 
+@pytest.mark.nightly
 @SIZES
 def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(size: int) -> None:
     kinds = {
@@ -281,6 +284,7 @@ def test_a_demo_without_a_history_was_never_different(size: int) -> None:
 # A hundred and five thousand
 
 
+@pytest.mark.nightly
 @LARGE_SIZES
 def test_a_few_clusters_cannot_be_picked(size: int) -> None:
     ill = sum(one.eligibility.kind is not None for one in fleet_of(members(size)))
@@ -326,6 +330,7 @@ def test_placements_are_of_every_sort(size: int) -> None:
     assert {len(placement.policy.topology_spread_constraints) for placement in inputs} == {0, 1, 2}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("size", "unfulfilled"),
     [(100, {"payments", "lab-replicas"}), (5000, {"payments", "lab-replicas", "licences"})],

@@ -15,6 +15,7 @@ from tests.rows import NOW, joined, member_document, placed, run_due
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.nightly
 def test_nine_come_decided_with_their_past() -> None:
     load_demo(9, by=None, now=NOW)
 
@@ -49,6 +50,7 @@ def test_workers_do_not_decide_while_the_past_is_played_back(monkeypatch: pytest
     assert not Placement.objects.filter(lease_expires_at__isnull=False).exists()
 
 
+@pytest.mark.nightly
 def test_everything_is_marked_and_goes_again() -> None:
     joined("mine", region="east")
     loaded = load_demo(9, by=None, now=NOW)
@@ -71,6 +73,7 @@ def test_a_demo_that_was_carried_out_goes_at_once() -> None:
     assert not Placement.objects.filter(deleting_since__isnull=False).exists()
 
 
+@pytest.mark.nightly
 def test_what_a_demo_placed_on_a_real_cluster_is_removed_there_first() -> None:
     load_demo(9, by=None, now=NOW)
     joined("mine")
@@ -85,6 +88,7 @@ def test_what_a_demo_placed_on_a_real_cluster_is_removed_there_first() -> None:
     assert placed(left) == ["mine"]
 
 
+@pytest.mark.nightly
 def test_another_demo_takes_its_place() -> None:
     load_demo(9, by=None, now=NOW)
 
@@ -109,6 +113,7 @@ def test_nothing_to_remove_is_nothing() -> None:
     assert remove_demo(by=None, now=NOW) == Loaded(0, 0, 0)
 
 
+@pytest.mark.nightly
 def test_unhealthy_clusters_of_the_demo_are_not_eligible() -> None:
     load_demo(100, by=None, now=NOW)
 

@@ -113,6 +113,7 @@ def test_confirming_saves_decides_and_lets_the_draft_go(web: Placement, ana: Use
     assert run_due() == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_confirming_a_new_placement_makes_it_with_its_decision(ana: User) -> None:
     draft = _draft(None, ana, 2)
@@ -122,6 +123,7 @@ def test_confirming_a_new_placement_makes_it_with_its_decision(ana: User) -> Non
     assert placed(Placement.objects.get(name="api")) == ["jumpingcat", "nimblefox"]
 
 
+@pytest.mark.nightly
 def test_a_new_policy_makes_a_snapshot_and_its_decision_together(web: Placement, ana: User) -> None:
     constraint = {"topologyKey": "region", "maxSkew": 1}
     text = edit(
@@ -203,6 +205,7 @@ def test_a_draft_of_what_is_saved_already_changes_nothing(web: Placement, ana: U
     assert not Draft.objects.exists()
 
 
+@pytest.mark.nightly
 def test_rebasing_puts_their_changes_into_the_draft(web: Placement, ana: User) -> None:
     draft = _draft(web, ana)
     _saved_by_li(2, note="theirs")
@@ -229,6 +232,7 @@ def test_rebasing_says_where_both_changed_the_same_and_changes_nothing(web: Plac
     assert draft.revision == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("keep", "number"), [(Side.MINE, 3), (Side.THEIRS, 1)])
 def test_rebasing_takes_the_side_that_is_chosen(web: Placement, ana: User, keep: Side, number: int) -> None:
     draft = _draft(web, ana)

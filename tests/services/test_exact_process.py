@@ -28,6 +28,7 @@ def test_a_child_finds_what_a_search_in_this_process_finds() -> None:
         assert replace(there, seconds=0) == replace(here, seconds=0)
 
 
+@pytest.mark.nightly
 def test_a_child_that_ends_early_leaves_an_open_record(monkeypatch: pytest.MonkeyPatch) -> None:
     decision = dead_end()
     broken: list[tuple[object, str, object]] = [

@@ -53,6 +53,7 @@ def test_a_real_manifest_comes_back_as_it_was(text: str) -> None:
     assert apply_form(PlacementDraft.parse(text), _shown(form), shape=form.shape) == text
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", MANIFESTS)
 def test_every_row_that_is_added_can_be_taken_out_again(text: str) -> None:
     for group in _form(text).all_groups:
@@ -68,6 +69,7 @@ def test_every_row_that_is_added_can_be_taken_out_again(text: str) -> None:
         }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", MANIFESTS)
 def test_changing_any_field_changes_that_place_alone(text: str) -> None:
     form = _form(text)
@@ -144,6 +146,7 @@ def test_any_policy_comes_back_as_it_was(policy: dict[str, Any]) -> None:
     assert apply_form(PlacementDraft.parse(text), _shown(found.form), shape=found.form.shape) == text
 
 
+@pytest.mark.nightly
 @given(_POLICIES)
 def test_whatever_no_field_shows_is_listed(policy: dict[str, Any]) -> None:
     form = _form(dump_yaml(placement(policy=policy)))

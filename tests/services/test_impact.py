@@ -44,6 +44,7 @@ def test_names_who_comes_in_the_place_of_who_leaves(web: Placement) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_shows_what_gets_worse_first() -> None:
     decided("all", spec())
     joined("palemoth")
@@ -64,6 +65,7 @@ def test_a_cordon_moves_nobody_who_is_placed(web: Placement) -> None:
     assert (found.rows, found.evaluated, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
 
 
+@pytest.mark.nightly
 def test_looks_only_at_those_that_read_what_changed() -> None:
     wants = {
         "clusterAffinity": {
@@ -85,6 +87,7 @@ def test_looks_only_at_those_that_read_what_changed() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     decided("many", pick_n_spec(5))
     documents = [member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")]
@@ -96,6 +99,7 @@ def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     assert web.is_fulfilled
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "change",
     [
@@ -152,6 +156,7 @@ def test_looks_at_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.evaluated, found.not_evaluated) == (3, 2)
 
 
+@pytest.mark.nightly
 def test_takes_as_many_queries_for_one_placement_as_for_many(
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:

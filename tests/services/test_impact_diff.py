@@ -153,6 +153,7 @@ def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, stat
     assert found == status, text
 
 
+@pytest.mark.nightly
 def test_the_gate_of_the_doctor_breaks_on_what_the_change_introduces_alone(tmp_path: Path) -> None:
     def written(*keys: str, **labels: str) -> dict[str, Any]:
         spread = [{"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"} for key in keys]
@@ -197,6 +198,7 @@ PROMISES = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ["annotation", "document", "gate"])
 @pytest.mark.parametrize(("case", "before", "after", "number", "status"), PROMISES)
 def test_a_change_cannot_end_a_promise_and_break_it(
@@ -391,6 +393,7 @@ def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(repository: Callable
     assert "bad.yaml: metadata.name (line 3)" in text
 
 
+@pytest.mark.nightly
 def test_the_comment_is_never_too_long(tmp_path: Path) -> None:
     many = [placement(f"placement-with-a-long-name-{at}", 1) for at in range(240)]
     write(tmp_path / "base", {"all.yaml": members()})

@@ -83,6 +83,7 @@ def world(db: None) -> World:  # noqa: ARG001
     return made
 
 
+@pytest.mark.nightly
 def test_equal_names_are_different_placements_everywhere(world: World) -> None:
     documents = [placement_document("web", BOTH), inside("web"), inside("web", in_="bank")]
     for document in documents:
@@ -161,6 +162,7 @@ def test_what_may_change_is_what_kubefleet_allows() -> None:
     assert named("shop/web").revision == 2
 
 
+@pytest.mark.nightly
 def test_a_staged_run_is_of_its_namespace(world: World) -> None:
     save(placement_document("spaces", BOTH))
     save(inside("web", **EXTERNAL))
@@ -193,6 +195,7 @@ def test_a_staged_run_is_of_its_namespace(world: World) -> None:
     assert (started.full_name, started.document["kind"]) == ("shop/two", "StagedUpdateRun")
 
 
+@pytest.mark.nightly
 def test_an_override_is_for_a_placement_of_its_scope(world: World) -> None:
     save(inside("web"))
     save(placement_document("web", spec()))
@@ -241,6 +244,7 @@ def sizes(world: World, full_name: str) -> set[str]:
     return found
 
 
+@pytest.mark.nightly
 def test_evictions_and_drains_leave_it_where_it_is(world: World) -> None:
     save(placement_document("spaces", BOTH))
     save(inside("web"))

@@ -81,6 +81,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return keys
 
 
+@pytest.mark.nightly
 def test_a_problem_is_one_message_until_it_ends(sent: list[str]) -> None:
     rule()
     broken("a")

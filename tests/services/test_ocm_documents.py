@@ -159,6 +159,7 @@ def test_tolerates_taints_and_may_stop_to() -> None:
     assert placed(placement) == ["b"]
 
 
+@pytest.mark.nightly
 def test_the_number_may_come_and_go_since_it_chooses_anew_each_time() -> None:
     all_joined("a", "b", "c")
 
@@ -338,6 +339,7 @@ def test_our_annotations_for_it_are_refused_where_the_spec_has_a_field() -> None
     assert (error.code, error.allowed) == ("misplaced", "spec.resourceSelectors")
 
 
+@pytest.mark.nightly
 def test_the_status_speaks_as_open_cluster_management_does() -> None:
     all_joined("a", "b")
     pending = save_placement(ocm_document(numberOfClusters=3), by=None, now=NOW).object

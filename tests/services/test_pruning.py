@@ -69,6 +69,7 @@ def edited(world: World, times: int) -> None:
         world.run(until=world.is_settled)
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db
 def test_nothing_young_is_deleted(world: World) -> None:
     edited(world, 3)
@@ -78,6 +79,7 @@ def test_nothing_young_is_deleted(world: World) -> None:
     assert {name: count for name, count in counts.items() if count} == {}
 
 
+@pytest.mark.nightly
 def test_what_is_old_goes_and_the_last_of_each_stays(world: World) -> None:
     edited(world, 6)
     bound = set(Binding.objects.values_list("decision", flat=True))
@@ -94,6 +96,7 @@ def test_what_is_old_goes_and_the_last_of_each_stays(world: World) -> None:
     assert FleetRecord.objects.count() == DecisionRecord.objects.values("fleet").distinct().count()
 
 
+@pytest.mark.nightly
 def test_what_a_deleted_placement_leaves_goes_completely(world: World) -> None:
     delete_placement("web", by=None, now=world.now)
     world.run(until=lambda: not Placement.objects.exists())
@@ -104,6 +107,7 @@ def test_what_a_deleted_placement_leaves_goes_completely(world: World) -> None:
     assert left == [0, 0, 0, 0, 0]
 
 
+@pytest.mark.nightly
 def test_a_placement_is_decided_after_the_record_of_its_fleet_was_pruned(world: World) -> None:
     delete_placement("web", by=None, now=world.now)
     world.run(until=lambda: not Placement.objects.exists())
@@ -114,6 +118,7 @@ def test_a_placement_is_decided_after_the_record_of_its_fleet_was_pruned(world: 
     assert Decision.objects.get().record.fleet_id in FleetRecord.objects.values_list("pk", flat=True)
 
 
+@pytest.mark.nightly
 def test_a_run_that_does_not_end_keeps_its_last_sample_and_updates(world: World) -> None:
     run = Rollout.objects.get()
     Rollout.objects.update(state=Rollout.State.RUNNING, ended_at=None)
@@ -133,6 +138,7 @@ def test_a_run_that_does_not_end_keeps_its_last_sample_and_updates(world: World)
     assert (run.samples.count(), run.updates.count()) == (1, 2)
 
 
+@pytest.mark.nightly
 def test_drains_and_evictions(world: World) -> None:
     evict("web", Binding.objects.first().cluster_name, by=None, now=world.now)  # type: ignore[union-attr]
     apply_eviction(EVICTION, by=None, now=world.now)
@@ -144,6 +150,7 @@ def test_drains_and_evictions(world: World) -> None:
     assert Drain.objects.count() == 1
 
 
+@pytest.mark.nightly
 def test_an_old_analysis_goes_with_its_decisions(world: World) -> None:
     create_scenario(names=["c000"], labels=[], by=None, now=world.now)
 
@@ -152,6 +159,7 @@ def test_an_old_analysis_goes_with_its_decisions(world: World) -> None:
     assert not Scenario.objects.exists()
 
 
+@pytest.mark.nightly
 def test_snapshots_of_a_deleted_override_go_when_no_cluster_runs_them(world: World) -> None:
     save_override(for_clusters("tint", rule(annotate(team="a"))), by=None, now=world.now)
     world.work()
@@ -166,6 +174,7 @@ def test_snapshots_of_a_deleted_override_go_when_no_cluster_runs_them(world: Wor
     assert not OverrideSnapshot.objects.exists()
 
 
+@pytest.mark.nightly
 def test_pruning_stops_after_its_time_and_stays_due(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "_BATCH", 1)
     later = world.now + KEPT + timedelta(hours=1)

@@ -80,6 +80,7 @@ def _is_over() -> bool:
     return not _plan().is_active
 
 
+@pytest.mark.nightly
 def test_a_plan_moves_batch_by_batch_and_is_never_worse() -> None:
     world, skews, least = drifted(), [6], 6
 
@@ -145,6 +146,7 @@ def test_a_worker_that_is_killed_at_any_statement_leaves_the_clusters_and_the_pl
     assert set(joins) <= set(world.available())
 
 
+@pytest.mark.nightly
 def test_it_is_paused_resumed_and_stopped() -> None:
     world = drifted()
     plan = start_plan("web", moves=None, by=None, now=world.now)
@@ -203,6 +205,7 @@ def test_a_cycle_that_selects_what_the_plan_adds_is_a_part_of_it() -> None:
     assert len(world.available()) == 4
 
 
+@pytest.mark.nightly
 def test_it_ends_when_the_next_step_would_make_a_limit_worse_or_lost_its_cluster() -> None:
     world = drifted()
     plan = start_plan("web", moves=None, by=None, now=world.now)
@@ -234,6 +237,7 @@ def test_a_budget_and_a_pause_hold_it_and_a_failure_stops_it() -> None:
     assert (_plan().state, _plan().ended_reason) == ("stopped", f"The rollout failed on {first}.")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [

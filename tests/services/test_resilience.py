@@ -45,6 +45,7 @@ def content(row: ResilienceReport) -> tuple[Any, ...]:
     return losses, row.totals, sorted(PlacementResilience.objects.values_list(*columns))
 
 
+@pytest.mark.nightly
 def test_the_report_says_what_the_what_if_analysis_says() -> None:
     load_nine()
     row = completed()
@@ -145,6 +146,7 @@ def test_pairs_of_domains_are_losses_of_both() -> None:
     assert level_rank("region+region") > level_rank("env")
 
 
+@pytest.mark.nightly
 def test_unknown_keys_and_variants_are_refused() -> None:
     load_nine()
     with pytest.raises(InvalidManifest) as refused:

@@ -36,6 +36,7 @@ def latest() -> tuple[int, list[str]]:
     return found.number, [name for *_, name in found.identities]
 
 
+@pytest.mark.nightly
 def test_an_older_selection_does_not_follow_a_newer_one(slow: Placement) -> None:
     other = {"group": "", "version": "v1", "kind": "Namespace", "name": "bank"}
     document = placement_document("web", {**pick_n_spec(1), "resourceSelectors": [other]})
@@ -59,6 +60,7 @@ def test_a_rollback_holds(slow: Placement) -> None:
     assert latest()[0] == restored.number
 
 
+@pytest.mark.nightly
 def test_a_placement_that_is_gone_meanwhile_is_let_be(
     slow: Placement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +89,7 @@ def test_a_deletion_that_somebody_else_answers_meanwhile_is_left_to_them(
     assert Placement.objects.get().lease_expires_at is None
 
 
+@pytest.mark.nightly
 def test_a_placement_that_is_deleted_meanwhile_has_no_cycle(slow: Placement) -> None:
     kept = decided("kept", pick_n_spec(1))
     Placement.objects.filter(pk=slow.pk).delete()

@@ -118,6 +118,7 @@ class TestOutputs:
         assert (last["decidedBy"], last["preferred"]) == ("topology", [20, 0])
         assert [one["score"] for one in last["constraints"]] == [-1, -1000]
 
+    @pytest.mark.nightly
     def test_yaml_holds_what_json_holds(self) -> None:
         options = ("--step", 2, "--why", "bravelion")
 
@@ -402,6 +403,7 @@ class TestStatus:
         assert run.status == 2
         assert 'Duplicate value: "a"' in run.errors
 
+    @pytest.mark.nightly
     def test_from_a_shell_the_status_is_the_same(self, write: Any) -> None:
         unmet = write("p.yaml", placement(placementType="PickN", numberOfClusters=10))
         command = [

@@ -32,6 +32,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("option", ["--clusters", "--placement", "--bindings"])
 def test_hostile_text_is_refused_quickly(tmp_path: Path, name: str, option: str) -> None:

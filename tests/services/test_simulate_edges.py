@@ -54,6 +54,7 @@ def _member(name: str, heartbeat: str | None) -> dict[str, Any]:
     }
 
 
+@pytest.mark.nightly
 def test_advice_shows_how_to_repeat_a_change_of_the_policy(write: Any) -> None:
     bindings = write("b.json", [{"cluster": "quietheron", "state": "Bound"}])
 
@@ -239,6 +240,7 @@ def test_a_comparison_distinguishes_kept_from_picked_and_counts_who_goes(write: 
     ]
 
 
+@pytest.mark.nightly
 def test_a_closed_output_is_reported_and_not_taken_for_an_answer() -> None:
     command = f"{sys.executable} manage.py simulate --clusters {NINE} --placement {WEB} >&-"
 

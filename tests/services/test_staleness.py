@@ -39,6 +39,7 @@ def test_the_demo_of_nine_has_one_stale_pick() -> None:
     assert skews("batch") == []
 
 
+@pytest.mark.nightly
 def test_a_pick_that_lost_its_label_is_stale_until_the_label_is_back() -> None:
     joined("a", tier="edge")
     decided("web", pick_n_spec(1, affinity=EDGE))
@@ -54,6 +55,7 @@ def test_a_pick_that_lost_its_label_is_stale_until_the_label_is_back() -> None:
     assert not StalePick.objects.exists()
 
 
+@pytest.mark.nightly
 def test_a_fleet_that_changes_is_looked_at_now_and_then_a_new_decision_at_once() -> None:
     joined("a", region="east")
     decided("web", spec())

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from django.core.management import get_commands, load_command_class
 
 from fleetui.management.hub_command import HubCommand
@@ -26,6 +27,7 @@ def test_every_command_of_the_hub_can_say_that() -> None:
     assert {name for name, one in loaded.items() if not isinstance(one, HubCommand)} == OFFLINE
 
 
+@pytest.mark.nightly
 def test_without_a_database_a_command_says_how_to_make_one(tmp_path: Path) -> None:
     variables = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
 

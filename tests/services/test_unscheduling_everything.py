@@ -39,6 +39,7 @@ def change(to: Any, **options: Any) -> None:
     save_placement(placement_document("web", to), by=None, now=NOW, **options)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("before", "after", "clusters"), EMPTYING)
 def test_it_requires_confirmation_and_changes_nothing(
     before: Any, after: Any, clusters: tuple[str, ...]
@@ -55,6 +56,7 @@ def test_it_requires_confirmation_and_changes_nothing(
     assert Placement.objects.get().document["spec"] == before
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("before", "after", "clusters"), EMPTYING)
 def test_confirmed_it_is_done(before: Any, after: Any, clusters: tuple[str, ...]) -> None:  # noqa: ARG001
     all_joined("a", "b")

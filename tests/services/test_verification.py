@@ -39,6 +39,7 @@ def test_every_decision_of_the_demo_replays_and_waits_for_the_next_day() -> None
     assert not Event.objects.filter(kind="Decision").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("semantics", ["fleet", "kubefleet", "ocm", "kubernetes"])
 def test_a_decision_replays_under_each_semantics(semantics: str) -> None:
     for name, region in zip("abcdef", ("east", "east", "west", "west", "west", "north"), strict=True):
@@ -81,6 +82,7 @@ def file_of_many(tmp_path: Path) -> Iterator[Path]:
     connections["default"] = in_memory
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -> None:
     other = sqlite3.connect(file_of_many, check_same_thread=False, isolation_level=None)

@@ -78,6 +78,7 @@ def test_w6_region_east_goes_down_on_the_demo_of_nine() -> None:
     assert len(found) == 10
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five() -> None:
     _under_kubefleet()
@@ -115,6 +116,7 @@ def test_changes_nothing() -> None:
     assert (row.is_answered, row.chosen_by, len(row.clusters)) == (True, "3 clusters, region=east", 3)
 
 
+@pytest.mark.nightly
 def test_foretells_what_leaving_then_does() -> None:
     for name, region in {"a": "east", "b": "west", "c": "west", "d": "north"}.items():
         joined(name, region=region)
@@ -147,6 +149,7 @@ def test_who_is_not_concerned_stays_as_it_is() -> None:
     assert set(fates(evaluated(names=["a"])).values()) == {("stays", 1)}
 
 
+@pytest.mark.nightly
 def test_what_is_not_decided_is_left_out_and_counted() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
@@ -158,6 +161,7 @@ def test_what_is_not_decided_is_left_out_and_counted() -> None:
     assert ({name for name, _ in fates(row)}, row.left_out) == ({"web"}, 1)
 
 
+@pytest.mark.nightly
 def test_goes_on_in_a_worker_where_it_takes_longer(
     monkeypatch: pytest.MonkeyPatch, woken: list[str], django_capture_on_commit_callbacks: Any
 ) -> None:
@@ -201,6 +205,7 @@ def test_another_worker_takes_over_after_the_lease(monkeypatch: pytest.MonkeyPat
     assert row.is_answered
 
 
+@pytest.mark.nightly
 def test_uses_the_fleet_of_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     all_joined("a", "b")
     for number in range(3):
@@ -248,6 +253,7 @@ def test_a_group_is_emptied_when_all_of_its_clusters_are_chosen() -> None:
     assert emptied_groups(small, ["e1", "w1"], ["region", "region", "env"]) == ("region=west",)
 
 
+@pytest.mark.nightly
 def test_the_oldest_go_with_what_only_they_cite(monkeypatch: pytest.MonkeyPatch) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
@@ -268,6 +274,7 @@ def test_the_oldest_go_with_what_only_they_cite(monkeypatch: pytest.MonkeyPatch)
     assert Decision.objects.exists()
 
 
+@pytest.mark.nightly
 def test_the_fleet_as_it_is_outlives_a_scenario_that_supposed_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

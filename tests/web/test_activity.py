@@ -85,6 +85,7 @@ def test_events_never_hold_what_a_secret_holds(changed: Event) -> None:
     assert LATER not in held
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/resources/_/Secret/shop/door/"])
 def test_no_page_shows_what_a_secret_holds(
     viewer: Client, text_of: Fetch, changed: Event, address: str
@@ -113,6 +114,7 @@ def test_the_object_itself_stays_complete_over_rest(reader_of_secrets: Client, c
     assert answer.json()["data"] == {"password": LATER, "user": "YW5h"}
 
 
+@pytest.mark.nightly
 def test_finds_a_person_by_a_part_of_the_name_in_any_case(viewer: Client, text_of: Fetch) -> None:
     joined("a")
     change_labels(["a"], put={"region": "north"}, by=person("Anna.Lind", "operator"), now=NOW)
@@ -154,6 +156,7 @@ def test_events_never_hold_what_an_override_puts_into_a_secret() -> None:
     assert LATER not in held
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/api/v1/events/{event}"])
 def test_no_page_shows_what_an_override_puts_into_a_secret(
     viewer: Client, text_of: Fetch, overridden: Event, address: str

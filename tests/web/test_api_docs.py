@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from django.test import Client
 
 
@@ -24,6 +25,7 @@ def test_every_asset_can_be_fetched_for_good(client: Client) -> None:
     assert all(answer.getvalue() for answer in answers)
 
 
+@pytest.mark.nightly
 def test_it_names_where_the_schema_is(client: Client) -> None:
     page = client.get("/api/docs").content.decode()
 

@@ -39,6 +39,7 @@ def _twin(client: Client, address: str) -> tuple[str, Any]:
     return page, answer.json()
 
 
+@pytest.mark.nightly
 def test_every_page_has_one_that_answers(
     operator: Client, decision_id: str, subtests: pytest.Subtests
 ) -> None:
@@ -50,6 +51,7 @@ def test_every_page_has_one_that_answers(
             assert "curl -H &quot;Authorization: Token $FLEETUI_TOKEN&quot; " in page
 
 
+@pytest.mark.nightly
 def test_the_overview_counts_alike(viewer: Client) -> None:
     decided("many", pick_n_spec(9))
 
@@ -63,6 +65,7 @@ def test_the_overview_counts_alike(viewer: Client) -> None:
     assert all(one["message"] in html.unescape(page) for one in twin["attention"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("address", "names"),
     [
@@ -84,6 +87,7 @@ def test_lists_have_the_same_rows_under_the_same_filter(
     assert shown == names
 
 
+@pytest.mark.nightly
 def test_the_next_page_of_a_list_has_the_next_page_as_its_twin(viewer: Client) -> None:
     for number in range(60):
         joined(f"c{number:02}")
@@ -96,6 +100,7 @@ def test_the_next_page_of_a_list_has_the_next_page_as_its_twin(viewer: Client) -
     assert len(twin["items"]) == 13
 
 
+@pytest.mark.nightly
 def test_the_history_and_a_comparison_say_the_same(viewer: Client, decision_id: str) -> None:
     page, twin = _twin(viewer, "/placements/web/history/")
     _, same = _twin(viewer, f"/placements/web/compare/p0..{decision_id}/")
@@ -132,6 +137,7 @@ def test_the_search_finds_the_same(viewer: Client) -> None:
     assert [one["name"] for one in twin["resources"]] == ["settings"]
 
 
+@pytest.mark.nightly
 def test_a_run_and_a_decision_are_the_objects_themselves(viewer: Client, decision_id: str) -> None:
     assert _twin(viewer, "/rollouts/web/1/")[1]["number"] == 1
     assert _twin(viewer, f"/decisions/{decision_id}/")[1]["id"] == decision_id

@@ -82,6 +82,7 @@ def test_saves_labels_and_taints_as_one_change(operator: Client) -> None:
     assert _cluster().revision == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [

@@ -55,6 +55,7 @@ def test_missing_permission_says_where_it_is_found(viewer: Client, text_of: Fetc
     assert "Add the permission to the account. Test connection" in text_of(viewer, PAGE)
 
 
+@pytest.mark.nightly
 def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
     viewer: Client, text_of: Fetch
 ) -> None:

@@ -52,6 +52,7 @@ def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: l
     assert _names(text_of(viewer, f"/clusters/{query}")) == names
 
 
+@pytest.mark.nightly
 def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fetch) -> None:
     now = datetime.now(UTC)
     for name in ("answers", "late"):
@@ -93,6 +94,7 @@ def test_offers_the_known_keys_and_the_groups_of_one(viewer: Client, text_of: Fe
     assert re.findall(r"label=region%3A(\w+)", page) == ["west", "east"]
 
 
+@pytest.mark.nightly
 def test_goes_on_where_a_page_ended(viewer: Client, text_of: Fetch) -> None:
     upsert_clusters([ClusterSpec(member_document(f"c{number:03}")) for number in range(60)], by=None, now=NOW)
 
@@ -120,6 +122,7 @@ def test_gives_htmx_the_list_alone(viewer: Client) -> None:
     assert b"<!doctype html>" in back.content
 
 
+@pytest.mark.nightly
 def test_runs_twelve_queries_at_most_however_large_the_fleet(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
@@ -149,6 +152,7 @@ def test_says_what_is_placed_there_and_which_decision_put_it_there(
     assert "region" in text_of(viewer, "/clusters/nimblefox/labels/")
 
 
+@pytest.mark.nightly
 def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) -> None:
     simulated("silent", fault="silent")
     joined("quiet")
@@ -169,6 +173,7 @@ def test_shows_a_viewer_the_actions_with_the_reason_why_not(viewer: Client, text
     assert "required role: operator" in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(
     ("order", "first"),
@@ -194,6 +199,7 @@ def test_every_column_orders_the_list_and_says_so(
     assert page.count(f'aria-sort="{way}"') == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("order", ["placements", "-state", "heartbeat", "-label:region"])
 def test_pages_go_on_in_every_order(viewer: Client, text_of: Fetch, order: str) -> None:
     documents = [member_document(f"c{number:03}", {"region": f"r{number % 3}"}) for number in range(60)]

@@ -58,6 +58,7 @@ def words(content: bytes) -> str:
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", content.decode())).split())
 
 
+@pytest.mark.nightly
 def test_a_check_saves_nothing_and_shows_every_step(
     administrator: Client, server: LocalServer, member: Member
 ) -> None:
@@ -96,6 +97,7 @@ def test_steps_after_a_failed_one_are_not_run(administrator: Client, server: Loc
     assert "Permissions Not run" in text
 
 
+@pytest.mark.nightly
 def test_a_cluster_joins(administrator: Client, server: LocalServer) -> None:
     answer = administrator.post(NEW, entered(server, do="save"), headers=HTMX)
 
@@ -121,6 +123,7 @@ def test_a_failed_check_needs_confirmation(
     assert MemberCluster.objects.get().connection["server"] == server.url
 
 
+@pytest.mark.nightly
 def test_errors_are_at_their_fields(administrator: Client, subtests: pytest.Subtests) -> None:
     joined("member")
     given: dict[str, dict[str, str]] = {
@@ -192,6 +195,7 @@ def test_operators_add_clusters_without_a_connection(operator: Client) -> None:
     assert operator.post(NEW, {"name": "far", "kind": "other"}).status_code == 422
 
 
+@pytest.mark.nightly
 def test_the_page_of_a_connection(administrator: Client, server: LocalServer, viewer: Client) -> None:
     row = join(administrator, server)
 
@@ -233,6 +237,7 @@ def test_a_connection_is_tested(
     assert viewer.post(f"{PAGE}check/").status_code == 403
 
 
+@pytest.mark.nightly
 def test_credentials_are_rotated(administrator: Client, server: LocalServer, member: Member) -> None:
     before = join(administrator, server)
     member.tokens = {"marker-second"}
@@ -253,6 +258,7 @@ def test_credentials_are_rotated(administrator: Client, server: LocalServer, mem
     assert "this edit started from 77" in words(stale.content)
 
 
+@pytest.mark.nightly
 def test_empty_secrets_keep_the_stored_ones(administrator: Client, server: LocalServer) -> None:
     row = join(administrator, server)
 
@@ -296,6 +302,7 @@ def test_a_connection_is_removed(administrator: Client, server: LocalServer) -> 
     assert MemberCluster.objects.get().driver == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -329,6 +336,7 @@ def test_rejected_credentials_come_first(administrator: Client, viewer: Client, 
         assert "Credentials rejected since 2026-01-02 09:12 UTC" in words(viewer.get(address).content)
 
 
+@pytest.mark.nightly
 def test_expiry_is_announced(administrator: Client, viewer: Client, server: LocalServer) -> None:
     join(administrator, server)
     now = datetime.now(UTC)
@@ -399,6 +407,7 @@ def test_a_simulated_cluster_has_no_connection(administrator: Client) -> None:
     assert administrator.post("/clusters/toy/connection/check/").status_code == 404
 
 
+@pytest.mark.nightly
 def test_no_secret_comes_back(
     administrator: Client, server: LocalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -431,6 +440,7 @@ def test_no_secret_comes_back(
         assert [text[:200] for text in texts if secret in text] == []
 
 
+@pytest.mark.nightly
 def test_a_cluster_joins_with_labels_and_taints(administrator: Client, server: LocalServer) -> None:
     typed = {"labels": "region=east", "taints": "gpu"}
 
@@ -450,6 +460,7 @@ def test_a_malformed_label_is_an_error_at_its_field(administrator: Client, serve
     assert not MemberCluster.objects.exists()
 
 
+@pytest.mark.nightly
 def test_the_check_of_a_new_cluster_reports_usual_kinds_and_requires_those_of_placements(
     administrator: Client, server: LocalServer, member: Member
 ) -> None:
@@ -470,6 +481,7 @@ def test_the_check_of_a_new_cluster_reports_usual_kinds_and_requires_those_of_pl
     assert "Check failed" in selected
 
 
+@pytest.mark.nightly
 def test_the_address_is_in_rest_for_administrators_only_and_in_no_export(
     administrator: Client, server: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -488,6 +500,7 @@ def test_the_address_is_in_rest_for_administrators_only_and_in_no_export(
     assert server.url not in exported
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_leaves_records_that_its_credentials_were_removed(
     administrator: Client, server: LocalServer
 ) -> None:

@@ -59,6 +59,7 @@ def test_an_empty_hub_shows_a_viewer_which_role_is_needed(viewer: Client, text_o
     assert "permission to load demo data" in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_nothing_needs_anybody_while_all_is_well(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/")
@@ -96,6 +97,7 @@ def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetc
     assert needs[2][1].startswith("3 of 7 clusters selected. ")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("many", [200, 1])
 def test_a_lost_cluster_absorbs_the_rollout_and_the_placement(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch, many: int
@@ -143,6 +145,7 @@ def test_what_is_snoozed_is_hidden_from_one_person_until_it_changes(
     assert _snoozed(viewer, "more", "ever")[0] == 400
 
 
+@pytest.mark.nightly
 def test_of_many_causes_the_worst_ten_are_shown_and_the_rest_counted(viewer: Client, text_of: Fetch) -> None:
     for number in range(12):
         simulated(f"silent-{number:02}", fault="silent")
@@ -154,6 +157,7 @@ def test_of_many_causes_the_worst_ten_are_shown_and_the_rest_counted(viewer: Cli
     assert '<a href="/clusters/?state=not-eligible">12 not ready clusters</a>' in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_lists_the_least_fulfilled_first_and_what_was_decided(
     viewer: Client, text_of: Fetch, decision_id: str
@@ -171,6 +175,7 @@ def test_lists_the_least_fulfilled_first_and_what_was_decided(
     assert "system: created" in latest
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", ["4", "9"])
 def test_loads_a_demo_and_removes_it(operator: Client, text_of: Fetch, size: str) -> None:
     loaded = operator.post("/demo/load/", {"size": size})
@@ -185,6 +190,7 @@ def test_loads_a_demo_and_removes_it(operator: Client, text_of: Fetch, size: str
     assert not Placement.objects.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", ["", "7", "many"])
 def test_there_is_no_demo_of_another_size(operator: Client, size: str) -> None:
     operator.post("/demo/load/", {"size": size})
@@ -207,6 +213,7 @@ def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) ->
     assert page.count("<time ") == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(
     ("query", "count"),
@@ -224,6 +231,7 @@ def test_filters_what_happened(viewer: Client, text_of: Fetch, query: str, count
     assert text_of(viewer, f"/activity/{query}").count("<time ") == count
 
 
+@pytest.mark.nightly
 def test_goes_back_in_time_page_by_page(viewer: Client, text_of: Fetch) -> None:
     for number in range(60):
         joined(f"c{number}")
@@ -238,6 +246,7 @@ def test_goes_back_in_time_page_by_page(viewer: Client, text_of: Fetch) -> None:
 # --- Search ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(
     ("text", "address"),
@@ -336,6 +345,7 @@ def _version(page: str) -> str:
     return re.findall(r'id="live" [^>]*hx-get="\?v=([^"&]*)"', page)[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "change",
     [
@@ -359,6 +369,7 @@ def test_whatever_happens_moves_its_version(change: Callable[[], object]) -> Non
     assert pulse() != before
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_the_picture_of_the_fleet_comes_anew_only_when_the_fleet_has_changed(viewer: Client) -> None:
     version = _version(viewer.get("/").content.decode())
@@ -376,6 +387,7 @@ def test_the_picture_of_the_fleet_comes_anew_only_when_the_fleet_has_changed(vie
     assert '<div id="fleet" hx-swap-oob="true"><figure' in late
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(operator: Client) -> None:
     version = _version(operator.get("/").content.decode())
@@ -386,6 +398,7 @@ def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(operator: Client
     assert operator.get("/", {"v": f"{version}-old"}, headers=HTMX).headers["HX-Refresh"] == "true"
 
 
+@pytest.mark.nightly
 def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) -> None:
     world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", before=True))
     world.place("web", staged_spec())
@@ -401,6 +414,7 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
     assert '<span class="count" id="count-rollouts">2<span' in page
 
 
+@pytest.mark.nightly
 def test_runs_as_few_queries_whatever_needs_somebody(viewer: Client) -> None:
     record_heartbeat(now=NOW)
     counts = [_queries_with(viewer, number) for number in (1, 4)]

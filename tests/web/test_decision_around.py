@@ -61,6 +61,7 @@ def test_downloads_exactly_the_rows_that_are_shown(
     assert answer["Content-Disposition"] == f'attachment; filename="{decision_id[:10]}.csv"'
 
 
+@pytest.mark.nightly
 def test_downloads_more_rows_than_a_page_shows(viewer: Client) -> None:
     for number in range(60):
         joined(f"c{number:02}", half=str(number % 2))
@@ -116,6 +117,7 @@ def test_its_snapshot_leads_to_its_line_in_the_history(
     assert "Policy #7 was pruned" in text_of(viewer, "/placements/web/history/?at=p7")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_an_old_snapshot_is_found_on_a_later_page(viewer: Client, text_of: Fetch) -> None:
     for number in range(60):
@@ -143,6 +145,7 @@ def test_names_the_staged_run_that_carried_it_out(viewer: Client, text_of: Fetch
     assert _links(text_of(viewer, address), "staged update run one") == ["/rollouts/staged/runs/one/"]
 
 
+@pytest.mark.nightly
 def test_a_staged_run_that_waited_for_the_decision_carried_it_out(viewer: Client, text_of: Fetch) -> None:
     joined("bravelion", region="east")
     save_strategy(strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW)

@@ -14,6 +14,7 @@ MOST_MODULES, MOST_FUNCTIONS = 41, 290
 """Of the page of a decision; lower them, never raise them. The goal is 35, and two for the hub."""
 
 
+@pytest.mark.nightly
 def test_the_page_of_a_decision_enters_few_modules_and_functions(operator: Client) -> None:
     load_demo(9, by=None, now=timezone.now())
     latest = Decision.objects.filter(picked_count__gt=0).select_related("record").latest("pk")

@@ -66,6 +66,7 @@ def plain(page: str) -> str:
     return " ".join(re.sub("<[^>]+>", " ", page).split())
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_each_step_has_an_address_and_links_to_its_neighbours(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "?step=2"))
@@ -80,6 +81,7 @@ def test_each_step_has_an_address_and_links_to_its_neighbours(viewer: Client, te
     assert "4 clusters have higher affinity, but topology spread takes precedence." in words
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_the_first_and_the_last_step_lead_nowhere_further(viewer: Client, text_of: Fetch) -> None:
     first, last = (text_of(viewer, address("web", query)) for query in ("?step=1", "?panel=replay"))
@@ -90,6 +92,7 @@ def test_the_first_and_the_last_step_lead_nowhere_further(viewer: Client, text_o
     assert 'data-key="]"' not in last
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("step", ["0", "6", "x", "-1", "99999999999"])
 def test_a_step_that_there_was_not_is_not_found(viewer: Client, step: str) -> None:
@@ -120,6 +123,7 @@ def test_htmx_gets_the_record_alone(viewer: Client) -> None:
     assert "HX-Request" in answer["Vary"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_panels_of_a_fulfilled_decision_load_by_themselves_and_have_links(
     viewer: Client, text_of: Fetch
@@ -140,6 +144,7 @@ def test_panels_of_a_fulfilled_decision_load_by_themselves_and_have_links(
     assert 'hx-push-url="?view=scores"' in view
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Client, text_of: Fetch) -> None:
     words = plain(text_of(operator, address("web", "?cluster=bravelion")))
@@ -155,6 +160,7 @@ def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Cl
     assert "Open as draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text_of: Fetch) -> None:
     page = text_of(operator, address("web", "?cluster=bravelion"))
@@ -174,6 +180,7 @@ def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text
     assert Placement.objects.get(name="web").document == before.document
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_a_draft_that_was_begun_before_stays_and_the_page_says_so(operator: Client, text_of: Fetch) -> None:
     page = text_of(operator, address("web", "?cluster=bravelion"))
@@ -186,6 +193,7 @@ def test_a_draft_that_was_begun_before_stays_and_the_page_says_so(operator: Clie
     assert "What you wanted to open is not in it" in answer.content.decode()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_no_draft_is_offered_once_the_policy_is_another(operator: Client, text_of: Fetch) -> None:
     old = address("web", "?cluster=bravelion")
@@ -197,6 +205,7 @@ def test_no_draft_is_offered_once_the_policy_is_another(operator: Client, text_o
     assert "Open as draft" not in text_of(operator, old)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_a_cluster_in_a_decision_has_an_address_of_its_own(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "clusters/bravelion/"))
@@ -207,11 +216,13 @@ def test_a_cluster_in_a_decision_has_an_address_of_its_own(viewer: Client, text_
     assert short["Location"] == address("web", "clusters/bravelion/")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_part_of_a_name_finds_clusters(viewer: Client, text_of: Fetch) -> None:
     assert "?cluster=nimblefox#why" in text_of(viewer, address("web", "?cluster=fox"))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize(
     ("view", "chart"),
@@ -234,6 +245,7 @@ def test_each_stage_of_the_funnel_leads_to_its_clusters(viewer: Client, text_of:
     assert "1 to 5 of 5" in listed
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fetch) -> None:
     east = text_of(viewer, address("web", "?group=region:east"))
@@ -243,6 +255,7 @@ def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fe
     assert "No clusters match. 9 without this filter." in plain(none)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_two_other_labels_can_be_crossed(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "?view=joint&key=system&key2=env"))
@@ -261,6 +274,7 @@ def test_one_ranking_has_a_cut_and_no_steps(viewer: Client, text_of: Fetch) -> N
     assert 'data-key="]"' not in page
 
 
+@pytest.mark.nightly
 def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned: Placement) -> None:
     words = plain(text_of(viewer, address(pinned, "?panel=replay")))
 
@@ -278,6 +292,7 @@ def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned
     assert "s1 without the label region" in words
 
 
+@pytest.mark.nightly
 def test_a_dead_end_is_distinguished_from_the_impossible(
     viewer: Client, text_of: Fetch, dead_end: Placement
 ) -> None:
@@ -290,6 +305,7 @@ def test_a_dead_end_is_distinguished_from_the_impossible(
     assert "Fulfilled by any of these changes" not in words
 
 
+@pytest.mark.nightly
 def test_a_large_problem_is_searched_when_its_section_is_opened(
     viewer: Client, text_of: Fetch, dead_end: Placement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +320,7 @@ def test_a_large_problem_is_searched_when_its_section_is_opened(
     assert "Show the set (4 clusters)" in opened
 
 
+@pytest.mark.nightly
 def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, text_of: Fetch) -> None:
     decision = exact_example(8)
     for one in decision.cycle.fleet:
@@ -342,6 +359,7 @@ def test_a_better_set_is_searched_although_all_are_selected(viewer: Client, text
     assert "Plan the moves" in opened
 
 
+@pytest.mark.nightly
 def test_rules_without_exact_search_say_so(viewer: Client, text_of: Fetch) -> None:
     joined("aa", region="east")
     placement = decided("lab", pick_n_spec(2), semantics="kubernetes")
@@ -351,6 +369,7 @@ def test_rules_without_exact_search_say_so(viewer: Client, text_of: Fetch) -> No
     assert "Maximum with the current fleet: 1." in words
 
 
+@pytest.mark.nightly
 def test_what_no_order_reaches_is_called_impossible(viewer: Client, text_of: Fetch) -> None:
     joined("aa", region="east", env="x")
     joined("bb", region="east", env="x")
@@ -376,6 +395,7 @@ def test_the_advantage_of_a_missing_label_is_told(viewer: Client, text_of: Fetch
     assert "zz has no label region, so no limit applies to it: it scores 0" in words
 
 
+@pytest.mark.nightly
 def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
     joined("aa", tier="edge")
     decided("shop", pick_n_spec(1, affinity=required(tier="edge")))

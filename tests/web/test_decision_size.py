@@ -58,6 +58,7 @@ def address() -> str:
     return f"/decisions/{value.id}/"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "query",
     [
@@ -83,6 +84,7 @@ def test_alike_candidates_share_a_row(viewer: Client, address: str) -> None:
     assert text.count("<tr") < 150
 
 
+@pytest.mark.nightly
 def test_a_large_fleet_is_searched_by_name(viewer: Client, address: str) -> None:
     text = viewer.get(f"{address}?cluster=cluster-12").content.decode()
 

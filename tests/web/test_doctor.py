@@ -70,6 +70,7 @@ def test_the_fix_of_a_label_is_a_preview_of_its_change(operator: Client, text_of
     assert 'value="apply"' in preview
 
 
+@pytest.mark.nightly
 def test_what_labels_cause_is_below_the_finding_about_the_labels(viewer: Client) -> None:
     for number in range(30):
         joined(f"c{number:02}", region=("east", "west")[number % 2])

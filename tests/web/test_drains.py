@@ -79,6 +79,7 @@ def test_begins_at_the_pace_that_was_said(operator: Client) -> None:
     assert timedelta(minutes=29) < row.deadline - datetime.now(UTC) <= timedelta(minutes=30)
 
 
+@pytest.mark.nightly
 def test_no_name_is_required_where_nothing_gets_worse(operator: Client, text_of: Fetch) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
@@ -100,6 +101,7 @@ def test_may_only_cordon(operator: Client) -> None:
     assert not Drain.objects.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("action", [{}, {"do": "uncordon"}])
 def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, str]) -> None:
@@ -145,6 +147,7 @@ def test_follows_the_drain_and_shows_only_news(operator: Client, text_of: Fetch)
     assert news.content.decode().startswith('<section id="progress"')
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> None:
     drain("nimblefox", by=None, now=NOW)
@@ -164,6 +167,7 @@ def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> Non
     assert [name for name, one in others.items() if "Pending replacement" not in one] == ["config"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_is_cancelled_once(operator: Client) -> None:
     drain("nimblefox", by=None, now=NOW)
@@ -225,6 +229,7 @@ def test_brings_a_placement_back_by_a_fresh_schedule_after_a_look_at_it(
     assert operator.post(PAGE, {"do": "bring-back", "placement": "nobody"}).status_code == 404
 
 
+@pytest.mark.nightly
 def test_bringing_back_shows_what_would_change_before_it_is_done(operator: Client, text_of: Fetch) -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
@@ -238,6 +243,7 @@ def test_bringing_back_shows_what_would_change_before_it_is_done(operator: Clien
     assert 'href="/clusters/c000/drain/">Cancel</a>' in preview
 
 
+@pytest.mark.nightly
 def test_says_when_a_fresh_schedule_would_not_bring_it_back(operator: Client, text_of: Fetch) -> None:
     drained()
 

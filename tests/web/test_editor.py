@@ -44,6 +44,7 @@ def _data() -> dict[str, Any]:
     return data
 
 
+@pytest.mark.nightly
 def test_looking_writes_nothing(operator: Client) -> None:
     for address in (NEW, EDIT, f"{NEW}?from=web", f"{NEW}?template=ha-pair", f"{EDIT}?as=yaml"):
         assert operator.get(address).status_code == 200
@@ -69,6 +70,7 @@ def test_a_form_sent_back_as_it_was_begins_no_draft(operator: Client) -> None:
     assert not Draft.objects.exists()
 
 
+@pytest.mark.nightly
 def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) -> None:
     text = _post(
         operator, EDIT, {NUMBER: "3", "spec.strategy.rollingUpdate.maxSurge": "50%"}
@@ -83,6 +85,7 @@ def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) 
     assert re.search(r'id="notes-spec-policy-numberOfClusters" hx-swap-oob="true"', text)
 
 
+@pytest.mark.nightly
 def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Client) -> None:
     first = _post(operator, EDIT, {NUMBER: "3"}).content.decode()
     address = f"/drafts/{Draft.objects.get().pk}/"
@@ -120,6 +123,7 @@ def test_a_reader_gets_what_is_valid_at_a_cursor(viewer: Client) -> None:
     assert beyond.status_code == 200
 
 
+@pytest.mark.nightly
 def test_works_without_a_script(operator: Client) -> None:
     answer = _post(operator, EDIT, {NUMBER: "3"}, htmx=False)
     address = answer["Location"]
@@ -146,6 +150,7 @@ def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(operator: C
     assert "2 of 2 clusters selected" in page
 
 
+@pytest.mark.nightly
 def test_a_form_edit_keeps_comments_and_what_no_field_shows(operator: Client) -> None:
     document = placement_document("web", pick_n_spec(2), note="kept")
     text = "# mine\n" + dump_yaml(document).replace("numberOfClusters: 2", "numberOfClusters: 2  # enough")
@@ -292,6 +297,7 @@ def test_what_may_not_be_changed_is_reported_while_typing(operator: Client) -> N
     assert "cannot change from PickN to PickAll" in page or "not allowed for placementType" in page
 
 
+@pytest.mark.nightly
 def test_a_name_that_is_taken_is_reported_while_typing_and_in_the_review(operator: Client) -> None:
     answer = _post(operator, NEW, {"metadata.name": "web"})
     review = f"/drafts/{Draft.objects.get().pk}/review/"
@@ -316,6 +322,7 @@ def test_a_copy_has_another_name(operator: Client) -> None:
     assert _fields(page)["metadata.name"] == "web-copy"
 
 
+@pytest.mark.nightly
 def test_a_placement_page_says_that_there_is_a_draft(operator: Client, viewer: Client) -> None:
     _post(operator, EDIT, {NUMBER: "3"})
     number = Draft.objects.get().pk
@@ -337,6 +344,7 @@ def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(operator: Cli
     assert "1 warning" in page
 
 
+@pytest.mark.nightly
 def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
     operator.post(EDIT, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
     address = f"/drafts/{Draft.objects.get().pk}/"
@@ -360,6 +368,7 @@ def test_names_of_what_is_on_the_hub_are_offered(operator: Client) -> None:
     assert _offered(answer) == set()
 
 
+@pytest.mark.nightly
 def test_of_many_names_those_that_hold_what_is_typed_come_first(operator: Client) -> None:
     apply_resources([namespace(f"team-{number:03}") for number in range(80)], by=None, now=NOW)
 
@@ -380,6 +389,7 @@ def test_a_number_that_is_none_reports_its_range_once(operator: Client) -> None:
     assert answer.count("an integer from 0 to 2147483647") == 1
 
 
+@pytest.mark.nightly
 def test_no_field_is_called_like_its_section(operator: Client) -> None:
     page = operator.get(f"{NEW}?from=web").content.decode()
     form = page.partition('id="editing"')[2].partition("</form>")[0]
@@ -388,6 +398,7 @@ def test_no_field_is_called_like_its_section(operator: Client) -> None:
     assert legends.isdisjoint(re.findall(r"<label[^>]*>([^<]*)</label>", form))
 
 
+@pytest.mark.nightly
 def test_a_fault_without_a_field_is_led_to_from_the_bar(operator: Client) -> None:
     rolling = "spec.strategy.rollingUpdate"
     both = _post(operator, NEW, {f"{rolling}.maxUnavailable": "0", f"{rolling}.maxSurge": "0"})
@@ -416,6 +427,7 @@ def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(operato
     assert _data()["spec"]["resourceSelectors"] == [selector]
 
 
+@pytest.mark.nightly
 def test_picking_a_second_resource_adds_a_selector_and_picking_none_changes_nothing(
     operator: Client,
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_review_enters_few_modules_and_functions(review: tuple[EnteredCode, st
     assert len(profile.functions) <= MOST_FUNCTIONS
 
 
+@pytest.mark.nightly
 def test_a_confirmation_parses_and_schedules_the_draft_once(
     operator: Client, draft: Draft, web: Placement, review: tuple[EnteredCode, str]
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_fault_is_added_for_a_while_and_shown_to_everyone(operator: Client, vi
     assert Event.objects.order_by("-id")[0].facts["by"] == "ana"
 
 
+@pytest.mark.nightly
 def test_faults_end_one_by_one_or_all(operator: Client) -> None:
     for kind in ("silent", "refuse", "lostState"):
         operator.post(PAGE, {"kind": kind, "minutes": ""})

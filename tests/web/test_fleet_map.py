@@ -26,6 +26,7 @@ def _domains(page: str) -> list[tuple[str, str]]:
     return [(one.split()[0], one.partition(" ")[2]) for one in words]
 
 
+@pytest.mark.nightly
 def test_a_large_fleet_is_shown_by_domain_the_worst_first(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_a_single_revision_has_nothing_to_compare(viewer: Client, text_of: Fetch
     assert "Compare selected revisions" in text_of(viewer, "/placements/web/history/")
 
 
+@pytest.mark.nightly
 def test_an_eviction_without_replacement_is_shown_with_its_cause(viewer: Client, text_of: Fetch) -> None:
     run_due(after=LAST - NOW)
     Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)
@@ -359,6 +360,7 @@ def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None
     assert policy_restores(edge, [edge.policy_snapshots.get(number=1)])[1].is_current
 
 
+@pytest.mark.nightly
 def test_more_policies_take_no_more_queries(viewer: Client) -> None:
     seen = []
     for minute in (1, 2):

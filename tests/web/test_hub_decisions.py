@@ -108,6 +108,7 @@ def test_lists_have_the_agreement_and_the_overview_the_disagreement(
     assert '<span class="narrow quiet">disagreements </span><span class="mark attention">' in hubs
 
 
+@pytest.mark.nightly
 def test_a_decision_that_agrees_is_no_disagreement(viewer: Client, agreeing: DecidedHub) -> None:
     page = text(viewer, agreeing.page)
 

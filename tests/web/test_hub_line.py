@@ -64,6 +64,7 @@ def test_every_page_of_a_live_hub_shows_its_state_with_age(viewer: Client) -> No
         assert 'id="hub-line"' not in page(viewer, f"/{address}"), address
 
 
+@pytest.mark.nightly
 def test_the_line_of_a_hub_takes_at_most_two_queries(viewer: Client) -> None:
     hub = watched()
     stream(hub, "MemberCluster", 1, is_required=True)
@@ -102,6 +103,7 @@ def test_a_hub_without_a_watcher_is_out_of_date(viewer: Client) -> None:
     assert "Start manage.py up" in text
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("state", ["new", "connecting", "syncing", "live"])
 def test_a_hub_that_is_being_read_has_no_banner(viewer: Client, state: str) -> None:
     watched(state=state)

@@ -216,6 +216,7 @@ ACTIONS = {
 }
 
 
+@pytest.mark.nightly
 def test_every_page_is_shown_to_every_role_and_sends_for_its_own_alone(
     hub: WritableHub, subtests: pytest.Subtests
 ) -> None:

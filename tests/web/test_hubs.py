@@ -123,6 +123,7 @@ def test_recent_writes_are_shown_where_there_are_any() -> None:
     assert "&lt;b&gt;taken" in page
 
 
+@pytest.mark.nightly
 def test_a_viewer_sees_state_and_streams_only() -> None:
     with watching(hub_with_content()) as run:
         run.work_until_state("live")

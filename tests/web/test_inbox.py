@@ -109,6 +109,7 @@ def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(client
     assert client.get("/inbox/?hub=closed").content.decode().count("/hubs/closed/") == 0
 
 
+@pytest.mark.nightly
 def test_the_navigation_counts_what_the_inbox_of_a_person_has(client: Client) -> None:
     client.force_login(person("ana", "viewer"))
     before = client.get("/clusters/").content.decode()

@@ -86,6 +86,7 @@ def test_htmx_swaps_faults_and_needs_no_eval(viewer: Client, text_of: Fetch) -> 
     assert '{"code": "422", "swap": true}' in page
 
 
+@pytest.mark.nightly
 def test_says_that_demo_data_is_loaded(operator: Client, viewer: Client, text_of: Fetch) -> None:
     before = text_of(operator, "/clusters/")
 
@@ -97,6 +98,7 @@ def test_says_that_demo_data_is_loaded(operator: Client, viewer: Client, text_of
     assert 'href="/demo/remove/"' not in text_of(viewer, "/demo/")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "address",
     [

@@ -112,6 +112,7 @@ def test_metrics_are_for_the_token_and_for_superusers(
     assert "fleetui_info" in exposition(administrator)
 
 
+@pytest.mark.nightly
 def test_metrics_count_what_the_database_has(settings: Settings, web: Placement) -> None:
     decision = web.decisions.get()
     move_rows_to(live_hub("prod-eu", kind="kubefleet", state="live"))
@@ -138,6 +139,7 @@ def test_metrics_count_what_the_database_has(settings: Settings, web: Placement)
     assert value("fleetui_http_requests", method="GET", view="login", status="200") >= 1
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_alerts_and_dashboard_use_metrics_that_exist(settings: Settings) -> None:
     live_hub("prod-eu", kind="kubefleet", state="live")
@@ -161,6 +163,7 @@ def test_alerts_and_dashboard_use_metrics_that_exist(settings: Settings) -> None
     assert [name for name in sorted(ours) if f"`{name}" not in described] == []
 
 
+@pytest.mark.nightly
 def test_web_processes_share_what_they_counted(tmp_path: Path) -> None:
     variables = http_metrics.shared_metrics(tmp_path / "metrics")
     count = "from fleetui.http_metrics import *; REQUESTS.labels('GET', 'login', '200').inc()"

@@ -38,6 +38,7 @@ def several(web: Placement) -> Placement:  # noqa: ARG001
     return Placement.objects.get(full_name="shop/web")
 
 
+@pytest.mark.nightly
 def test_each_page_is_of_the_placement_in_its_address(
     several: Placement, operator: Client, text_of: Any
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_new_placement_is_of_a_namespace(web: Placement, operator: Client, tex
     assert saved.namespace == "shop"
 
 
+@pytest.mark.nightly
 def test_a_staged_run_is_started_with_a_strategy_of_the_namespace(
     web: Placement,  # noqa: ARG001
     operator: Client,

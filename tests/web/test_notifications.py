@@ -46,6 +46,7 @@ def manager(db: None) -> Client:  # noqa: ARG001 -- it has rows
     return client
 
 
+@pytest.mark.nightly
 def test_pages_are_for_superusers_and_those_with_the_permission(
     manager: Client, operator: Client, client: Client
 ) -> None:
@@ -149,6 +150,7 @@ def test_the_preview_has_what_the_rule_would_have_sent(manager: Client) -> None:
     assert "Cluster b" not in page
 
 
+@pytest.mark.nightly
 def test_a_channel_that_does_not_get_its_messages_needs_attention(
     manager: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

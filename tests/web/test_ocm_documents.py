@@ -68,6 +68,7 @@ def test_the_page_of_one_with_resources_names_its_selectors(operator: Client, te
     assert "Namespace shop core/v1" in page
 
 
+@pytest.mark.nightly
 def test_it_is_edited_as_it_was_written(operator: Client, text_of: Fetch) -> None:
     save_placement(ocm_document(numberOfClusters=2), by=None, now=NOW)
     text = dump_yaml(ocm_document(numberOfClusters=1))
@@ -113,6 +114,7 @@ def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:
     assert "names are unique across namespaces" in plain(answer)
 
 
+@pytest.mark.nightly
 def test_advice_on_it_opens_as_a_draft_in_its_own_words(operator: Client, text_of: Fetch) -> None:
     soft = {"topologyKey": "region", "whenUnsatisfiable": "ScheduleAnyway"}
     written = ocm_document(numberOfClusters=1, spreadPolicy={"spreadConstraints": [soft]})

@@ -97,6 +97,7 @@ def distance(one: str, other: str, vision: str) -> float:
     return 100 * math.dist(_oklab(one, vision), _oklab(other, vision))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("theme", "ground"), [*product(THEMES, GROUNDS)])
 @pytest.mark.parametrize("name", ["text", "quiet", "accent"])
 def test_text_can_be_read(theme: str, ground: str, name: str) -> None:
@@ -112,6 +113,7 @@ def test_words_in_bars_can_be_read(theme: str, words: str, bar: str) -> None:
     assert contrast(TOKENS[words][theme], TOKENS[bar][theme]) >= 4.5
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("theme", "ground"), [*product(THEMES, GROUNDS)])
 @pytest.mark.parametrize("name", [*STATUSES, "accent", "neutral"])
 def test_marks_can_be_seen(theme: str, ground: str, name: str) -> None:

@@ -48,6 +48,7 @@ def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fe
     assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
 
 
+@pytest.mark.nightly
 def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_of: Fetch) -> None:
     world = World(3)
     world.place("api", spec())
@@ -64,6 +65,7 @@ def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]
 
 
+@pytest.mark.nightly
 def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fetch) -> None:
     world = StagedWorld({"all": ["c000", "c001"]}, stage("all", before=True))
     world.place("web", staged_spec())
@@ -76,6 +78,7 @@ def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fet
     assert counts(page)["Stalled or waiting for approval"] == counts(page)["Rolling out"] == 1
 
 
+@pytest.mark.nightly
 def test_what_no_driver_applies_is_scheduled_not_applied(
     viewer: Client, text_of: Callable[[Client, str], str]
 ) -> None:

@@ -47,6 +47,7 @@ def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: l
     assert _names(text_of(viewer, f"/placements/{query}")) == names
 
 
+@pytest.mark.nightly
 def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) -> None:
     decided("all", spec())
     decided("many", pick_n_spec(7))
@@ -57,6 +58,7 @@ def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) ->
     assert cells == ["all 3", "3 of 7", "1 of 2 named", "2 of 2"]
 
 
+@pytest.mark.nightly
 def test_the_list_runs_as_many_queries_for_many(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
@@ -67,6 +69,7 @@ def test_the_list_runs_as_many_queries_for_many(
         viewer.get("/placements/")
 
 
+@pytest.mark.nightly
 def test_says_the_policy_in_a_sentence_and_what_came_of_it(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, PAGE)
 
@@ -194,6 +197,7 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(
     assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', lost) == ["c001"]
 
 
+@pytest.mark.nightly
 def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch) -> None:
     saved("fresh", pick_n_spec(1))
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
@@ -209,6 +213,7 @@ def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_o
     assert "<strong>1 of 1</strong>" in fragment
 
 
+@pytest.mark.nightly
 def test_a_change_while_polling_brings_a_new_version(viewer: Client, text_of: Fetch) -> None:
     saved("fresh", pick_n_spec(1))
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
@@ -247,6 +252,7 @@ def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
     assert "<code>spec.resourceSelectors[1]</code> selects it again" in page
 
 
+@pytest.mark.nightly
 def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text_of: Fetch) -> None:
     said = {
         "unfulfilled": "Not fulfilled",

@@ -43,6 +43,7 @@ def _tokens(page: bytes) -> set[bytes]:
     return set(re.findall(rb'name="csrfmiddlewaretoken" value="([^"]*)"', page))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/", "/?by=region"])
 def test_the_second_time_that_nothing_is_new_takes_one_query(
@@ -58,6 +59,7 @@ def test_the_second_time_that_nothing_is_new_takes_one_query(
     assert "Content-Security-Policy" in again.headers
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/"])
 def test_what_changes_is_reported_at_once(viewer: Client, world: World, address: str) -> None:
     question = _asking(viewer, address)
@@ -135,18 +137,21 @@ def test_a_change_that_is_rendered_takes_three_queries(
     assert {**shared.headers, "X-Request-ID": ""} == {**rendered.headers, "X-Request-ID": ""}
 
 
+@pytest.mark.nightly
 def test_what_is_shared_is_not_for_a_session_that_ended(polled: Client) -> None:
     polled.session.delete()
 
     assert polled.get(f"{RUN}?v=0", headers=HTMX).headers["HX-Redirect"].startswith("/login/")
 
 
+@pytest.mark.nightly
 def test_what_is_shared_is_not_for_who_lost_the_role(polled: Client) -> None:
     Group.objects.get(name=Role.VIEWER).user_set.clear()
 
     assert polled.get(f"{RUN}?v=0", headers=HTMX).status_code == 403
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("field", [{"password": "other"}, {"is_active": False}])
 def test_what_is_shared_is_not_for_a_user_who_changed(polled: Client, field: dict[str, Any]) -> None:
     User.objects.filter(pk=polled.session[SESSION_KEY]).update(**field)

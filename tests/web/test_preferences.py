@@ -10,6 +10,7 @@ pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "chosen", "default"),
     [
@@ -30,6 +31,7 @@ def test_a_choice_is_on_the_next_page(
     assert f'data-{name}="{chosen}"' in text_of(viewer, "/clusters/")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "next_", ["https://elsewhere.example/", "//elsewhere.example", "javascript:x", "", "clusters"]
 )

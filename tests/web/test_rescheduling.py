@@ -53,6 +53,7 @@ def test_the_placement_leads_there_and_it_shows_who_would_move_and_why(
     assert not PolicySnapshot.objects.filter(number=2).exists()
 
 
+@pytest.mark.nightly
 def test_confirming_decides_just_that_at_once(operator: Client, spread: Placement) -> None:
     shown = re.findall(r'name="decision" value="([^"]*)"', page := _page(operator))
 
@@ -122,6 +123,7 @@ def test_shows_the_page_again_to_who_confirms_nothing_that_was_seen(operator: Cl
     assert not Event.objects.filter(verb="rescheduled").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_there_is_nothing_to_choose_anew_where_the_clusters_are_named(operator: Client) -> None:
     decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["bravelion"]}))

@@ -25,6 +25,7 @@ def api() -> APIClient:
     return client
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["new", "preview"])
 def test_the_editor_refuses_a_placement_in_form_yaml_and_review(operator: Client, name: str) -> None:
     all_joined("a")

@@ -18,6 +18,7 @@ Fetch = Callable[[Client, str], str]
 SETTINGS = "/resources/_/ConfigMap/shop/settings/"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("query", "names"),
     [
@@ -83,6 +84,7 @@ def test_applies_a_file(operator: Client) -> None:
     assert Resource.objects.filter(name="other").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -48,6 +48,7 @@ def fail_on(world: World, name: str) -> None:
     world.pass_time(2)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_lists_what_is_under_way_first_and_filters(viewer: Client, text_of: Fetch) -> None:
     def runs(query: str) -> list[str]:
@@ -60,6 +61,7 @@ def test_lists_what_is_under_way_first_and_filters(viewer: Client, text_of: Fetc
     assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in rail
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, RUN)
@@ -102,6 +104,7 @@ def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
     assert viewer.get("/api/v1" + RUN.rstrip("/")).json()["eta"]["remaining"]["basis"] == basis
 
 
+@pytest.mark.nightly
 def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
     viewer: Client, text_of: Fetch, world: World
 ) -> None:
@@ -116,6 +119,7 @@ def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
     assert 'hx-swap="outerHTML" data-active="false"' in paused
 
 
+@pytest.mark.nightly
 def test_a_run_is_followed_until_it_ends(viewer: Client, text_of: Fetch, world: World) -> None:
     [query] = polled(text_of(viewer, RUN))
 
@@ -184,6 +188,7 @@ def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetc
     assert operator.post("/placements/web/unpin/").status_code == 302
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
     ("address", "words"),
@@ -201,6 +206,7 @@ def test_what_is_not_allowed_is_refused_with_a_reason(operator: Client, address:
     assert words in answer.content.decode()
 
 
+@pytest.mark.nightly
 def test_what_was_just_resumed_is_not_called_halted(operator: Client, text_of: Fetch, world: World) -> None:
     world.pass_time(3)
     operator.post("/placements/web/pause/")
@@ -254,6 +260,7 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
     assert [one["actions"][0]["words"] for one in waves] == ["Update r0 → r1"] * 2
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_the_page_of_the_placement_shows_the_run_and_is_followed(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/placements/web/")
@@ -278,6 +285,7 @@ def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch,
     assert "Paused by system; no new updates start." in page
 
 
+@pytest.mark.nightly
 def test_the_overview_shows_blocked_removals(viewer: Client, text_of: Fetch) -> None:
     world = World(3)
     world.place("web", pick_n_spec(3))
@@ -293,6 +301,7 @@ def test_the_overview_shows_blocked_removals(viewer: Client, text_of: Fetch) -> 
     assert "Rollout 2 stalled: " in text_of(viewer, "/")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("address", ["/rollouts/", RUN, "/placements/web/"])
 def test_runs_few_queries(
@@ -350,6 +359,7 @@ def test_the_plan_names_revisions_and_what_is_in_progress(
     assert "On r0, waiting for r1." in answer["rest"]["sentences"]["waiting"][0]["why"]
 
 
+@pytest.mark.nightly
 def test_the_plan_does_not_call_up_to_date_what_is_being_updated(
     viewer: Client, text_of: Fetch, world: World
 ) -> None:
@@ -363,6 +373,7 @@ def test_the_plan_does_not_call_up_to_date_what_is_being_updated(
     assert "Rollout plan: no updates pending</h2>" in text_of(viewer, f"{RUN}plan/")
 
 
+@pytest.mark.nightly
 def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     viewer: Client, text_of: Fetch, world: World
 ) -> None:

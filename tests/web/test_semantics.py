@@ -63,6 +63,7 @@ def test_it_needs_a_role(stranger: Client, web: str) -> None:
     assert stranger.get(f"/decisions/{web}/semantics/").status_code == 403
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_a_text_that_is_not_saved_is_compared_beside_the_editor(operator: Client) -> None:
     text = "# a draft\n" + dump_yaml(Placement.objects.get(name="web").document)

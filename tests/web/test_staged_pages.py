@@ -79,6 +79,7 @@ def actions_on(page: str) -> list[str]:
     return re.findall(rf'(?:href|action)="{RUN}([^"]+)"', page)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
     operator: Client, text_of: Fetch
@@ -92,6 +93,7 @@ def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
     assert not StagedRun.objects.exists()
 
 
+@pytest.mark.nightly
 def test_a_run_is_started_or_prepared_by_every_operator(operator: Client, world: StagedWorld) -> None:
     began = operator.post(START, {"name": "one", "strategy": "careful", "snapshot": "", "do": "start"})
     world.work()
@@ -101,6 +103,7 @@ def test_a_run_is_started_or_prepared_by_every_operator(operator: Client, world:
     assert [run.started_by for run in StagedRun.objects.order_by("pk")] == ["ana", ""]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("given", "path", "words"),
     [
@@ -170,6 +173,7 @@ def test_says_why_a_run_could_not_begin(operator: Client, text_of: Fetch, world:
     assert "Start run" not in page
 
 
+@pytest.mark.nightly
 def test_a_run_that_waits_for_a_person_alone_polls_less_often(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
@@ -206,6 +210,7 @@ def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
     assert "Failed 1 time. Next retry in" in page or "Failed 2 times. Next retry in" in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_operators_and_approvers_are_offered_what_is_theirs(
     viewer: Client, operator: Client, approver: Client, text_of: Fetch
@@ -249,6 +254,7 @@ def test_the_stepper_shows_each_stage_and_marks_the_present_one(viewer: Client, 
     assert "0 of 3" in steps[1]
 
 
+@pytest.mark.nightly
 def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
     [query] = polled(text_of(viewer, RUN))
 
@@ -264,6 +270,7 @@ def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: Stag
     assert "All stages completed." in ended[1]
 
 
+@pytest.mark.nightly
 def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
     save_run(run_document("one"), by=None, now=world.now)
     sync_due_rollouts(now=world.now)
@@ -275,6 +282,7 @@ def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, 
     assert poll(viewer, f"{RUN}{query}")[0] == 200
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("action", "state"),
     [("stop", "Stop"), ("abandon", "Run")],
@@ -373,6 +381,7 @@ def test_who_started_may_not_approve_where_the_placement_demands_another(
     assert "an approver other than both, who started it" in text_of(client, "/rollouts/?waiting=approval")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/")
@@ -386,6 +395,7 @@ def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Clie
     assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in page
 
 
+@pytest.mark.nightly
 def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
     waiting.place("other", {"resourceSelectors": staged_spec()["resourceSelectors"]})
     waiting.run(until=waiting.is_settled)
@@ -432,6 +442,7 @@ def test_both_sorts_are_paged_without_loss(
     assert "4–4 of 4" in pages[-1]  # noqa: RUF001  # as on the page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_the_page_of_the_placement_says_how_its_run_stands(
     viewer: Client, operator: Client, text_of: Fetch
@@ -463,6 +474,7 @@ def test_what_failed_outside_a_run_says_that_nobody_tries_again(
     assert f'href="{START}?strategy=careful&amp;snapshot=0"' in run
 
 
+@pytest.mark.nightly
 def test_another_run_with_the_same_snapshot_tries_what_failed_again(world: StagedWorld) -> None:
     world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
@@ -478,6 +490,7 @@ def test_another_run_with_the_same_snapshot_tries_what_failed_again(world: Stage
     assert (before, world.phases()["c001"]) == ("failed", "available")
 
 
+@pytest.mark.nightly
 def test_a_failed_run_is_reported_until_there_is_a_newer_one(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
@@ -508,6 +521,7 @@ def test_a_paused_placement_is_reported_on_the_page_of_its_run(
     assert "is paused by system: no new updates start" in text_of(viewer, RUN)
 
 
+@pytest.mark.nightly
 def test_a_large_stage_is_shown_from_where_the_work_is(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -527,6 +541,7 @@ def test_a_large_stage_is_shown_from_where_the_work_is(
     assert "4 to 5 of 6" in text_of(viewer, RUN)
 
 
+@pytest.mark.nightly
 def test_removals_are_a_stage_of_their_own(viewer: Client, text_of: Fetch) -> None:
     world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", most=2))
     fixed: dict[str, Any] = {"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}
@@ -542,6 +557,7 @@ def test_removals_are_a_stage_of_their_own(viewer: Client, text_of: Fetch) -> No
     assert "Removes the resources from deselected clusters, all at the same time." in page
 
 
+@pytest.mark.nightly
 def test_a_strategy_is_shown_in_words(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
     world.begin("one")
     page = text_of(viewer, "/rollouts/staged/strategies/careful/")
@@ -632,6 +648,7 @@ def test_a_strategy_is_deleted_and_its_run_goes_on(operator: Client, text_of: Fe
     assert "67% of 3 → 2" in text_of(operator, RUN)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 @pytest.mark.parametrize("address", [RUN, f"{START}?strategy=careful", "/rollouts/?waiting=approval"])
 def test_runs_few_queries(

@@ -265,6 +265,7 @@ def test_every_address_of_a_team_lets_its_operators_through(pia: User) -> None:
     assert sorted((through - {"POST "}) ^ THROUGH) == []
 
 
+@pytest.mark.nightly
 def test_nothing_leaves_or_enters_a_team(pia: User) -> None:
     load("payments")
     apply_resources([labelled(config_map("theirs"), "other")], by=None, now=NOW)
@@ -294,6 +295,7 @@ def test_an_override_of_a_team_patches_nothing_of_another(pia: User) -> None:
         save_override(labelled(override, "payments"), by=pia, now=NOW)
 
 
+@pytest.mark.nightly
 def test_documents_of_clusters_are_for_operators_of_the_fleet(pia: User) -> None:
     load("payments")
     answer = Client().post(
@@ -337,6 +339,7 @@ def test_the_page_to_apply_manifests_hides_secrets_of_other_teams(pia: User) -> 
     assert "cGxhbnRlZA==" not in page
 
 
+@pytest.mark.nightly
 def test_lists_cost_no_query_more_for_a_row(pia: User, django_assert_max_num_queries: Any) -> None:
     load("payments")
     for number in range(5):

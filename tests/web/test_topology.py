@@ -64,6 +64,7 @@ def test_counts_the_combinations_of_two_labels(viewer: Client, text_of: Fetch) -
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fleet")
 def test_each_group_leads_to_its_clusters_and_to_what_if(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/topology/?key=region&key2=env")
@@ -80,6 +81,7 @@ def test_each_group_leads_to_its_clusters_and_to_what_if(viewer: Client, text_of
     assert viewer.post("/what-if/", {"label": "!region env=prod"}).status_code == 302
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fleet")
 def test_begins_with_the_label_that_placements_spread_over(viewer: Client, text_of: Fetch) -> None:
     assert 'id="key" name="key" value="env"' in text_of(viewer, "/topology/")

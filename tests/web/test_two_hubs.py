@@ -141,6 +141,7 @@ def test_no_page_shows_what_only_another_hub_has(visitor: Client, worlds: tuple[
         assert len(shown) > 120
 
 
+@pytest.mark.nightly
 def test_a_page_of_a_live_hub_costs_two_queries_more_at_most_and_other_hubs_cost_none(
     visitor: Client, worlds: tuple[World, World]
 ) -> None:
@@ -192,6 +193,7 @@ def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
         ] == [], address
 
 
+@pytest.mark.nightly
 def test_no_number_or_id_of_another_hub_opens_anything(visitor: Client, worlds: tuple[World, World]) -> None:
     local, live = worlds
     numbered = (
@@ -251,6 +253,7 @@ def test_no_address_of_the_api_shows_what_only_another_hub_has(
         assert sum(world.word in text for text in shown.values()) > 8
 
 
+@pytest.mark.nightly
 def test_search_finds_only_what_the_hub_has(visitor: Client, worlds: tuple[World, World]) -> None:
     local, live = worlds
     with in_hub(live_pk()):
@@ -278,6 +281,7 @@ def test_a_fragment_of_one_hub_is_never_that_of_the_other(
     assert 'href="/hubs/paris/' in fragments[1]
 
 
+@pytest.mark.nightly
 def test_entity_tags_of_two_hubs_differ(ana: User, worlds: tuple[World, World]) -> None:
     caller = APIClient()
     caller.force_login(ana)
@@ -340,6 +344,7 @@ def test_nobody_logged_in_is_sent_to_the_login_and_back(client: Client) -> None:
     assert answer.redirect_chain[-1][0] == "/login/?next=%2Fhubs%2Fparis%2Fclusters%2F"
 
 
+@pytest.mark.nightly
 def test_what_the_hub_decides_is_refused_with_its_own_way(
     visitor: Client, ana: User, worlds: tuple[World, World]
 ) -> None:
@@ -386,6 +391,7 @@ def test_every_table_of_rows_has_a_hub() -> None:
     assert without == {"Hub"} | shared
 
 
+@pytest.mark.nightly
 def test_across_hubs_finds_the_rows_of_all(worlds: tuple[World, World]) -> None:
     with across_hubs():
         rows = MemberCluster.objects.filter(name="bravelion")
@@ -394,6 +400,7 @@ def test_across_hubs_finds_the_rows_of_all(worlds: tuple[World, World]) -> None:
     assert worlds
 
 
+@pytest.mark.nightly
 def test_without_a_user_a_hub_that_exists_is_like_one_that_does_not(client: Client, ana: User) -> None:
     live_hub("paris")
     holder = APIClient(HTTP_AUTHORIZATION=f"Token {api_token(ana)}")

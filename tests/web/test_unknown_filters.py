@@ -34,6 +34,7 @@ ADDRESSES = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("address", "name", "word"), ADDRESSES)
 def test_says_which_word_there_is_not_and_which_there_are(
     viewer: Client, text_of: Fetch, decision_id: str, address: str, name: str, word: str

@@ -30,6 +30,7 @@ def test_the_page_of_a_faulty_record_says_so(viewer: Client) -> None:
     assert page.count("step 1 selected b, and would select c") == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("outdated")
 @pytest.mark.parametrize("address", ["/", "/placements/", "/placements/web/", "/placements/web/history/"])
 def test_pages_live_with_a_record_of_another_engine(viewer: Client, address: str) -> None:

@@ -22,6 +22,7 @@ def _placed() -> None:
     decided("web", spec({"placementType": "PickAll"}))
 
 
+@pytest.mark.nightly
 def test_the_editor_requires_confirmation_and_saves_once_it_is_ticked(operator: Client) -> None:
     typed(operator, "/placements/web/edit/", TEXT)
 
@@ -37,6 +38,7 @@ def test_the_editor_requires_confirmation_and_saves_once_it_is_ticked(operator: 
     assert Placement.objects.get().revision == 2
 
 
+@pytest.mark.nightly
 def test_an_editor_that_needs_no_confirmation_shows_no_box(operator: Client) -> None:
     typed(operator, "/placements/web/edit/", TEXT.replace("moon", "east"))
 

@@ -160,6 +160,7 @@ def test_an_analysis_is_canceled_saved_and_run_again(
     assert operator.post(f"{again}save/", {"name": ""}).status_code == 302
 
 
+@pytest.mark.nightly
 def test_lists_scenarios_with_a_bounded_number_of_queries(
     viewer: Client, text_of: Fetch, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:

@@ -83,6 +83,7 @@ def test_the_timer_of_the_worker_counts_what_waits(monkeypatch: pytest.MonkeyPat
     assert datetime.now(UTC) - rows["celery"].at < timedelta(seconds=30)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize("address", ["/", "/rollouts/"])
 def test_pages_that_wait_for_it_say_so(viewer: Client, text_of: Fetch, address: str) -> None:

@@ -21,6 +21,7 @@ def is_allowed(address: str, rules: AddressRules) -> bool:
     return True
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "address",
     [

@@ -157,6 +157,7 @@ def test_a_large_chunked_answer_is_read() -> None:
         assert server.connections == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("behave", "code"),
     [
@@ -246,6 +247,7 @@ def test_an_answer_that_is_compressed_too_well_is_no_answer() -> None:
         assert get(client_of(server)).status == 200
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("status", "body"),
     [

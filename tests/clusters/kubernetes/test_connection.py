@@ -68,6 +68,7 @@ def account_token(*, lifetime: timedelta = timedelta(days=30), age: timedelta = 
     )
 
 
+@pytest.mark.nightly
 def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
     joined("member")
 
@@ -91,6 +92,7 @@ def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
     assert events("credentials set") == [(None, facts)]
 
 
+@pytest.mark.nightly
 def test_a_kubeconfig_gives_the_same(server: LocalServer) -> None:
     joined("member")
     document = {
@@ -153,6 +155,7 @@ def test_a_cluster_may_join_by_its_connection(server: LocalServer) -> None:
         save(fields_of(server), name="other", joins=True)
 
 
+@pytest.mark.nightly
 def test_a_failed_check_saves_only_after_confirmation(server: LocalServer, member: Member) -> None:
     joined("member")
     member.denied = {"list nodes", "list pods"}
@@ -230,6 +233,7 @@ def test_another_server_does_not_get_the_stored_secret(server: LocalServer) -> N
         assert [(one.path, one.code) for one in error.value.errors] == [("token", "required")]
 
 
+@pytest.mark.nightly
 def test_a_new_secret_has_a_new_revision_and_ends_a_block(server: LocalServer, member: Member) -> None:
     joined("member")
     save(fields_of(server))
@@ -366,6 +370,7 @@ def test_notices_fourteen_seven_and_one_day_before_the_expiry() -> None:
     assert expiry_notice(credential(), now=expires_at) == f"expired on {expires_at:%Y-%m-%d}"
 
 
+@pytest.mark.nightly
 def test_a_token_that_is_renewed_gets_no_notice(server: LocalServer, member: Member) -> None:
     token = account_token(lifetime=timedelta(hours=1))
     member.tokens = {token}

@@ -72,6 +72,7 @@ def test_the_timestamp_of_a_pod_template_is_cleaned_away(path: tuple[str, ...]) 
     assert live == at({"metadata": {"creationTimestamp": None, "labels": {"a": "1"}}, "spec": {}})
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("member", "hub", "expected"),
     [

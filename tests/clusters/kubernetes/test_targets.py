@@ -22,6 +22,7 @@ from fleetui.apimachinery.fields import subdomain_problem
 RBAC = "rbac.authorization.k8s.io"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("wave", "group", "kinds"),
     [

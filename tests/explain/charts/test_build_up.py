@@ -75,6 +75,7 @@ def test_terms_stand_in_the_place_of_rows() -> None:
     assert made.total == 200.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("semantics", list(Semantics))
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_the_parts_add_up_to_what_ranks(semantics: Semantics, name: str) -> None:

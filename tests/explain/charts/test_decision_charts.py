@@ -75,6 +75,7 @@ CHARTS: dict[str, Callable[[int], Chart | None]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_is_whole_at_every_size(name: str, size: int) -> None:
@@ -86,6 +87,7 @@ def test_every_chart_is_whole_at_every_size(name: str, size: int) -> None:
     assert chart.height < 1700
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", SIZES)
 def test_groups_hold_those_placed(size: int) -> None:
     chart = group_chart(decision(size))
@@ -327,6 +329,7 @@ def test_what_is_placed_does_not_count_where_every_cycle_chooses_anew() -> None:
     assert [row[1:4] for row in chart.rows] == [("east", 1, 1), ("west", 0, 0)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("semantics", "hard", "shaded"),
     [("ocm", True, True), ("ocm", False, False), ("kubernetes", False, False), ("fleet", False, True)],
@@ -350,6 +353,7 @@ def test_a_preview_measures_a_hard_limit_of_ocm_from_the_emptiest() -> None:
     assert [bar.is_in_band for bar in bars.bars] == [True, True]
 
 
+@pytest.mark.nightly
 def test_as_many_constraints_as_a_policy_may_have_are_drawn() -> None:
     keys = [f"k{number}" for number in range(60)]
     members = fleet(*(cluster(f"c{index}", dict.fromkeys(keys, f"v{index % 2}")) for index in range(4)))

@@ -50,6 +50,7 @@ def _caption(cycle: Cycle) -> str:
     return chart.caption
 
 
+@pytest.mark.nightly
 def test_nested_groups_are_as_far_apart_as_their_siblings() -> None:
     last = Replay(schedule(NESTED)).step(6)
 

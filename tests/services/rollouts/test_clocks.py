@@ -24,6 +24,7 @@ def begun(**tasks: bool | str) -> StagedWorld:
     return world
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_an_approval_counts(side: str, skew: timedelta) -> None:
@@ -36,6 +37,7 @@ def test_an_approval_counts(side: str, skew: timedelta) -> None:
     world.run(until=lambda: world.status("one") == "succeeded")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 def test_a_skipped_wait_is_over(skew: timedelta) -> None:
     world = begun(wait="2h")

@@ -101,6 +101,7 @@ def test_s49_a_budget_can_block_it_in_part() -> None:
     assert not is_over()
 
 
+@pytest.mark.nightly
 def test_what_names_its_clusters_or_tolerates_the_cordon_stays_and_is_listed() -> None:
     world = world_with(2, fixed=spec(FIXED), daemon=spec(TOLERATING), web=spec())
 
@@ -115,6 +116,7 @@ def test_what_names_its_clusters_or_tolerates_the_cordon_stays_and_is_listed() -
     assert Drain.objects.get().ended_reason == "nothing is left that can go"
 
 
+@pytest.mark.nightly
 def test_it_is_paced() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
     world.inject("c001", {"kind": "unreachable"})
@@ -128,6 +130,7 @@ def test_it_is_paced() -> None:
     assert not Binding.objects.filter(cluster_name="c001").exists()
 
 
+@pytest.mark.nightly
 def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
     world = world_with(3, web=spec())
     world.inject("c001", {"kind": "unreachable"})
@@ -143,6 +146,7 @@ def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
     assert world.available() == ["c000"]
 
 
+@pytest.mark.nightly
 def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(3)})
     world.inject("c001", {"kind": "unreachable"})
@@ -176,6 +180,7 @@ def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytes
     assert not Binding.objects.filter(cluster_name="c001").exists()
 
 
+@pytest.mark.nightly
 def test_a_cancelled_drain_evicts_nothing_more_and_leaves_the_cordon() -> None:
     world = world_with(2, web=spec())
     save_budget(budget(minAvailable=2), by=None, now=world.now)
@@ -225,6 +230,7 @@ def test_uncordoning_ends_a_drain_and_brings_nothing_back_by_itself() -> None:
     assert len(world.available("web")) == 2
 
 
+@pytest.mark.nightly
 def test_a_staged_placement_waits_for_its_next_run() -> None:
     world = world_with(2, web=spec())
     placement = Placement.objects.get()
@@ -267,6 +273,7 @@ def test_draining_again_goes_on_with_the_same_drain_and_an_unknown_cluster_is_re
     assert advance_drains(now=world.now + drains.RESYNC) == 0
 
 
+@pytest.mark.nightly
 def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
     world = world_with(
         3,
@@ -296,6 +303,7 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
     assert not Drain.objects.exists()
 
 
+@pytest.mark.nightly
 def test_the_impact_under_rules_that_pick_everybody_anew_names_only_those_who_join() -> None:
     world = world_with(3, even=pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}]))
     save_placement(

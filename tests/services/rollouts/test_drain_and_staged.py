@@ -39,6 +39,7 @@ def step() -> DrainStep:
     return DrainStep.objects.get()
 
 
+@pytest.mark.nightly
 def test_a_drain_waits_for_the_run_that_has_still_to_update_the_cluster() -> None:
     world = world_of_three()
     world.begin("one")
@@ -56,6 +57,7 @@ def test_a_drain_waits_for_the_run_that_has_still_to_update_the_cluster() -> Non
     assert Binding.objects.get(cluster_name="c002").state == BindingState.UNSCHEDULED
 
 
+@pytest.mark.nightly
 def test_the_next_run_takes_away_what_a_drain_waited_with() -> None:
     world = world_of_three()
     world.begin("one")
@@ -92,6 +94,7 @@ def test_a_drain_does_not_wait_for_a_run_that_is_only_prepared() -> None:
     assert (world.status("one"), world.why("one")) == ("failed", ["other-stages"])
 
 
+@pytest.mark.nightly
 def test_an_eviction_by_hand_is_carried_out_and_ends_the_run_with_the_reason() -> None:
     world = world_of_three()
     world.begin("one")
@@ -104,6 +107,7 @@ def test_an_eviction_by_hand_is_carried_out_and_ends_the_run_with_the_reason() -
     assert (world.status("one"), world.why("one")) == ("failed", ["other-stages"])
 
 
+@pytest.mark.nightly
 def test_the_impact_of_a_drain_shows_the_run() -> None:
     world = world_of_three(before=True)
     world.begin("one")
@@ -114,6 +118,7 @@ def test_the_impact_of_a_drain_shows_the_run() -> None:
     assert row.message.startswith("Staged: a run is in progress")
 
 
+@pytest.mark.nightly
 def test_what_was_stopped_and_is_staged_since_can_be_drained() -> None:
     world = Drained({"prod": ["c000", "c001"]}, stage("prod"))
     world.place("web", spec())

@@ -30,6 +30,7 @@ def sentences() -> dict[str, str]:
     return {step.placement_name: step_sentence(step) for step in last.steps.all()}
 
 
+@pytest.mark.nightly
 def test_the_placements_that_are_named_go_first_in_that_order_the_others_by_name() -> None:
     world = world_with(2, **{name: spec() for name in ("a", "b", "c", "d")})
 
@@ -39,6 +40,7 @@ def test_the_placements_that_are_named_go_first_in_that_order_the_others_by_name
     assert evicted() == ["d", "b", "a", "c"]
 
 
+@pytest.mark.nightly
 def test_at_the_deadline_a_drain_expires_and_shows_what_is_left() -> None:
     world = world_with(3, web=spec(), ledger=spec(), fixed=spec(FIXED))
     save_budget(budget("ledger", minAvailable=3), by=None, now=world.now)
@@ -59,6 +61,7 @@ def test_at_the_deadline_a_drain_expires_and_shows_what_is_left() -> None:
     assert steps()["web"] == ("gone", "")
 
 
+@pytest.mark.nightly
 def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_began_leaves() -> None:
     world = world_with(2, web=spec(), ledger=spec())
     world.inject("c001", {"kind": "unreachable"})
@@ -77,6 +80,7 @@ def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_be
     assert ClusterTaint.objects.filter(cluster__name="c001").exists()
 
 
+@pytest.mark.nightly
 def test_a_drain_that_has_moved_everything_by_its_deadline_is_done() -> None:
     world = world_with(2, web=spec())
 
@@ -120,6 +124,7 @@ def test_draining_again_at_another_pace_changes_the_drain_that_runs() -> None:
     assert (event.before, event.after) == ({"atOnce": 1}, {"atOnce": 3, "order": ["p3"]})
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("pace", "paths"),
     [
@@ -139,6 +144,7 @@ def test_a_pace_that_will_not_do_is_refused_and_nothing_is_cordoned(pace: Pace, 
     assert not ClusterTaint.objects.exists()
 
 
+@pytest.mark.nightly
 def test_a_deadline_that_is_over_is_refused() -> None:
     world = world_with(1, web=spec())
 

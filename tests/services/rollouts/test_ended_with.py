@@ -22,6 +22,7 @@ from tests.services.rollouts.world import World
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.nightly
 def test_a_rollout_counts_removed_clusters_apart_from_updated_ones() -> None:
     world = World(3)
     world.place("web", pick_n_spec(3))
@@ -33,6 +34,7 @@ def test_a_rollout_counts_removed_clusters_apart_from_updated_ones() -> None:
     assert (first, second) == ({Part.UPDATED: 3}, {Part.REMOVED: 1})
 
 
+@pytest.mark.nightly
 def test_a_failure_of_a_namespaced_placement_needs_attention() -> None:
     world = World(2)
     world.place("web", pick_n_spec(2))
@@ -43,6 +45,7 @@ def test_a_failure_of_a_namespaced_placement_needs_attention() -> None:
     assert [(one.placement, one.kind) for one in needs_attention()] == [("shop/web", "failed")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("hold", [pause, stop])
 def test_an_eviction_waits_for_a_paused_placement_as_a_drain_does(hold: object) -> None:
     world = World(3)
@@ -64,6 +67,7 @@ def test_an_eviction_waits_for_a_paused_placement_as_a_drain_does(hold: object) 
         assert evict("web", name, by=None, now=world.now).outcome == Eviction.Outcome.EXECUTED
 
 
+@pytest.mark.nightly
 def test_the_start_of_a_job_ends_with_the_rollout() -> None:
     world = World(1)
     job = {

@@ -53,6 +53,7 @@ def binding() -> Binding:
     return Binding.objects.select_related("resource_snapshot", "placement").get()
 
 
+@pytest.mark.nightly
 def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> None:
     assert held() == ["ConfigMap inner", "Deployment web", "Namespace shop", "Secret token"]
     [snapshot] = Placement.objects.get(name="web").resource_snapshots.all()
@@ -79,6 +80,7 @@ def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> 
     assert held() == ["ConfigMap other", "Deployment web", "Namespace shop"]
 
 
+@pytest.mark.nightly
 def test_what_fails_inside_is_reported_with_its_envelope(world: World) -> None:
     world.inject("c000", {"kind": "refuse", "objectKind": "ConfigMap", "objectName": "inner"})
     world.apply(envelope({**WRAPPED, "settings.yaml": config_map("inner", data={"size": "big"})}))
@@ -101,6 +103,7 @@ def test_the_same_object_in_two_envelopes_is_applied_once_and_reported(world: Wo
     assert [one["condition"]["reason"] for one in cluster["failedPlacements"]] == ["Duplicated"]
 
 
+@pytest.mark.nightly
 def test_an_override_changes_content_by_the_envelope_only(world: World) -> None:
     def override(name: str, kind: str, target: str, path: str) -> dict[str, Any]:
         patch = {"op": "replace", "path": path, "value": "large"}
@@ -123,6 +126,7 @@ def test_an_override_changes_content_by_the_envelope_only(world: World) -> None:
     assert [one["data"] for one in manifests if one["kind"] == "ConfigMap"] == [{"size": "large"}]
 
 
+@pytest.mark.nightly
 def test_no_page_or_event_shows_a_secret_inside(world: World, collected_static: object) -> None:  # noqa: ARG001
     world.apply(envelope({**WRAPPED, "token.yaml": {**SECRET, "stringData": {"token": "do-not-show-2"}}}))
     browser = Client()

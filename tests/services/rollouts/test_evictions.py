@@ -124,6 +124,7 @@ def test_s46_the_freed_slot_is_reported_unfilled_where_the_cluster_is_tainted() 
     assert (placement.is_fulfilled, placement.placed_count) == (False, 2)
 
 
+@pytest.mark.nightly
 def test_two_in_a_row_do_not_count_the_same_cluster() -> None:
     world = settled(3, pick_n_spec(3), maxUnavailable=1)
 
@@ -132,6 +133,7 @@ def test_two_in_a_row_do_not_count_the_same_cluster() -> None:
     assert outcomes == ["executed", "not-executed"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("wanted", "cluster", "outcome", "why"),
     [
@@ -148,6 +150,7 @@ def test_what_cannot_be_evicted(wanted: Any, cluster: str, outcome: str, why: st
     assert evict("nowhere", cluster, by=None, now=world.now).why == "no-placement"
 
 
+@pytest.mark.nightly
 def test_a_run_of_its_own_carries_the_removal() -> None:
     world = settled(2, spec())
     cordon(["c001"], by=None, now=world.now)
@@ -165,6 +168,7 @@ def test_a_run_of_its_own_carries_the_removal() -> None:
     assert Placement.objects.get().decisions.latest("number").leaves == ["c001"]
 
 
+@pytest.mark.nightly
 def test_an_eviction_joins_the_run_that_is_under_way() -> None:
     world = settled(4, spec())
     world.change()
@@ -177,6 +181,7 @@ def test_an_eviction_joins_the_run_that_is_under_way() -> None:
     assert list(rows.values_list("what", "outcome")) == [("update", "superseded"), ("remove", "")]
 
 
+@pytest.mark.nightly
 def test_a_look_that_began_before_the_eviction_starts_nothing() -> None:
     world = settled(2, spec())
     cordon(["c001"], by=None, now=world.now)
@@ -190,6 +195,7 @@ def test_a_look_that_began_before_the_eviction_starts_nothing() -> None:
         start_actions(run, before, [Remove("c001")], now=world.now)
 
 
+@pytest.mark.nightly
 def test_an_eviction_leaves_an_event_and_a_budget_is_refused_that_does_not_go_with_the_type() -> None:
     world = settled(2, spec())
 
@@ -201,6 +207,7 @@ def test_an_eviction_leaves_an_event_and_a_budget_is_refused_that_does_not_go_wi
         save_budget(budget(maxUnavailable=1), by=None, now=world.now)
 
 
+@pytest.mark.nightly
 def test_a_staged_placement_is_evicted_without_a_run() -> None:
     world = settled(2, pick_n_spec(1))
     placement = Placement.objects.get()

@@ -73,6 +73,7 @@ def test_an_override_that_does_not_apply_is_reported_with_its_path() -> None:
     assert set(Binding.objects.values_list("failure", "failed_override")) == {("", None)}
 
 
+@pytest.mark.nightly
 def test_overrides_that_apply_are_listed_and_count_as_started() -> None:
     world = placed()
 
@@ -87,6 +88,7 @@ def test_overrides_that_apply_are_listed_and_count_as_started() -> None:
     assert status["conditions"][2]["reason"] == "OverriddenSucceeded"
 
 
+@pytest.mark.nightly
 def test_what_a_cluster_refuses_is_reported_object_by_object() -> None:
     world = placed()
     world.inject("c001", {"kind": "refuse", "objectName": "bad"})
@@ -116,6 +118,7 @@ def test_what_a_cluster_refuses_is_reported_object_by_object() -> None:
     assert (binding("c001").failure, binding("c001").failed_objects) == ("", [])
 
 
+@pytest.mark.nightly
 def test_a_cluster_out_of_reach_is_neither_refused_nor_failed() -> None:
     world = placed()
     world.inject("c001", {"kind": "unreachable"})
@@ -130,6 +133,7 @@ def test_a_cluster_out_of_reach_is_neither_refused_nor_failed() -> None:
     assert binding("c001").failure == ""
 
 
+@pytest.mark.nightly
 def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_available() -> None:
     world = placed()
     world.inject("c001", {"kind": "notReady", "objectName": "web"})
@@ -171,6 +175,7 @@ def test_what_cannot_be_observed_keeps_nobody_waiting() -> None:
     assert unready_failure(Binding(), [seen]).objects == ()
 
 
+@pytest.mark.nightly
 def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
     world = World(1)
     world.place("web", spec())
@@ -193,6 +198,7 @@ def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_blocked_cluster_is_blocked_since_the_first_newer_version() -> None:
     world = World(2)
     world.place("web", one_at_a_time())
@@ -210,6 +216,7 @@ def test_a_blocked_cluster_is_blocked_since_the_first_newer_version() -> None:
     assert since(on("c001", world))["RolloutStarted"] == began
 
 
+@pytest.mark.nightly
 def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_otherwise() -> None:
     world = placed()
     first = since(status_of(Placement.objects.get(), now=world.now))["ClusterResourcePlacementScheduled"]

@@ -28,6 +28,7 @@ def placed() -> list[str]:
     ]
 
 
+@pytest.mark.nightly
 def test_a_call_is_not_made_when_its_lease_is_over() -> None:
     world = World(clusters=3)
     world.place("web", spec())
@@ -40,6 +41,7 @@ def test_a_call_is_not_made_when_its_lease_is_over() -> None:
     assert {answer for _, answer in answers} == {worker.NotCalled.LEASE_WAS_OVER}
 
 
+@pytest.mark.nightly
 def test_a_late_apply_is_refused_after_the_placement_was_deleted() -> None:
     world = World(clusters=3)
     world.place("web", spec())
@@ -95,6 +97,7 @@ def test_what_no_binding_wants_is_removed_and_recorded() -> None:
     assert (event.name, event.after) == ("ghost", {"cluster": "c001"})
 
 
+@pytest.mark.nightly
 def test_what_an_abandoned_placement_left_stays() -> None:
     world = World(clusters=2)
     world.place("web", spec(strategy={"deleteStrategy": {"propagationPolicy": "Abandon"}}))

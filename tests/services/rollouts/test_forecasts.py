@@ -39,6 +39,7 @@ def _eta() -> Any:
     return Rollout.objects.latest("number").eta
 
 
+@pytest.mark.nightly
 def test_the_first_update_has_no_forecast_and_the_next_one_is_based_on_it(world: World) -> None:
     first = Rollout.objects.get(number=2).eta
     assert (first["remaining"], first["reason"]) == (None, "no-history")
@@ -62,6 +63,7 @@ def test_the_first_update_has_no_forecast_and_the_next_one_is_based_on_it(world:
     assert calibration["right"] >= 1
 
 
+@pytest.mark.nightly
 def test_it_is_computed_every_15_seconds_at_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[int] = []
 
@@ -77,6 +79,7 @@ def test_it_is_computed_every_15_seconds_at_most(world: World, monkeypatch: pyte
     assert 1 <= len(computed) <= took / 15 + 1
 
 
+@pytest.mark.nightly
 def test_edits_in_quick_succession_cost_one_forecast(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
@@ -96,6 +99,7 @@ def test_edits_in_quick_succession_cost_one_forecast(world: World, monkeypatch: 
     assert len(read) == 2
 
 
+@pytest.mark.nightly
 def test_a_pause_and_a_small_rollout_say_why_there_is_none(world: World) -> None:
     world.change()
     world.work()
@@ -107,6 +111,7 @@ def test_a_pause_and_a_small_rollout_say_why_there_is_none(world: World) -> None
     assert Rollout.objects.get(placement_name="few").eta["reason"] == "small"
 
 
+@pytest.mark.nightly
 def test_seconds_in_which_nothing_could_start_are_counted_under_one_cause(world: World) -> None:
     world.change()
     world.work()

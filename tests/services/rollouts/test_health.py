@@ -70,6 +70,7 @@ def empty_world() -> World:
     return world
 
 
+@pytest.mark.nightly
 def test_a_placement_that_is_available_everywhere_is_healthy() -> None:
     found = health(placed(3))
 
@@ -97,6 +98,7 @@ def test_bindings_are_counted_in_the_order_of_an_index() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
     world = placed(3)
     first, *_, last = Binding.objects.order_by("cluster_name")
@@ -117,6 +119,7 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_what_has_no_condition_available_yet_is_degraded_once_it_is_late() -> None:
     world = placed(1)
     started = {"RolloutStarted": ["True", world.now.isoformat()]}
@@ -125,6 +128,7 @@ def test_what_has_no_condition_available_yet_is_degraded_once_it_is_late() -> No
     assert health(world).level is HealthLevel.ATTENTION
 
 
+@pytest.mark.nightly
 def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
     world = placed(3)
     Binding.objects.filter(cluster_name="c000").update(phase="failed")
@@ -136,6 +140,7 @@ def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
     assert health(world).level is HealthLevel.FAILED
 
 
+@pytest.mark.nightly
 def test_selectors_that_match_nothing_roll_nothing_out() -> None:
     world = empty_world()
 
@@ -150,6 +155,7 @@ def test_selectors_that_match_nothing_roll_nothing_out() -> None:
     assert kinds["ClusterResourcePlacementRolloutStarted"] == "Unknown"
 
 
+@pytest.mark.nightly
 def test_resources_that_appear_later_are_rolled_out() -> None:
     world = empty_world()
 
@@ -159,6 +165,7 @@ def test_resources_that_appear_later_are_rolled_out() -> None:
     assert health(world).summary == "Healthy"
 
 
+@pytest.mark.nightly
 def test_a_staged_run_without_resources_fails_and_changes_no_cluster() -> None:
     world = StagedWorld({"canary": ["c000"]}, stage("canary"))
     delete_resources(list(Resource.objects.all()), by=None, now=world.now)
@@ -171,6 +178,7 @@ def test_a_staged_run_without_resources_fails_and_changes_no_cluster() -> None:
     assert set(world.phases().values()) == {"nothing"}
 
 
+@pytest.mark.nightly
 def test_a_rollout_that_ends_with_too_few_clusters_is_not_complete() -> None:
     world = World(2)
     world.place("web", pick_n_spec(3))
@@ -182,6 +190,7 @@ def test_a_rollout_that_ends_with_too_few_clusters_is_not_complete() -> None:
     assert health(world).summary == "Partially fulfilled (2 of 3)"
 
 
+@pytest.mark.nightly
 def test_a_complete_rollout_and_a_deletion_are_completed() -> None:
     world = placed(2)
     delete_placement("web", by=None, now=world.now)
@@ -191,6 +200,7 @@ def test_a_complete_rollout_and_a_deletion_are_completed() -> None:
     assert reasons == ["all clusters are up to date", "removed from all clusters"]
 
 
+@pytest.mark.nightly
 def test_an_initial_deployment_has_no_minimum() -> None:
     world = World(3)
     world.inject("c001", {"kind": "notReady"})
@@ -207,6 +217,7 @@ def test_an_initial_deployment_has_no_minimum() -> None:
     assert "min." not in progress_sentence(progress, result.budgets, is_initial=run.is_initial)
 
 
+@pytest.mark.nightly
 def test_an_unreachable_cluster_is_not_available_though_nothing_rolls_out() -> None:
     world = placed(3)
     cut_off(world, "c001")
@@ -222,6 +233,7 @@ def test_an_unreachable_cluster_is_not_available_though_nothing_rolls_out() -> N
     assert health(world).summary == "Unknown (0 of 3 available, 3 unreachable)"
 
 
+@pytest.mark.nightly
 def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
     world = placed(3)
     world.inject("c001", {"kind": "unhealthy"})
@@ -236,6 +248,7 @@ def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_what_is_on_clusters_without_a_driver_is_scheduled_and_not_applied() -> None:
     world = World(3)
     MemberCluster.objects.filter(name="c001").update(driver="")
@@ -255,6 +268,7 @@ def test_what_is_on_clusters_without_a_driver_is_scheduled_and_not_applied() -> 
     )
 
 
+@pytest.mark.nightly
 def test_what_is_never_available_is_degraded_and_once_its_rollout_ended() -> None:
     world = World(2)
     world.inject("c001", {"kind": "notReady"})
@@ -269,6 +283,7 @@ def test_what_is_never_available_is_degraded_and_once_its_rollout_ended() -> Non
     assert health(world).summary == "Degraded (1 of 2 available)"
 
 
+@pytest.mark.nightly
 def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
     world = World(2)
     world.inject("c001", {"kind": "refuse"})
@@ -280,6 +295,7 @@ def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
     assert health(world, "none").level in (HealthLevel.ATTENTION, HealthLevel.FAILED)
 
 
+@pytest.mark.nightly
 def test_a_stalled_rollout_is_no_success() -> None:
     world = placed(3, maxUnavailable=0, maxSurge=1)
     world.change()
@@ -287,6 +303,7 @@ def test_a_stalled_rollout_is_no_success() -> None:
     assert health(world).summary == "Degraded (rollout stalled, 0 of 3 updated)"
 
 
+@pytest.mark.nightly
 def test_a_paused_placement_with_a_newer_version_says_so() -> None:
     world = placed(3)
     pause("web", by=None, now=world.now)
@@ -298,6 +315,7 @@ def test_a_paused_placement_with_a_newer_version_says_so() -> None:
     assert (found.counts.started, found.counts.available) == (0, 3)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("collected_static")
 def test_a_rollout_that_is_due_is_in_progress_unless_the_placement_is_paused(admin_client: Client) -> None:
     world = placed(1)

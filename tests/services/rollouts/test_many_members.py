@@ -49,6 +49,7 @@ def world_of(count: int, server: LocalServer, patch: pytest.MonkeyPatch) -> Many
     return world
 
 
+@pytest.mark.nightly
 def test_sixty_clusters_cost_two_requests_a_minute_and_few_queries(
     fleet: MemberFleet, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_sixty_clusters_cost_two_requests_a_minute_and_few_queries(
     assert len(queries) <= 12 * 25
 
 
+@pytest.mark.nightly
 def test_a_placement_at_rest_is_observed_every_fifteen_minutes_and_the_cluster_every_minute(
     fleet: MemberFleet, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_placement_at_rest_is_observed_every_fifteen_minutes_and_the_cluster_e
     assert writes == []
 
 
+@pytest.mark.nightly
 def test_what_was_observed_rarely_is_observed_soon_while_something_rolls_out(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +198,7 @@ def test_a_frozen_cluster_costs_the_others_at_most_a_fifth(
     assert beside <= 1.2 * plain, f"{plain:.2f} s, beside a frozen cluster {beside:.2f} s"
 
 
+@pytest.mark.nightly
 def test_a_dead_api_server_is_noticed_within_a_period_and_five_seconds(
     fleet: MemberFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_the_examples_of_the_proposal_roll_out_as_they_stand(number: int) -> Non
     assert len(status["selectedResources"]) == 2
 
 
+@pytest.mark.nightly
 def test_the_strategy_is_that_of_the_annotation() -> None:
     world = World(clusters=3)
     one_by_one = {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 2}}
@@ -98,6 +99,7 @@ def test_a_staged_one_waits_for_its_runs() -> None:
     assert not ResourceSnapshot.objects.exists()
 
 
+@pytest.mark.nightly
 def test_deleting_takes_the_resources_away() -> None:
     world = World(clusters=2)
     save(world, with_resources(ocm_document(), NAMESPACE))

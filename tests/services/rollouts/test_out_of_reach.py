@@ -45,6 +45,7 @@ def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(world:
     assert needs() == {"cut-off": f"Rollout 2: Unreachable since {since}: c001."}
 
 
+@pytest.mark.nightly
 def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reach(world: World) -> None:
     world.change()
     world.work()
@@ -54,6 +55,7 @@ def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reac
     assert needs() == {"halted": f"Rollout 2 stalled: 1 cluster blocked. Unreachable since {since}: c000."}
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("collected_static")
 def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, client: Client) -> None:
     world.change()
@@ -67,6 +69,7 @@ def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, clie
     assert "c000</a>: waiting for availability" not in page
 
 
+@pytest.mark.nightly
 def test_an_answer_from_before_does_not_know_since_when(world: World) -> None:
     world.change()
     world.work()
@@ -79,6 +82,7 @@ def test_an_answer_from_before_does_not_know_since_when(world: World) -> None:
     assert needs()["halted"].endswith(" Unreachable: c000.")
 
 
+@pytest.mark.nightly
 def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
     world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", most=2))
     world.place("web", staged_spec())
@@ -90,6 +94,7 @@ def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
     assert needs() == {"staged-cut-off": "Staged run one waits for unreachable clusters: c001."}
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(world: World) -> None:
     world.inject("c001", {"kind": "unreachable"})
     world.change()

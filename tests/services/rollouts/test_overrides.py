@@ -62,6 +62,7 @@ def test_s33_an_override_of_a_namespace_changes_all_that_is_in_it() -> None:
     assert annotations("c000")["Deployment"] == {"tier": "2"}
 
 
+@pytest.mark.nightly
 def test_only_the_clusters_to_which_it_applies_get_a_new_version() -> None:
     world = placed()
     before = dict(Binding.objects.values_list("cluster_name", "applied_version"))
@@ -158,6 +159,7 @@ def test_a_cluster_that_gets_the_label_gets_the_override() -> None:
     assert runs_with("c001") == ["tier-0"]
 
 
+@pytest.mark.nightly
 def test_deleting_an_override_takes_its_changes_back() -> None:
     world = placed()
     first = Binding.objects.get(cluster_name="c000").applied_version
@@ -220,6 +222,7 @@ def test_what_an_override_may_not_be(second: dict[str, Any], path: str, code: st
     assert Override.objects.count() == 1
 
 
+@pytest.mark.nightly
 def test_the_hundred_and_first_in_a_namespace_is_refused() -> None:
     for number in range(100):
         document = for_resource(f"o{number}", rule(annotate(a="b")), of={**WEB, "name": f"w{number}"})
@@ -236,6 +239,7 @@ def test_an_edit_that_started_from_an_older_revision_is_refused() -> None:
         save_override(for_clusters("tier", rule(annotate(tier="2"))), by=None, now=NOW, expected=0)
 
 
+@pytest.mark.nightly
 def test_saving_wakes_the_placements_that_have_the_resource_and_no_others() -> None:
     world = placed()
     generation = Placement.objects.get().rollout_generation
@@ -248,6 +252,7 @@ def test_saving_wakes_the_placements_that_have_the_resource_and_no_others() -> N
     assert Placement.objects.get().rollout_generation == generation + 1
 
 
+@pytest.mark.nightly
 def test_without_overrides_a_look_costs_one_query_more_and_reads_no_cluster(
     django_assert_num_queries: Any,
 ) -> None:
@@ -258,6 +263,7 @@ def test_without_overrides_a_look_costs_one_query_more_and_reads_no_cluster(
         assert applying_to("web", target) == {}
 
 
+@pytest.mark.nightly
 def test_a_set_of_overrides_has_one_version_on_all_its_clusters() -> None:
     world = placed(3)
 

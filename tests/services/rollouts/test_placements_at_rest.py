@@ -34,6 +34,7 @@ def test_a_stopped_placement_is_deleted() -> None:
     world.run(until=lambda: not Placement.objects.exists(), seconds=60)
 
 
+@pytest.mark.nightly
 def test_a_placement_without_a_run_is_not_looked_at_again_and_again() -> None:
     world = settled()
     world.inject("c001", {"kind": "notReady"})
@@ -46,6 +47,7 @@ def test_a_placement_without_a_run_is_not_looked_at_again_and_again() -> None:
     world.run(until=lambda: world.phases()["c001"] == Phase.AVAILABLE, seconds=200)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("many", "is_soon"), [(20, False), (1, True)])
 def test_what_is_applied_on_many_clusters_is_recorded_a_moment_later(
     monkeypatch: pytest.MonkeyPatch, many: int, is_soon: bool

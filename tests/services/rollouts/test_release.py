@@ -77,6 +77,7 @@ def test_abandoned_objects_are_released_on_all_clusters_at_once(released: Releas
     assert set(ClusterUpdate.objects.filter(rollout=run).values_list("what", flat=True)) == {"release"}
 
 
+@pytest.mark.nightly
 def test_simulated_clusters_are_not_called() -> None:
     world = begun()
     delete_placement("web", by=None, now=world.now)
@@ -86,6 +87,7 @@ def test_simulated_clusters_are_not_called() -> None:
     assert Leftover.objects.count() == 3
 
 
+@pytest.mark.nightly
 def test_deletion_without_abandon_releases_nothing(released: Released) -> None:
     world = begun({"type": "RollingUpdate"})
     delete_placement("web", by=None, now=world.now)

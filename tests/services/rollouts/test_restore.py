@@ -65,6 +65,7 @@ def test_it_says_of_each_placement_that_the_drain_took_off_how_it_would_come_bac
     }
 
 
+@pytest.mark.nightly
 def test_rescheduling_does_what_was_said_within_the_rollout() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
@@ -98,6 +99,7 @@ def test_a_fresh_schedule_that_has_no_better_place_leaves_everything_where_it_is
     assert world.available("two") == before
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_rescheduled_is_refused_with_the_reason() -> None:
     world = drained()
 

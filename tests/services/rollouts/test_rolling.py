@@ -36,6 +36,7 @@ def batches(what: str) -> list[int]:
     return list(counts.values())
 
 
+@pytest.mark.nightly
 def test_a_placement_comes_to_every_cluster_and_the_run_ends() -> None:
     world = World(3)
     placement = world.place("web", spec())
@@ -49,6 +50,7 @@ def test_a_placement_comes_to_every_cluster_and_the_run_ends() -> None:
     assert not Binding.objects.exclude(applied_version=run.version).exists()
 
 
+@pytest.mark.nightly
 def test_changed_resources_reach_clusters_in_the_batches_of_the_budget() -> None:
     world = World(10)
     world.place("web", spec())
@@ -67,6 +69,7 @@ def test_changed_resources_reach_clusters_in_the_batches_of_the_budget() -> None
     ]
 
 
+@pytest.mark.nightly
 def test_kinds_that_nobody_can_observe_take_the_period_between_batches() -> None:
     world = World(10)
     world.apply(JOB)
@@ -101,6 +104,7 @@ def test_the_period_counts_from_the_answer_however_long_the_call_took() -> None:
     assert world.is_settled()
 
 
+@pytest.mark.nightly
 def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
     world = World(4)
     world.place("web", one_at_a_time())
@@ -126,6 +130,7 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
     assert [one.state for one in Rollout.objects.order_by("number")] == ["finished", "superseded", "finished"]
 
 
+@pytest.mark.nightly
 def test_no_more_are_ever_down_than_the_budget_says() -> None:
     world = World(8)
     world.place("web", one_at_a_time(maxUnavailable=2))
@@ -141,6 +146,7 @@ def test_no_more_are_ever_down_than_the_budget_says() -> None:
     assert lowest == 6
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
     world = World(3)
     world.place("web", one_at_a_time(maxUnavailable=2))
@@ -160,6 +166,7 @@ def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
     assert not Binding.objects.exclude(applied_version=version).exists()
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_loses_its_state_gets_it_again() -> None:
     world = World(2)
     world.place("web", spec())
@@ -172,6 +179,7 @@ def test_a_cluster_that_loses_its_state_gets_it_again() -> None:
     assert "c000" in world.available()
 
 
+@pytest.mark.nightly
 def test_scaling_down_removes_and_scaling_up_adds() -> None:
     world = World(4)
     world.place("web", pick_n_spec(4))
@@ -221,6 +229,7 @@ def test_a_paused_placement_starts_nothing_and_goes_on_when_resumed() -> None:
     assert batches("update") == [1, 1, 1, 1]
 
 
+@pytest.mark.nightly
 def test_a_stopped_run_ends_for_good_until_somebody_begins_anew() -> None:
     world = World(4)
     world.place("web", one_at_a_time())
@@ -303,6 +312,7 @@ def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
         operations.retry("web", "c000", by=None, now=world.now)
 
 
+@pytest.mark.nightly
 def test_deleting_takes_the_resources_away_from_every_cluster() -> None:
     world = World(4)
     world.place("web", one_at_a_time())
@@ -333,6 +343,7 @@ def test_deleting_with_abandon_leaves_them_there() -> None:
     assert Event.objects.get(verb="gone").after == {"mayStillHold": ["c000", "c001"]}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "action",
     [

@@ -32,6 +32,7 @@ def test_pauses_and_resumes() -> None:
     assert Placement.objects.get().paused_since is None
 
 
+@pytest.mark.nightly
 def test_stops_starts_rolls_back_and_releases() -> None:
     world, _ = placed()
     world.change()
@@ -49,6 +50,7 @@ def test_stops_starts_rolls_back_and_releases() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_old_names_of_actions_stay_usable() -> None:
     world, _ = placed()
     world.change()
@@ -58,6 +60,7 @@ def test_old_names_of_actions_stay_usable() -> None:
     assert rollout("release", "web").startswith("web unpinned.")
 
 
+@pytest.mark.nightly
 def test_reschedules_and_says_what_that_changes() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)

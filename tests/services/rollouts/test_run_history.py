@@ -27,6 +27,7 @@ def world() -> World:
     return world
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_points_show_an_update_in_place_from_its_first_start_to_its_end() -> None:
     run = Rollout.objects.get(number=2)
@@ -40,6 +41,7 @@ def test_points_show_an_update_in_place_from_its_first_start_to_its_end() -> Non
     assert {one.old + one.new + one.unavailable + one.removing for one in points} == {4}
 
 
+@pytest.mark.nightly
 def test_charts_show_both_runs(world: World) -> None:
     placed, updated = (run_charts(run, now=world.now) for run in Rollout.objects.order_by("number"))
 

@@ -227,6 +227,7 @@ def test_s44_what_is_on_a_departed_cluster_stays_there_and_its_row_goes_with_the
     assert world.plan("two").may_still_hold == ("c002",)
 
 
+@pytest.mark.nightly
 def test_a_run_waits_for_the_scheduler_and_then_begins() -> None:
     world = StagedWorld(ALL, stage("prod", most=3))
     save_placement(placement_document("web", staged_spec()), by=None, now=world.now)
@@ -236,6 +237,7 @@ def test_a_run_waits_for_the_scheduler_and_then_begins() -> None:
     finished(world, "one")
 
 
+@pytest.mark.nightly
 def test_a_run_that_cannot_begin_says_why() -> None:
     world = StagedWorld({**CANARY_FIRST, "other": ["c003"]}, stage("canary"), stage("prod"))
     world.place("web", staged_spec())
@@ -246,6 +248,7 @@ def test_a_run_that_cannot_begin_says_why() -> None:
     assert not ResourceSnapshot.objects.exists()
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_moves_to_another_stage_ends_the_run() -> None:
     world = StagedWorld(CANARY_FIRST, stage("canary"), stage("prod", before=True))
     world.place("web", staged_spec())
@@ -258,6 +261,7 @@ def test_a_cluster_that_moves_to_another_stage_ends_the_run() -> None:
     assert (world.status("one"), world.why("one")) == ("failed", ["other-stages"])
 
 
+@pytest.mark.nightly
 def test_a_failed_cluster_is_tried_again_and_holds_its_place() -> None:
     world = StagedWorld(CANARY_FIRST, stage("canary"), stage("prod"))
     world.inject("c001", {"kind": "refuse", "objectName": "web"})
@@ -273,6 +277,7 @@ def test_a_failed_cluster_is_tried_again_and_holds_its_place() -> None:
     finished(world, "one")
 
 
+@pytest.mark.nightly
 def test_a_later_run_takes_a_cluster_over_and_the_earlier_one_ends() -> None:
     world = StagedWorld(ALL, stage("prod", most=3))
     world.place("web", staged_spec())
@@ -290,6 +295,7 @@ def test_a_later_run_takes_a_cluster_over_and_the_earlier_one_ends() -> None:
     assert set(world.indices().values()) == {1}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_run_that_brings_back_what_another_replaces_takes_its_cluster_for_good(after: int) -> None:
     world = StagedWorld(ALL, stage("prod"))
@@ -307,6 +313,7 @@ def test_a_run_that_brings_back_what_another_replaces_takes_its_cluster_for_good
     assert set(world.indices().values()) == {0}
 
 
+@pytest.mark.nightly
 def test_two_runs_of_one_version_do_not_take_clusters_from_each_other() -> None:
     world = StagedWorld(ALL, stage("prod"))
     world.place("web", staged_spec())
@@ -318,6 +325,7 @@ def test_two_runs_of_one_version_do_not_take_clusters_from_each_other() -> None:
     assert world.status("two") == "succeeded"
 
 
+@pytest.mark.nightly
 def test_a_paused_placement_starts_nothing() -> None:
     world = StagedWorld(ALL, stage("prod"))
     world.place("web", staged_spec())

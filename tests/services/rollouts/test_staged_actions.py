@@ -42,6 +42,7 @@ def waiting_world(**tasks: Any) -> StagedWorld:
     return world
 
 
+@pytest.mark.nightly
 def test_an_approval_says_who_and_when() -> None:
     world = waiting_world(before=True)
 
@@ -53,6 +54,7 @@ def test_an_approval_says_who_and_when() -> None:
     assert world.approve("one", "prod").approved_at == request.approved_at
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("roles", [(), ("viewer",), ("operator",)])
 def test_only_an_approver_approves(roles: tuple[str, ...]) -> None:
     world = waiting_world(before=True)
@@ -63,6 +65,7 @@ def test_only_an_approver_approves(roles: tuple[str, ...]) -> None:
     assert ApprovalRequest.objects.get().approved_at is None
 
 
+@pytest.mark.nightly
 def test_a_placement_may_demand_another_person_than_the_one_who_started() -> None:
     world = StagedWorld(ALL, stage("prod", before=True, most=2))
     both = person("eve", "operator", "approver")
@@ -112,6 +115,7 @@ def test_a_request_is_approved_by_its_document_too() -> None:
         apply_approval(document, by=world.approver, now=world.now)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("field", ["parentStageRollout", "targetStage"])
 def test_the_spec_of_a_request_cannot_change(field: str) -> None:
     world = waiting_world(before=True)
@@ -126,6 +130,7 @@ def test_the_spec_of_a_request_cannot_change(field: str) -> None:
     assert ApprovalRequest.objects.get().approved_at is None
 
 
+@pytest.mark.nightly
 def test_a_timed_wait_can_be_skipped_once_it_is_under_way() -> None:
     world = waiting_world(wait="2h")
 
@@ -137,6 +142,7 @@ def test_a_timed_wait_can_be_skipped_once_it_is_under_way() -> None:
     assert world.status("one") == "succeeded"
 
 
+@pytest.mark.nightly
 def test_a_timed_wait_goes_on_after_a_restart() -> None:
     world = waiting_world(wait="2h")
     world.now += timedelta(hours=2)
@@ -147,6 +153,7 @@ def test_a_timed_wait_goes_on_after_a_restart() -> None:
     assert world.status("one") == "succeeded"
 
 
+@pytest.mark.nightly
 def test_the_next_look_is_when_the_wait_ends() -> None:
     waiting_world(wait="20s")
 
@@ -173,6 +180,7 @@ def test_a_failed_cluster_is_retried_at_once_by_hand() -> None:
         staged_operations.retry("one", "c001", by=None, now=world.now)
 
 
+@pytest.mark.nightly
 def test_an_abandoned_run_starts_nothing_more() -> None:
     world = StagedWorld(ALL, stage("prod"))
     world.place("web", staged_spec())
@@ -190,6 +198,7 @@ def test_an_abandoned_run_starts_nothing_more() -> None:
         staged_operations.set_state("one", "Stop", by=None, now=world.now)
 
 
+@pytest.mark.nightly
 def test_a_run_refers_to_what_is_there() -> None:
     world = waiting_world(before=True)
     missing = run_document("two", index="7", stagedRolloutStrategyName="none")
@@ -215,6 +224,7 @@ def test_a_run_needs_a_placement_that_is_updated_by_stages() -> None:
         save_run(run_document("one"), by=None, now=world.now)
 
 
+@pytest.mark.nightly
 def test_only_the_state_of_a_run_may_change() -> None:
     world = waiting_world(before=True)
     assert save_run(run_document("one"), by=None, now=world.now).result == "unchanged"
@@ -252,6 +262,7 @@ def test_saving_a_strategy_again_changes_nothing_and_an_old_edit_is_refused() ->
         delete_strategy("careful", by=None, now=NOW)
 
 
+@pytest.mark.nightly
 def test_an_unreachable_cluster_is_waited_for() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
     world.place("web", staged_spec())
@@ -266,6 +277,7 @@ def test_an_unreachable_cluster_is_waited_for() -> None:
     world.run(until=lambda: world.status("one") == "succeeded", seconds=200)
 
 
+@pytest.mark.nightly
 def test_a_run_freezes_the_overrides_that_apply_when_it_begins() -> None:
     world = StagedWorld({"canary": ["c001"], "prod": ["c000"]}, stage("canary"), stage("prod", before=True))
     world.place("web", staged_spec())

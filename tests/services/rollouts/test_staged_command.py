@@ -69,6 +69,7 @@ def test_skips_approves_and_says_how_it_stands(world: StagedWorld) -> None:
     assert (facts["status"], facts["stage"]) == ("progressing", "prod")
 
 
+@pytest.mark.nightly
 def test_retries_what_failed(world: StagedWorld) -> None:
     world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
@@ -78,6 +79,7 @@ def test_retries_what_failed(world: StagedWorld) -> None:
     assert list(StagedRun.objects.get().retries) == ["c001"]
 
 
+@pytest.mark.nightly
 def test_lists_what_has_not_ended_of_a_placement(world: StagedWorld) -> None:
     world.begin("one")
     staged("abandon", "one")
@@ -88,6 +90,7 @@ def test_lists_what_has_not_ended_of_a_placement(world: StagedWorld) -> None:
     assert staged("list", "--placement", "other") == "No staged update runs.\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -120,6 +123,7 @@ def test_refuses_what_makes_no_sense(world: StagedWorld, words: list[str], code:
     assert StagedRun.objects.count() == 1
 
 
+@pytest.mark.nightly
 def test_a_preview_says_why_a_run_could_not_begin(world: StagedWorld) -> None:
     world.place("many", staged_spec({"placementType": "PickN", "numberOfClusters": 7}))
 
@@ -129,6 +133,7 @@ def test_a_preview_says_why_a_run_could_not_begin(world: StagedWorld) -> None:
     assert refused.value.returncode == 1
 
 
+@pytest.mark.nightly
 def test_a_run_that_has_ended_cannot_be_resumed(world: StagedWorld) -> None:
     world.begin("one")
     staged("abandon", "one")

@@ -67,6 +67,7 @@ def test_the_next_run_is_forecast_with_its_timed_wait_and_without_its_approval()
     assert calibration["judged"] == len(kept)
 
 
+@pytest.mark.nightly
 def test_the_seconds_until_an_approval_are_no_part_of_the_judgement() -> None:
     world = _world()
     world.begin("second")
@@ -79,6 +80,7 @@ def test_the_seconds_until_an_approval_are_no_part_of_the_judgement() -> None:
     assert calibration_of(StagedRun.objects.filter(full_name="second"))["right"]
 
 
+@pytest.mark.nightly
 def test_a_stopped_run_and_a_small_one_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     world = StagedWorld(BY_STAGE, stage("canary", after=True), stage("prod"))
     world.place("web", staged_spec())

@@ -38,6 +38,7 @@ def placed() -> tuple[World, Placement]:
     return world, placement
 
 
+@pytest.mark.nightly
 def test_a_finished_rollout_is_available_everywhere() -> None:
     world, placement = placed()
 
@@ -54,6 +55,7 @@ def test_a_finished_rollout_is_available_everywhere() -> None:
     assert {one["observedGeneration"] for one in status["conditions"]} == {placement.revision}
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_waits_shows_what_it_really_runs() -> None:
     world, placement = placed()
 
@@ -68,6 +70,7 @@ def test_a_cluster_that_waits_shows_what_it_really_runs() -> None:
     assert waiting["message"].startswith("On r0, waiting for r1. Cannot take down any cluster (")
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_refuses_names_the_objects() -> None:
     world, placement = placed()
     for name in world.phases():
@@ -82,6 +85,7 @@ def test_a_cluster_that_refuses_names_the_objects() -> None:
     assert [(one["kind"], one["name"]) for one in failing["failedPlacements"]] == [("ConfigMap", "bad")]
 
 
+@pytest.mark.nightly
 def test_what_was_got_can_be_put_back_in_the_middle_of_a_run() -> None:
     world, placement = placed()
     world.change()
@@ -92,6 +96,7 @@ def test_what_was_got_can_be_put_back_in_the_middle_of_a_run() -> None:
     assert again.result is OperationResult.UNCHANGED
 
 
+@pytest.mark.nightly
 def test_the_status_runs_few_queries(django_assert_max_num_queries) -> None:
     world, placement = placed()
     world.change()
@@ -101,6 +106,7 @@ def test_the_status_runs_few_queries(django_assert_max_num_queries) -> None:
         status_of(placement, now=world.now)
 
 
+@pytest.mark.nightly
 def test_a_run_reads_its_answer_back_and_names_its_versions() -> None:
     world, placement = placed()
     world.change()
@@ -118,6 +124,7 @@ def test_a_run_reads_its_answer_back_and_names_its_versions() -> None:
     assert (progress.done, progress.number) == (0, 3)
 
 
+@pytest.mark.nightly
 def test_a_run_that_has_ended_keeps_how_each_cluster_came_out() -> None:
     world, _ = placed()
     world.change()
@@ -135,6 +142,7 @@ def test_a_run_that_has_ended_keeps_how_each_cluster_came_out() -> None:
     assert progress_of(run, now=world.now) is None
 
 
+@pytest.mark.nightly
 def test_a_rollback_and_a_new_begin_say_what_they_come_from() -> None:
     world, _ = placed()
     world.change()
@@ -158,6 +166,7 @@ def test_nothing_is_rolled_back_before_there_are_resources() -> None:
         operations.roll_back("web", 0, by=None, now=World(1).now)
 
 
+@pytest.mark.nightly
 def test_a_refused_rollback_names_only_older_snapshots() -> None:
     world, _ = placed()
     with pytest.raises(ActionNotAllowed, match=r"no earlier revision to roll back to$"):
@@ -169,6 +178,7 @@ def test_a_refused_rollback_names_only_older_snapshots() -> None:
         operations.roll_back("web", 1, by=None, now=world.now)
 
 
+@pytest.mark.nightly
 def test_what_is_being_deleted_is_not_rolled_back() -> None:
     world, _ = placed()
     Placement.objects.update(deleting_since=world.now)
