@@ -150,7 +150,7 @@ def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
     for *values, text in found:
         if text not in scores:
             scores[text] = json.loads(text)
-        yield BindingInput(*values, scores[text])
+        yield BindingInput._make((*values, scores[text]))
 
 
 _SCORE, _SCORE_TEXT = "topology_spread_score", "score_text"

@@ -208,7 +208,7 @@ def badge(kind: str, words: object, *, hidden: bool = False) -> str:
     `kind` is a symbol of `icons.svg`: a level, such as "healthy", or the outcome of a decision. Lists have
     hundreds of badges, and a template takes several times as long.
     """
-    text = conditional_escape(words)
+    text: str = conditional_escape(str(words))  # of safe text, str is safe
     text = f'<span class="hidden">{text}</span>' if hidden else text
     icon = f'<svg aria-hidden="true"><use href="{static("icons.svg")}#{kind}"></use></svg>'
     return mark_safe(f'<span class="mark {kind}">{icon}{text}</span>')  # noqa: S308 - the text is escaped
