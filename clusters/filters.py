@@ -171,9 +171,23 @@ def counts_by_state() -> dict[ClusterFilterState, int]:
     return dict(zip(ClusterFilterState, counts, strict=True))
 
 
+def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
+    """Count the clusters that match, and all clusters by filter value, in one query."""
+    if wanted == ClusterFilter():
+        states = counts_by_state()
+        return states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE], states
+    matching = Q(pk__in=clusters_matching(wanted).order_by().values("pk"))
+    found = MemberCluster.objects.aggregate(matching=Count("pk", filter=matching), **_counted())
+    return found["matching"], {state: found[state.name] for state in ClusterFilterState}
+
+
+def _counted() -> dict[str, Count]:
+    return {state.name: Count("pk", filter=condition) for state, condition in _conditions().items()}
+
+
 def _counts() -> QuerySet[Any, Any]:
-    conditions = _conditions()
-    counted = {one.name: Count("pk", filter=conditions[one]) for one in ClusterFilterState}
+    conditions = _counted()
+    counted = {one.name: conditions[one.name] for one in ClusterFilterState}
     one_group = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
     return one_group.annotate(**counted).values_list(*counted)
 

@@ -20,7 +20,7 @@ from clusters.filters import (
     ClusterListState,
     clusters_matching,
     cordoned_among,
-    counts_by_state,
+    counts_with,
     filter_text,
     groups_by,
     groups_of,
@@ -141,9 +141,7 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     favourites = favourite_keys([key for key, _ in keys], most=_DEFAULT_COLUMNS)
     written = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
     columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
-    states_counted = counts_by_state()
-    in_all = states_counted[ClusterFilterState.ELIGIBLE] + states_counted[ClusterFilterState.NOT_ELIGIBLE]
-    count = in_all if wanted == ClusterFilter() else rows.count()
+    count, states_counted = counts_with(wanted)
     headers, orders = _columns_and_orders(columns, order)
     context = {
         "wanted": wanted,
