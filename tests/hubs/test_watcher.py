@@ -202,6 +202,7 @@ def test_a_paused_hub_has_no_traffic_until_it_is_resumed() -> None:
 def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
     with watching(hub_with_content()) as run:
         run.work_until_equal()
+        run.work_until_state("live")  # streams without objects have listed, too
         other = Watching(new_watcher(), run.hubs, run.fakes)
         try:
             other.work()
