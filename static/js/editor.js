@@ -76,12 +76,22 @@ document.addEventListener("htmx:afterRequest", (event) => {
 window.addEventListener("beforeunload", (event) => {
   if (saved !== typed) event.preventDefault();
 });
-/* htmx sends along the button that got the focus last: a field left with Tab would press the × beside it. */
+/* htmx sends along the button that got the focus last (a field left with Tab would press the × beside it), and drops
+   a waiting request when a newer one comes or the form is replaced. So the next request has the button. */
+const pressed = [];
+document.addEventListener(
+  "submit",
+  ({ target, submitter }) => {
+    if (target.id === "editing" && submitter?.name) pressed.push(submitter);
+  },
+  true,
+);
 document.addEventListener("htmx:configRequest", (event) => {
-  const { elt, parameters, triggeringEvent } = event.detail;
-  if (elt.id === "editing" && triggeringEvent?.type !== "submit") {
-    elt.querySelectorAll("button[name]").forEach((button) => delete parameters[button.name]);
-  }
+  const { elt, parameters } = event.detail;
+  if (elt.id !== "editing") return;
+  elt.querySelectorAll("button[name]").forEach((button) => delete parameters[button.name]);
+  const button = pressed.shift();
+  if (button) parameters[button.name] = button.value;
 });
 /* A response that replaces the form does not know what was typed meanwhile. */
 function keepLate() {
@@ -94,6 +104,7 @@ function keepLate() {
 }
 document.addEventListener("htmx:afterSettle", () => {
   keepLate();
+  if (pressed.length) htmx.trigger("#editing", "input");
   fold();
   grow();
   marks();

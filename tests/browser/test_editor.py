@@ -163,3 +163,24 @@ def test_input_before_the_scripts_have_loaded_is_previewed(enter: Enter) -> None
         one.continue_()
 
     expect(page.locator("#preview .result")).to_contain_text("6 of 6 clusters selected")
+
+
+@pytest.mark.usefixtures("nine")
+def test_buttons_pressed_while_a_response_is_awaited_are_not_lost(enter: Enter) -> None:
+    page, held = enter("/placements/web/edit/", "operator"), list[Route]()
+    rows = page.get_by_role("group", name="Topology spread constraints").locator(".row")
+    expect(rows).to_have_count(2)
+    page.evaluate("() => { window.asked = 0; addEventListener('htmx:confirm', () => window.asked++) }")
+    page.route("**/placements/web/edit/**", lambda route: held.append(route), times=1)  # noqa: PLW0108
+
+    with page.expect_request("**/placements/web/edit/**"):
+        page.get_by_label("Number of clusters").fill("6")
+    page.get_by_role("button", name="Add constraint").click()
+    page.get_by_role("button", name="Add constraint").click()
+    page.get_by_label("Number of clusters").fill("4")
+    page.wait_for_function("() => window.asked === 4")
+    held[0].continue_()
+
+    expect(rows).to_have_count(4)
+    expect(page.locator("#preview .result")).to_contain_text("4 of 4 clusters selected")
+    expect(page.locator("#unsaved")).to_have_text("")
