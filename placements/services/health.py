@@ -131,7 +131,7 @@ def _groups(
     alike = ("placement_id", "state", "phase", "started_status", "available_status", *columns)
     late = Count("phase", filter=_is_late(placements, now=now))
     everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()), **annotations)
-    elsewhere = rows.filter(Q(cluster_name__in=_members(~_IS_READY)) | _has_no_member()).annotate(
+    elsewhere = rows.exclude(cluster_name__in=_members(_IS_READY)).annotate(
         member=_condition_of_member(), **annotations
     )
     both = [
@@ -147,10 +147,6 @@ def _groups(
                 counts[*key, MemberCondition.READY, is_late] -= count
     names = (*alike, "member", "is_late", "count")
     return [dict(zip(names, (*key, count), strict=True)) for key, count in counts.items() if count]
-
-
-def _has_no_member() -> Q:
-    return ~Q(Exists(MemberCluster.objects.filter(name=OuterRef("cluster_name"))))
 
 
 def _condition_of_member() -> Coalesce:
@@ -307,14 +303,15 @@ def is_degraded(*, now: datetime) -> Q:
     bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
-    is_unready = Q(cluster_name__in=_members(_IS_MONITORED, ~_IS_READY)) | _has_no_member()
+    is_unready = ~Q(cluster_name__in=_members(_IS_READY | ~_IS_MONITORED))  # also without a member cluster
     has_failed = Q(phase=Phase.FAILED) & ~Q(cluster_name__in=_members(~_IS_MONITORED))
     is_applied = Q(phase=Phase.APPLIED) & ~Q(available_status=_TRUE)
     is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
     is_not_available = is_applied & (is_late | ~_is_rolling("placement"))
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
-    is_partly_monitored = _among(not_monitored) & _among(others)
-    is_applied_nowhere = _among(not_monitored) & ~_among(others)
+    has_others = Q(Exists(_members(~_IS_MONITORED)))  # none in most fleets: no look at their bindings
+    is_partly_monitored = has_others & _among(not_monitored) & _among(others)
+    is_applied_nowhere = has_others & _among(not_monitored) & ~_among(others)
     is_empty = Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0)) & ~_among(bindings)
     return _among(not_removed) | Q(deleting_since=None) & (
         ~Q(selection_faults=[])

@@ -49,8 +49,8 @@ def test_a_plain_cluster_and_binding_are_read_as_they_were() -> None:
 
 
 def test_the_snapshot_has_the_fleet_and_its_bindings_compressed(reader: APIClient, client: Client) -> None:
-    joined("a", region="east")
-    joined("b", region="west")
+    joined("a", region="east", site="x" * 63, rack="x" * 63, row="x" * 63)  # what is short is not compressed
+    joined("b", region="west", site="x" * 63, rack="x" * 63, row="x" * 63)
     decided("web", pick_n_spec(1))
 
     response = reader.get("/api/v1/fleet-snapshot", headers={"Accept-Encoding": "gzip"})
