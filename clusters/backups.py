@@ -147,9 +147,9 @@ def _folder_of_database() -> Path:
 
 
 def _check_integrity(database: sqlite3.Connection) -> None:
-    found = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if found != "ok":
-        raise BadBackup(f"the copy of the database is damaged: {found}")
+    report = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if report != "ok":
+        raise BadBackup(f"the copy of the database is damaged: {report}")
     if broken := database.execute("PRAGMA foreign_key_check").fetchone():
         raise BadBackup(f"the copy of the database is damaged: a row of {broken[0]} refers to none")
 

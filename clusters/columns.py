@@ -58,7 +58,7 @@ class LabelColumn:
     def counts(self, positions: Codes) -> list[tuple[str, int]]:
         """Return the values that the clusters at these positions have, with how many of them."""
         counts = np.bincount(self.bins[positions], minlength=len(self.values) + 1).tolist()
-        return [found for found in zip(self.values, counts[1:], strict=True) if found[1]]
+        return [(value, count) for value, count in zip(self.values, counts[1:], strict=True) if count]
 
     def patched(self, texts: Mapping[int, str | None]) -> "LabelColumn":
         values, codes = _recoded(self.values, self.codes, texts)

@@ -96,12 +96,12 @@ class RequestIdFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Write them into the record; nothing is held back."""
         request = getattr(record, "request", None)
-        found = request_id(request)
+        identifier = request_id(request)
         # Only a user who was read already: the database may be the reason for the message.
         user = getattr(request, "_cached_user", None)
         name = user.get_username() if user is not None and user.is_authenticated else "-"
         address = getattr(request, "META", {}).get("REMOTE_ADDR", "-")
-        record.request_id = f" [request {found}, user {name}, address {address}]" if found else ""
+        record.request_id = f" [request {identifier}, user {name}, address {address}]" if identifier else ""
         return True
 
 

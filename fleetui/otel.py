@@ -59,7 +59,7 @@ class OtelTracing(Tracing):
         return headers
 
     def current(self) -> dict[str, str]:
-        found = get_current_span().get_span_context()
-        if not found.is_valid:
+        span = get_current_span().get_span_context()
+        if not span.is_valid:
             return {}
-        return {"trace": format_trace_id(found.trace_id), "span": format_span_id(found.span_id)}
+        return {"trace": format_trace_id(span.trace_id), "span": format_span_id(span.span_id)}

@@ -230,10 +230,10 @@ class Supervisor:
 
     @contextmanager
     def _listening_to_signals(self) -> Iterator[None]:
-        def note(_number: int, _frame: FrameType | None) -> None:
+        def handle(_number: int, _frame: FrameType | None) -> None:
             self._events.put(self.count_signal)
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

@@ -41,8 +41,8 @@ def load(request: HttpRequest) -> HttpResponse:
         return redirect("web:demo")
     try:
         load_demo(int(size), by=current_user(request), now=datetime.now(UTC))
-    except NameTakenError as taken:
-        messages.error(request, f"Demo data not loaded: {taken}")
+    except NameTakenError as error:
+        messages.error(request, f"Demo data not loaded: {error}")
         return redirect("web:demo")
     messages.success(request, f"Demo data loaded: {int(size):,} clusters.")
     return redirect("web:overview")

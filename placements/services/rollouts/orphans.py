@@ -58,7 +58,9 @@ def remove_orphans(
         patience=CALL_SECONDS,
         at_end=connections.close_all,  # the connections of a thread to the database end with it
     )
-    held = {pk: one.held for pk, one in call(take) if isinstance(one, Observation) and one.held is not None}
+    held = {
+        pk: one.fences for pk, one in call(take) if isinstance(one, Observation) and one.fences is not None
+    }
     orphans = find_orphans({rows[pk].name: placements for pk, placements in held.items()})
 
     by_name = {row.name: row for row in rows.values()}
