@@ -261,7 +261,7 @@ def restore_sqlite(archive: zipfile.ZipFile, _backup: Backup) -> None:
 
 
 def restore_postgresql(archive: zipfile.ZipFile, backup: Backup) -> None:
-    """Give the tables the shape that they had then, and replace their rows in one transaction."""
+    """Restore the tables to the shape that they had then, and replace their rows in one transaction."""
     executor = MigrationExecutor(connection)
     applied = {(app, name) for app, name in backup.migrations}
     if applied != executor.loader.applied_migrations.keys():

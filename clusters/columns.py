@@ -167,7 +167,7 @@ def property_column(texts: Sequence[str | None]) -> PropertyColumn:
 def _recoded(
     values: Sequence[Any], codes: Codes, changes: Mapping[int, Any | None]
 ) -> tuple[Sequence[Any], Codes]:
-    """Return sorted values and codes after changes by position; None stands for an absent value."""
+    """Return sorted values and codes after changes by position; None is an absent value."""
     values, codes = list(values), codes.copy()
     for position, value in changes.items():
         place = ABSENT if value is None else bisect_left(values, value)

@@ -220,7 +220,7 @@ def cordoned_among(clusters: Iterable[MemberCluster]) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Clusters with the same values of one or two labels; None stands for a missing label."""
+    """Clusters with the same values of one or two labels; None is a missing label."""
 
     values: tuple[str | None, ...]
     counts: dict[ClusterListState, int] = field(default_factory=dict)

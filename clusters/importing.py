@@ -305,7 +305,7 @@ def read_members(source: bytes, *, name: str) -> list[MemberRead]:
 
 
 def _entries(text: str, name: str) -> list[ImportEntry]:
-    """Take a text apart into clusters. Raises InvalidManifest where that cannot be done."""
+    """Split a text into clusters. Raise InvalidManifest where that cannot be done."""
     if _has_objects_by_line(text, name):
         return list(_json_lines(text))
     is_object = text.lstrip()[:1] in _OBJECT

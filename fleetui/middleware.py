@@ -306,7 +306,7 @@ def forget_budgets() -> None:
 
 
 def reserve(user: object, *, body_bytes: int = 0, now: float | None = None) -> float:
-    """Take a deposit from the seconds of a user, and return it. Raise BudgetSpentError."""
+    """Deduct a deposit from the seconds of a user, and return it. Raise BudgetSpentError."""
     capacity = float(settings.COMPUTE_SECONDS)
     now = time.monotonic() if now is None else now
     deposit = min(capacity, _DEPOSIT + body_bytes / MEBIBYTE * _DEPOSIT_OF_MEBIBYTE)

@@ -28,7 +28,7 @@ class RecordedSpan:
     span: Span
 
     def finish(self, name: str, *, view: str = "", status: int = 0) -> None:
-        """Give the span the name and the facts that are known at the end."""
+        """Set the name of the span and the facts that are known at the end."""
         self.span.update_name(name)
         if view:
             self.span.set_attribute("http.route", view)

@@ -26,7 +26,7 @@ def open_to_others(folder: Path) -> list[Path]:
 
 
 def close_to_others(folder: Path) -> list[Path]:
-    """Take the permissions of other users away; return what belongs to another owner and stays open."""
+    """Remove the permissions of other users; return what belongs to another owner and stays open."""
     for path in open_to_others(folder):
         with suppress(FileNotFoundError, PermissionError):  # removed meanwhile; of another owner
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~PRIVATE)

@@ -58,7 +58,7 @@ class _Child:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold a lock, which the kernel frees when this process ends.
+    """Acquire a lock, which the kernel frees when this process ends.
 
     Raises AlreadyRunningError with the number of the process that holds it.
     """

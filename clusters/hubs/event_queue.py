@@ -46,7 +46,7 @@ class EventQueue:
             self._closed.discard(hub)
 
     def close(self, hub: int) -> None:
-        """Drop what is held of a hub; its streams that wait return."""
+        """Drop the items of a hub; its streams that wait return."""
         with self._changed:
             self._closed.add(hub)
             self._weight -= sum(item.weight for item in self._items.pop(hub, ()))
@@ -54,7 +54,7 @@ class EventQueue:
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Take nothing more; everything that is held is due now."""
+        """Refuse further items; all items in the queue are due now."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()

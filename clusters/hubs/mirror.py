@@ -146,7 +146,7 @@ class HubMirror:
                 yield stream, list(group)
 
     def _take_quiet(self, items: Sequence[StreamItem]) -> list[StreamItem]:
-        """Take bookmarks and heartbeats, which the next flush writes; return what needs the database now.
+        """Remember bookmarks and heartbeats, which the next flush writes; return what needs the database now.
 
         A stream with anything else in the batch needs it for all of its items, so that they stay in order.
         """

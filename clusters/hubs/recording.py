@@ -81,7 +81,7 @@ class Recording:
         return True
 
     def close(self) -> None:
-        """Take nothing more, also from a stream that is still in a read."""
+        """Refuse further items, also from a stream that is still in a read."""
         with self._lock:
             self._is_closed = True
 

@@ -101,7 +101,7 @@ def content_of(line: AccessEvent) -> dict[str, Any]:
 
 
 def seal(*, most: int = SEALED_AT_ONCE) -> int:
-    """Give the new lines their places in the chain, oldest first; return how many.
+    """Append the new lines to the chain, oldest first; return how many.
 
     Only one worker at a time: the row of the chain is locked, which no request waits for.
     """

@@ -11,7 +11,7 @@ from fleetui.role_names import ADMINISTRATOR, Role
 
 
 def apply_roles(user: User, names: Iterable[str], mapping: Mapping[str, str]) -> None:
-    """Give a user exactly the roles that these groups mean; an empty mapping leaves the roles as they are.
+    """Set the roles of a user to those of these groups; an empty mapping leaves the roles as they are.
 
     A role that no group means any more is removed. Groups that are no roles stay.
     """

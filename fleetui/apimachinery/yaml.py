@@ -497,7 +497,7 @@ def _lines(source: str, wanted: dict[int, set[Keys]]) -> dict[int, dict[Keys, in
             place = builder.place()
             builder.take(event)
             if start and isinstance(event, yaml.NodeEvent):
-                # A key stands for the value to come; anything else was put where the builder was.
+                # A key marks the value that follows; anything else was put where the builder was.
                 is_key = isinstance(event, yaml.ScalarEvent) and builder.awaits_value
                 place = builder.place() if is_key else place
                 if place in wanted.get(number, ()):

@@ -184,7 +184,7 @@ def _page(
     is_running = last is not None and last.state == Drain.State.RUNNING
     is_cordoned = bool(cordoned_among([cluster]))
     may_start = not is_running and cluster.membership != Membership.LEAVING
-    # A drain that has ended shows its result; the plan of another one is asked for.
+    # A drain that has ended shows its result; the plan of another one is requested.
     shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
     shows_result = shows_result or is_running
     impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_start and not shows_result else None

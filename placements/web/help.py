@@ -52,7 +52,7 @@ def load(request: HttpRequest) -> HttpResponse:
 @for_operators("remove demo data")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest) -> HttpResponse:
-    """Ask for confirmation, or remove the demo data."""
+    """Show the confirmation, or remove the demo data."""
     if request.method == "POST":
         remove_demo(by=current_user(request), now=datetime.now(UTC))
         messages.success(request, "Demo data removed.")

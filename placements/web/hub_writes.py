@@ -237,7 +237,7 @@ def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> Ht
 
 
 def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
-    """Say what became of a write, once the mirror has it or after five seconds."""
+    """Show the result of a write, once the mirror has it or after five seconds."""
     has_rest = bool(done and done.plan.foreign)
     if page.draft and (done is None or done.answer.is_accepted) and not has_rest:
         discard_draft(page.draft.pk, by=current_user(page.request))

@@ -154,7 +154,7 @@ def order_from(request: HttpRequest, orders: tuple[str, ...]) -> str:
 
 
 def requested_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse | None:
-    """Answer `?table=NAME&row=N`: 50 rows of that chart's table, from row N on; None when none is asked for.
+    """Answer `?table=NAME&row=N`: 50 rows of that chart's table, from row N on; None without this parameter.
 
     Raise Http404 for a chart that is not among these, or a row that there is not.
     """

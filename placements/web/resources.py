@@ -63,7 +63,7 @@ def resources(request: HttpRequest) -> HttpResponse:
 
 
 def _get_resource(group: str, kind: str, namespace: str, name: str) -> Resource:
-    """Return a resource by the parts of its address, where `_` stands for nothing. Raises Http404."""
+    """Return a resource by the parts of its address, where `_` is an empty part. Raises Http404."""
     key = {"group": group, "namespace": namespace}
     plain = {field: "" if value == "_" else value for field, value in key.items()}
     row = Resource.objects.filter(kind=kind, name=name, **plain).first()
@@ -100,7 +100,7 @@ def _taken_by(one: HubObject) -> list[str]:
 @for_operators("delete resources", of=of_resource)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
-    """Ask for confirmation, or delete the resource."""
+    """Show the confirmation, or delete the resource."""
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     if request.method == "POST":
@@ -169,7 +169,7 @@ def _editable_text(request: HttpRequest, row: Resource) -> str:
 @costly
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:
-    """Ask the clusters what applying the documents of a text or file would do there."""
+    """Start a dry run of applying the documents of a text or file to the clusters."""
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         content = file_or_text(request, text)

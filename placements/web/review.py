@@ -72,7 +72,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 @costly
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
-    """Ask the clusters what saving a draft would do there."""
+    """Start a dry run of saving a draft on the clusters."""
     row = own_draft(request, number)
     now = datetime.now(UTC)
     return redirect("web:dry-run", start_dry_run(manifests=row.text, by=current_user(request), now=now).pk)

@@ -328,7 +328,7 @@ _ORDER: dict[Part | None, int] = {
     Part.UPDATED: 4,
     Part.REMOVED: 4,
 }
-"""The order of the table of clusters; None stands for a blocked one."""
+"""The order of the table of clusters; None is a blocked one."""
 _PILLS, _WAVES_SHOWN = 60, 20
 
 
@@ -434,7 +434,7 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
 def run_action(
     request: HttpRequest, name: str, kind: RolloutKind, action: str, value: str = ""
 ) -> HttpResponseBase:
-    """Ask for confirmation, or run an action; a refusal is shown on the same page."""
+    """Show the confirmation, or run an action; a refusal is shown on the same page."""
     entry, of = ACTIONS[kind, action], of_placement if kind is RolloutKind.ROLLING else of_run
     if entry.permission is Role.APPROVER:
         check = for_approvers("approve stages", of=of)

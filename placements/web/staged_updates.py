@@ -322,7 +322,7 @@ def _counted_stage(stage: StageSpec) -> StageWords:
 @for_operators("delete strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Ask for confirmation, or delete a strategy."""
+    """Show the confirmation, or delete a strategy."""
     row = get_object_or_404(StagedStrategy, full_name=name)
     if request.method != "POST":
         return render(request, "staged_updates/strategy_delete.html", {"strategy": row})

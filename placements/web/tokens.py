@@ -85,7 +85,7 @@ def _owner(name: str, user: User) -> User:
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
-    """Ask for confirmation, or revoke one token, or all of the user."""
+    """Show the confirmation, or revoke one token, or all of the user."""
     user, now = current_user(request), datetime.now(UTC)
     if number is None:
         if request.method == "POST":
