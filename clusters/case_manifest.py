@@ -33,8 +33,7 @@ def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...
     problems: list[ErrorDetail] = []
     clusters: list[Cluster] = []
     for index, item in enumerate(raw):
-        item_problems = _problems(item)
-        problems += [problem.under(index) for problem in item_problems]
+        problems += [problem.under(index) for problem in _problems(item)]
         if not problems:
             clusters.append(_cluster(item))
 

@@ -271,8 +271,7 @@ def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
 def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:
     """Return new label keys with the key of other clusters that each may be a misspelling of."""
     known = [key for key, _ in label_keys()]
-    new = [key for key in keys if key not in known]
-    matches = [(key, get_close_matches(key, known, n=1, cutoff=0.8)) for key in new]
+    matches = [(key, get_close_matches(key, known, n=1, cutoff=0.8)) for key in keys if key not in known]
     return [(key, other) for key, [*close] in matches for other in close]
 
 

@@ -373,13 +373,8 @@ class BudgetStateSerializer(CamelCaseSerializer):
 
     def to_representation(self, instance: BudgetState) -> dict[str, Any]:
         """Return the numbers as an eviction has them."""
-        numbers = numbers_facts(instance.numbers)
-        return {
-            "name": instance.row.name,
-            "limit": instance.limit,
-            "problem": instance.problem,
-            "numbers": numbers,
-        }
+        facts = {"limit": instance.limit, "problem": instance.problem}
+        return {"name": instance.row.name, **facts, "numbers": numbers_facts(instance.numbers)}
 
 
 class BudgetViewSet(BaseViewSet):

@@ -73,8 +73,7 @@ class DryRunSerializer(CamelCaseSerializer):
 
     def get_sentences(self, row: DryRun) -> list[str]:
         """Return what the page says."""
-        answers = answers_of(row)
-        sentences = dry_run_sentences(answers, not_asked=row.not_asked, left_out=row.left_out)
+        sentences = dry_run_sentences(answers_of(row), not_asked=row.not_asked, left_out=row.left_out)
         return [one.text for one in sentences]
 
     def get_answers(self, row: DryRun) -> list[Any]:

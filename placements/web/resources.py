@@ -135,9 +135,9 @@ def apply(request: HttpRequest) -> HttpResponse:
     try:
         content = file_or_text(request, text)
         documents, by, now = read_documents(content), current_user(request), datetime.now(UTC)
+        manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
         confirmed, strict = is_confirmed(request), "strict" in request.POST
         if "preview" in request.POST:
-            manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
             preview = preview_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
             context = {
                 "text": manifests,
@@ -148,7 +148,6 @@ def apply(request: HttpRequest) -> HttpResponse:
             return render(request, "resources/apply.html", context)
         results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
     except UnschedulesEverything as error:
-        manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
         return render(request, "resources/apply.html", {"text": manifests, "empties": error}, status=409)
     except InvalidManifest as error:
         return render(request, "resources/apply.html", {"text": text, "errors": error.errors}, status=422)

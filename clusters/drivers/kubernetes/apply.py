@@ -199,9 +199,7 @@ def apply_targets(
         definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
         waiting = await_definitions(call, definitions, {**finished, **results})
         ready = [one for one in custom if one.ref.group not in waiting]
-        refused = {
-            defined_group(one) for one in definitions if one.ref in results and results[one.ref].refusal
-        }
+        refused = {defined_group(one) for one in definitions if (end := results.get(one.ref)) and end.refusal}
         for target, result in run(ready):
             is_late = result.refusal and result.refusal.code == NOT_SERVED and target.ref.group not in refused
             if is_late:  # established a moment ago, and not in discovery yet

@@ -60,14 +60,11 @@ def apply_objects(
     before = state.placement
     if before and before.version == version.id and not before.refusals:
         return state.with_entry(CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False)
-    placement = _stored_placement(
-        before, version, configuration, now=now, is_without_namespace=is_without_namespace
-    )
+    after = _merge(before, version, configuration, now=now, is_without_namespace=is_without_namespace)
     was = (before.whole_version, before.objects) if before else ("", ())
-    entry = CallLogEntry(now.isoformat(), "refused" if placement.refusals else "applied", version.id)
-    return replace(state, placement=placement).with_entry(
-        entry, is_change=was != (placement.whole_version, placement.objects)
-    )
+    entry = CallLogEntry(now.isoformat(), "refused" if after.refusals else "applied", version.id)
+    is_change = was != (after.whole_version, after.objects)
+    return replace(state, placement=after).with_entry(entry, is_change=is_change)
 
 
 def removed(state: PlacementState, what: str, *, now: datetime) -> PlacementState:
@@ -83,7 +80,7 @@ def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
     return max((moment for moment in lost if moment), default=None)
 
 
-def _stored_placement(
+def _merge(
     before: StoredPlacement | None,
     version: Version,
     configuration: Configuration,

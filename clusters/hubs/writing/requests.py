@@ -142,8 +142,7 @@ class WriteRequest:
 
     def hidden_texts(self) -> list[str]:
         """Return the secret values of the body, the longest first: a message of the hub may quote them."""
-        texts = set(_hidden(self.body, self.stored_body))
-        return sorted(texts, key=len, reverse=True)
+        return sorted(set(_hidden(self.body, self.stored_body)), key=len, reverse=True)
 
 
 def _hidden(value: Any, public: Any) -> list[str]:
