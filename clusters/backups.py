@@ -147,9 +147,9 @@ def _folder_of_database() -> Path:
 
 
 def _check_integrity(database: sqlite3.Connection) -> None:
-    found = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if found != "ok":
-        raise BadBackup(f"the copy of the database is damaged: {found}")
+    report = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if report != "ok":
+        raise BadBackup(f"the copy of the database is damaged: {report}")
     if broken := database.execute("PRAGMA foreign_key_check").fetchone():
         raise BadBackup(f"the copy of the database is damaged: a row of {broken[0]} refers to none")
 
@@ -261,7 +261,7 @@ def restore_sqlite(archive: zipfile.ZipFile, _backup: Backup) -> None:
 
 
 def restore_postgresql(archive: zipfile.ZipFile, backup: Backup) -> None:
-    """Give the tables the shape that they had then, and replace their rows in one transaction."""
+    """Restore the tables to the shape that they had then, and replace their rows in one transaction."""
     executor = MigrationExecutor(connection)
     applied = {(app, name) for app, name in backup.migrations}
     if applied != executor.loader.applied_migrations.keys():

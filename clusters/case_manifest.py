@@ -33,19 +33,18 @@ def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...
     problems: list[ErrorDetail] = []
     clusters: list[Cluster] = []
     for index, item in enumerate(raw):
-        found = _problems(item)
-        problems += [problem.under(index) for problem in found]
+        problems += [problem.under(index) for problem in _problems(item)]
         if not problems:
             clusters.append(_cluster(item))
 
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, item in enumerate(raw):
         name = item.get("name") if isinstance(item, dict) else None
-        if isinstance(name, str) and name in seen:
+        if isinstance(name, str) and name in names:
             message = f"Duplicate value: {quote_value(name)}"
             problems.append(ErrorDetail((index, "name"), "duplicate", message, "unique names"))
         elif isinstance(name, str):
-            seen.add(name)
+            names.add(name)
     if problems:
         raise faults_of(problems, raw, path=path)
     return tuple(clusters)

@@ -58,7 +58,7 @@ class LabelColumn:
     def counts(self, positions: Codes) -> list[tuple[str, int]]:
         """Return the values that the clusters at these positions have, with how many of them."""
         counts = np.bincount(self.bins[positions], minlength=len(self.values) + 1).tolist()
-        return [found for found in zip(self.values, counts[1:], strict=True) if found[1]]
+        return [(value, count) for value, count in zip(self.values, counts[1:], strict=True) if count]
 
     def patched(self, texts: Mapping[int, str | None]) -> "LabelColumn":
         values, codes = _recoded(self.values, self.codes, texts)
@@ -167,7 +167,7 @@ def property_column(texts: Sequence[str | None]) -> PropertyColumn:
 def _recoded(
     values: Sequence[Any], codes: Codes, changes: Mapping[int, Any | None]
 ) -> tuple[Sequence[Any], Codes]:
-    """Return sorted values and codes after changes by position; None stands for an absent value."""
+    """Return sorted values and codes after changes by position; None is an absent value."""
     values, codes = list(values), codes.copy()
     for position, value in changes.items():
         place = ABSENT if value is None else bisect_left(values, value)

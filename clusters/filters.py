@@ -177,8 +177,8 @@ def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, in
         states = counts_by_state()
         return states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE], states
     matching = Q(pk__in=clusters_matching(wanted).order_by().values("pk"))
-    found = MemberCluster.objects.aggregate(matching=Count("pk", filter=matching), **_counted())
-    return found["matching"], {state: found[state.name] for state in ClusterFilterState}
+    counts = MemberCluster.objects.aggregate(matching=Count("pk", filter=matching), **_counted())
+    return counts["matching"], {state: counts[state.name] for state in ClusterFilterState}
 
 
 def _counted() -> dict[str, Count]:
@@ -197,14 +197,14 @@ _COUNTS = PreparedQuery(_counts)
 
 def groups_of(keys: Iterable[str], *, most: int = 50) -> dict[str, list[tuple[str, int]]]:
     """Count the clusters by the values of these labels, the most frequent values first; one query."""
-    found: dict[str, list[tuple[str, int]]] = {key: [] for key in keys}
-    rows = ClusterLabel.objects.filter(key__in=found).values("key", "value").annotate(count=Count("pk"))
+    groups: dict[str, list[tuple[str, int]]] = {key: [] for key in keys}
+    rows = ClusterLabel.objects.filter(key__in=groups).values("key", "value").annotate(count=Count("pk"))
     largest_first = (F("count").desc(), F("value").asc())
     place = Window(RowNumber(), partition_by=F("key"), order_by=largest_first)
-    shown = rows.annotate(place=place).filter(place__lte=most).order_by("key", "place")
-    for key, value, count in shown.values_list("key", "value", "count"):
-        found[key].append((value, count))
-    return found
+    largest = rows.annotate(place=place).filter(place__lte=most).order_by("key", "place")
+    for key, value, count in largest.values_list("key", "value", "count"):
+        groups[key].append((value, count))
+    return groups
 
 
 def label_keys() -> list[tuple[str, int]]:
@@ -220,7 +220,7 @@ def cordoned_among(clusters: Iterable[MemberCluster]) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Clusters with the same values of one or two labels; None stands for a missing label."""
+    """Clusters with the same values of one or two labels; None is a missing label."""
 
     values: tuple[str | None, ...]
     counts: dict[ClusterListState, int] = field(default_factory=dict)
@@ -236,13 +236,13 @@ def groups_by(*keys: str) -> list[Domain]:
     labelled = {name: label_of(key) for name, key in zip(names, keys, strict=True)}
     rows = MemberCluster.objects.annotate(**labelled, list_state=list_state())
     counted = rows.values_list(*names, "list_state").annotate(count=Count("pk")).order_by()
-    found: dict[tuple[str | None, ...], dict[ClusterListState, int]] = {}
+    domains: dict[tuple[str | None, ...], dict[ClusterListState, int]] = {}
     for *values, state, count in counted:
-        found.setdefault(tuple(values), {})[ClusterListState(state)] = count
+        domains.setdefault(tuple(values), {})[ClusterListState(state)] = count
 
     return [
-        Domain(values, found[values])
-        for values in sorted(found, key=lambda one: [(each is None, each or "") for each in one])
+        Domain(values, domains[values])
+        for values in sorted(domains, key=lambda one: [(each is None, each or "") for each in one])
     ]
 
 
@@ -260,20 +260,19 @@ def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
     sample = MemberCluster.objects.order_by("pk").values_list("properties", flat=True)[:_SAMPLE]
     rows = MemberCluster.objects.annotate(label=label_of(key), list_state=list_state())
     states = {state.value: state for state in ClusterListState}
-    found: Members = {}
+    by_value: Members = {}
     facts = list(rows.order_by().values_list("name", "label", "list_state"))
     for name, value, state in sorted(facts, key=itemgetter(0)):
-        found.setdefault(value, []).append((name, states[state]))
-    members = {value: found[value] for value in sorted(found, key=lambda one: (one is None, one or ""))}
+        by_value.setdefault(value, []).append((name, states[state]))
+    members = {value: by_value[value] for value in sorted(by_value, key=lambda one: (one is None, one or ""))}
     return members, [one for one in sample if one]
 
 
 def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:
     """Return new label keys with the key of other clusters that each may be a misspelling of."""
     known = [key for key, _ in label_keys()]
-    new = [key for key in keys if key not in known]
-    found = [(key, get_close_matches(key, known, n=1, cutoff=0.8)) for key in new]
-    return [(key, other) for key, [*close] in found for other in close]
+    matches = [(key, get_close_matches(key, known, n=1, cutoff=0.8)) for key in keys if key not in known]
+    return [(key, other) for key, [*close] in matches for other in close]
 
 
 def near_duplicates(words: Iterable[str]) -> list[tuple[str, ...]]:

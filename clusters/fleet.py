@@ -123,8 +123,8 @@ class Fleet:
     def __init__(self, clusters: Iterable[Cluster] = ()) -> None:
         # Columns are read in the order given, which is that of memory, and sorted as numbers.
         with collector_paused():
-            self._given = tuple(clusters)
-        names = [cluster.name for cluster in self._given]
+            self._unsorted = tuple(clusters)
+        names = [cluster.name for cluster in self._unsorted]
         order = sorted(range(len(names)), key=names.__getitem__)
         self._order = np.array(order, dtype=np.int64)
         self.names = tuple(map(names.__getitem__, order))
@@ -140,7 +140,7 @@ class Fleet:
 
     @cached_property
     def clusters(self) -> tuple[Cluster, ...]:
-        return tuple(map(self._given.__getitem__, self._order.tolist()))
+        return tuple(map(self._unsorted.__getitem__, self._order.tolist()))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -155,14 +155,14 @@ class Fleet:
     @cached_property
     def staying(self) -> frozenset[str]:
         """Return the names of the clusters that are not leaving."""
-        return frozenset(cluster.name for cluster in self._given if not cluster.is_leaving)
+        return frozenset(cluster.name for cluster in self._unsorted if not cluster.is_leaving)
 
     def label(self, key: str) -> LabelColumn:
         column = self._labels.get(key)
         if column is None:
             column = self._patched_label(key)
             if column is None:
-                texts = [cluster.labels.get(key) for cluster in self._given]
+                texts = [cluster.labels.get(key) for cluster in self._unsorted]
                 column = label_column(texts, self._order)
             self._labels[key] = column
         return column
@@ -185,7 +185,7 @@ class Fleet:
         """Return the column of one property as text, which Open Cluster Management calls a claim."""
         column = self._claims.get(name)
         if column is None:
-            texts = [cluster.properties.get(name) for cluster in self._given]
+            texts = [cluster.properties.get(name) for cluster in self._unsorted]
             column = self._claims[name] = label_column(texts, self._order)
         return column
 
@@ -203,19 +203,19 @@ class Fleet:
 
     @cached_property
     def is_eligible(self) -> Bools:
-        verdicts = [cluster.eligibility.kind is None for cluster in self._given]
+        verdicts = [cluster.eligibility.kind is None for cluster in self._unsorted]
         return np.array(verdicts, dtype=np.bool_)[self._order]
 
     @cached_property
     def taint_sets(self) -> tuple[tuple[Taint, ...], ...]:
         """Return the distinct lists of taints in this fleet, in order of first appearance."""
-        return tuple(dict.fromkeys([cluster.taints for cluster in self._given]))
+        return tuple(dict.fromkeys([cluster.taints for cluster in self._unsorted]))
 
     @cached_property
     def taint_codes(self) -> Codes:
         """Return for each cluster the index of its list of taints in `taint_sets`."""
         code_of = {taints: code for code, taints in enumerate(self.taint_sets)}
-        return np.array([code_of[cluster.taints] for cluster in self._given], dtype=np.int32)[self._order]
+        return np.array([code_of[cluster.taints] for cluster in self._unsorted], dtype=np.int32)[self._order]
 
     def without(self, name: str) -> "Fleet":
         return Fleet(cluster for cluster in self.clusters if cluster.name != name)
@@ -230,7 +230,7 @@ class Fleet:
         """
         by_name = {cluster.name: cluster for cluster in changed}
         if gone or not self.positions.keys() >= by_name.keys():
-            kept = {cluster.name: cluster for cluster in self._given if cluster.name not in gone}
+            kept = {cluster.name: cluster for cluster in self._unsorted if cluster.name not in gone}
             fleet = Fleet({**kept, **by_name}.values())
             if not by_name:
                 lost = [self.positions[name] for name in gone if name in self.positions]
@@ -245,7 +245,7 @@ class Fleet:
         clusters = list(self.clusters)
         for position, cluster in after.items():
             clusters[position] = cluster
-        fleet._given = fleet.clusters = tuple(clusters)  # one copy: two take most of the time
+        fleet._unsorted = fleet.clusters = tuple(clusters)  # one copy: two take most of the time
         fleet._order = np.arange(len(clusters))
 
         fleet._labels = _patched(self._labels, before, after, _label_of)
@@ -332,10 +332,10 @@ def _digest_parts(
     for cluster in clusters:
         labels, kind = tuple(map(cluster.labels.get, label_keys)), cluster.eligibility.kind
         lacks = lacks_namespace(cluster, namespace) if namespace else None
-        seen = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind, lacks)
-        if seen not in around:
-            around[seen] = _around_the_name(label_keys, property_names, *seen)
-        parts.append(around[seen])
+        key = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind, lacks)
+        if key not in around:
+            around[key] = _around_the_name(label_keys, property_names, *key)
+        parts.append(around[key])
     return parts
 
 

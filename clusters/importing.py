@@ -67,21 +67,21 @@ def is_plain(data: Any) -> bool:
 
 def member_document(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Write the MemberCluster of a plain object; what is malformed stays so, for `parse_member` to find."""
-    given = {key: value for key, value in plain.items() if value not in (None, {}, [])}
-    name = given.get("name")
-    labels = {"labels": given["labels"]} if "labels" in given else {}
-    taints = {"taints": given["taints"]} if "taints" in given else {}
-    if isinstance(given.get("taints"), list):
+    fields = {key: value for key, value in plain.items() if value not in (None, {}, [])}
+    name = fields.get("name")
+    labels = {"labels": fields["labels"]} if "labels" in fields else {}
+    taints = {"taints": fields["taints"]} if "taints" in fields else {}
+    if isinstance(fields.get("taints"), list):
         taints["taints"] = [
-            {"effect": NO_SCHEDULE, **one} if isinstance(one, dict) else one for one in given["taints"]
+            {"effect": NO_SCHEDULE, **one} if isinstance(one, dict) else one for one in fields["taints"]
         ]
     status = {}
-    if "properties" in given:
-        values = given["properties"]
+    if "properties" in fields:
+        values = fields["properties"]
         is_object = isinstance(values, dict)
         status["properties"] = {key: {"value": one} for key, one in values.items()} if is_object else values
-    if "resourceUsage" in given:
-        status["resourceUsage"] = given["resourceUsage"]
+    if "resourceUsage" in fields:
+        status["resourceUsage"] = fields["resourceUsage"]
     return {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
@@ -305,7 +305,7 @@ def read_members(source: bytes, *, name: str) -> list[MemberRead]:
 
 
 def _entries(text: str, name: str) -> list[ImportEntry]:
-    """Take a text apart into clusters. Raises InvalidManifest where that cannot be done."""
+    """Split a text into clusters. Raise InvalidManifest where that cannot be done."""
     if _has_objects_by_line(text, name):
         return list(_json_lines(text))
     is_object = text.lstrip()[:1] in _OBJECT
@@ -344,8 +344,8 @@ def _json_lines(text: str) -> Iterator[ImportEntry]:
     for number, line in lines:
         try:
             yield ImportEntry(load_json(line), number)
-        except InvalidManifest as found:
-            errors = (replace(error, line=number) for error in found.errors)
+        except InvalidManifest as invalid:
+            errors = (replace(error, line=number) for error in invalid.errors)
             yield ImportEntry(None, number, errors=tuple(errors))
 
 
@@ -356,7 +356,7 @@ class _Reading:
         self.entries = entries
         self.read: list[tuple[ImportEntry, dict[str, Any], MemberClusterManifest]] = []
         self.errors: list[tuple[ImportEntry, FieldError]] = []
-        self.seen: set[str] = set()
+        self.names: set[str] = set()
         for entry in entries:
             self._take(entry)
 
@@ -384,8 +384,8 @@ class _Reading:
             document = member_document(entry.data)
         try:
             member = parse_member(document)
-        except InvalidManifest as found:
-            errors = found.errors
+        except InvalidManifest as invalid:
+            errors = invalid.errors
             if is_plain(entry.data):
                 pairs = ((error, plain_place(split_path(error.path))) for error in errors)
                 errors = tuple(replace(one, path=entry.place_of(keys) if keys else "") for one, keys in pairs)
@@ -393,12 +393,12 @@ class _Reading:
         else:
             self.read.append((entry, document, member))
         name = written_name(entry.data)
-        if name and name in self.seen:
+        if name and name in self.names:
             path = "name" if is_plain(entry.data) else "metadata.name"
             message = f"{name} is the name of another cluster above"
             self._refuse(entry, [FieldError(path, "duplicate", message, "each name once")])
         if name:
-            self.seen.add(name)
+            self.names.add(name)
 
     def _refuse(self, entry: ImportEntry, errors: Iterable[FieldError]) -> None:
         called = (written_name(entry.data) or "")[:63]
@@ -407,6 +407,6 @@ class _Reading:
 
 
 def _lines(paths: Iterable[tuple[ImportEntry, str]]) -> list[int | None]:
-    asked = list(paths)
-    found = iter(lines_of([(entry.item, path) for entry, path in asked if entry.item is not None]))
-    return [entry.line if entry.item is None else next(found) for entry, _ in asked]
+    pairs = list(paths)
+    lines = iter(lines_of([(entry.item, path) for entry, path in pairs if entry.item is not None]))
+    return [entry.line if entry.item is None else next(lines) for entry, _ in pairs]

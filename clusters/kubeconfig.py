@@ -335,10 +335,10 @@ def _entry(
     rows: list[Any] = document[plural]
     at = next(at for at, one in enumerate(rows) if isinstance(one, Mapping) and one.get("name") == name)
     content = rows[at].get(kind)
-    found = (path, plural, at, kind)
+    place = (path, plural, at, kind)
     if not isinstance(content, Mapping):
-        raise InvalidManifest.of(format_path(found), "wrong-type", f"Required value: the {kind}", "an object")
-    return found, content
+        raise InvalidManifest.of(format_path(place), "wrong-type", f"Required value: the {kind}", "an object")
+    return place, content
 
 
 def _unsupported(content: Mapping[str, Any], keys: Sequence[str | int]) -> Iterator[FieldError]:

@@ -114,16 +114,16 @@ def counters() -> tuple[int, int]:
 def current_fleet() -> FleetSnapshot:
     """Return the current fleet; one for all placements of a hub in this process."""
     with _lock:
-        found = (_latest.get() or NO_FLEET).advance()
-        _latest.put(found)
-        return found
+        snapshot = (_latest.get() or NO_FLEET).advance()
+        _latest.put(snapshot)
+        return snapshot
 
 
 def load_fleet() -> Fleet:
     """Return the fleet as this transaction sees it; not cached, as it may be rolled back."""
     with _lock:
-        held = _latest.get() or NO_FLEET
-    return held.advance().fleet
+        snapshot = _latest.get() or NO_FLEET
+    return snapshot.advance().fleet
 
 
 def _changed_since(sequence: int, fleet: Fleet) -> Fleet | None:
@@ -158,7 +158,7 @@ def cluster_of(row: MemberCluster) -> Cluster:
 
 def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
     taints_of: dict[tuple[Any, ...], tuple[Taint, ...]] = {}
-    for name, document, properties, usage, verdict, reason, collects, seen in rows:
+    for name, document, properties, usage, verdict, reason, collects, namespaces in rows:
         taints = tuple(
             Taint(one["key"], one.get("value") or "", one["effect"])
             for one in document["spec"].get("taints") or ()
@@ -170,7 +170,7 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
             properties,
             ResourceUsage(**usage) if usage else _NO_USAGE,
             Eligibility(EligibilityKind(verdict) if verdict else None, reason),
-            SeenNamespaces(None if seen is None else frozenset(seen)) if collects else None,
+            SeenNamespaces(None if namespaces is None else frozenset(namespaces)) if collects else None,
         )
 
 

@@ -107,13 +107,13 @@ def collect_static_files(*, root: Path, stamp: Path) -> bool:
         for name, storage in finder.list(_UNUSED):
             state = Path(storage.path(name)).stat()
             digest.update(f"{name} {state.st_mtime_ns} {state.st_size}\n".encode())
-    found = digest.hexdigest()
+    state_digest = digest.hexdigest()
     is_current = (root / "staticfiles.json").exists() and stamp.exists()
-    if is_current and stamp.read_text(encoding="ascii") == found:
+    if is_current and stamp.read_text(encoding="ascii") == state_digest:
         return False
     # Without `clear` a copy would stay that is younger than the changed file, and files of packages are old.
     call_command("collectstatic", interactive=False, clear=True, verbosity=0, ignore_patterns=[*_UNUSED])
-    stamp.write_text(found, encoding="ascii")
+    stamp.write_text(state_digest, encoding="ascii")
     return True
 
 

@@ -39,7 +39,7 @@ class Channel(virtual.Channel):
         self._folder = Path(client.transport_options["folder"])  # type: ignore[union-attr,index]
         self._drafts = self._folder / "drafts"
         self._claims = self._folder / "claims"
-        self._listed: dict[str, deque[Path]] = {}
+        self._paths: dict[str, deque[Path]] = {}
         self._unchanged_since: dict[str, int] = {}
         self._make_folders()
         for claim in _abandoned(self._claims):
@@ -88,19 +88,19 @@ class Channel(virtual.Channel):
         The folder is listed again only when the last list is used up, else reading n messages would cost n²;
         and only if it has changed since it was empty: a worker at rest reads twenty times a second.
         """
-        listed = self._listed.setdefault(queue, deque())
-        if not listed:
+        paths = self._paths.setdefault(queue, deque())
+        if not paths:
             changed = 0
             with suppress(FileNotFoundError):
                 changed = self._folder.stat().st_mtime_ns
             if changed == self._unchanged_since.get(queue):
                 return
-            listed.extend(self._list(queue))
+            paths.extend(self._list(queue))
             # What is put within one tick of the file system's clock leaves no trace in the time.
             is_old = time.time_ns() - changed > _TICK_NANOSECONDS
-            self._unchanged_since[queue] = changed if is_old and not listed else 0
-        while listed:
-            yield listed.popleft()
+            self._unchanged_since[queue] = changed if is_old and not paths else 0
+        while paths:
+            yield paths.popleft()
 
     def _list(self, queue: str) -> list[Path]:
         try:
@@ -144,12 +144,12 @@ class Transport(virtual.Transport):
 
 def messages_before(folder: Path, moment: datetime) -> list[Path]:
     """Return the files of messages that were written before a moment, whatever queue they are for."""
-    found = []
+    paths = []
     for path in folder.rglob("*.msg"):
         with suppress(FileNotFoundError):  # a reader has just taken it
             if path.stat().st_mtime < moment.timestamp():
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def is_folder(url: str) -> bool:

@@ -72,11 +72,11 @@ def read_period(environ: Mapping[str, str], name: str, *, default: timedelta) ->
     value = environ.get(name)
     if value is None:
         return default
-    found = _PERIOD.fullmatch(value.strip())
-    if not found:
+    match = _PERIOD.fullmatch(value.strip())
+    if not match:
         allowed = "write a number from 1 to 99999 and s, m, h or d, such as 90d"
         raise SettingRefused(name, value, allowed)
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 _SQLITE_OPTIONS = {
@@ -173,9 +173,9 @@ def read_proxies(environ: Mapping[str, str], name: str) -> frozenset[str]:
         return frozenset()
     proxies = [text.strip() for text in value.split(",")]
     if not all(_PROXY.fullmatch(proxy) for proxy in proxies):
-        shown = "…" if "@" in value else value  # it may hold a password
+        text = "…" if "@" in value else value  # it may hold a password
         raise SettingRefused(
-            name, shown, "list URLs such as http://proxy.example.com:3128 separated by commas"
+            name, text, "list URLs such as http://proxy.example.com:3128 separated by commas"
         )
     return frozenset(proxies)
 
@@ -235,12 +235,12 @@ def read_start_tls(environ: Mapping[str, str], name: str, *, server: str) -> boo
     """Return whether a connection to a directory starts TLS; without it only one on this machine is used."""
     parts = urlsplit(server)
     is_local = parts.hostname in _THIS_MACHINE
-    found = read_flag(environ, name, default=parts.scheme == "ldap" and not is_local)
-    if found and parts.scheme == "ldaps":
+    starts_tls = read_flag(environ, name, default=parts.scheme == "ldap" and not is_local)
+    if starts_tls and parts.scheme == "ldaps":
         raise SettingRefused(name, environ[name], "ldaps:// has TLS already; write ldap://… to start it")
-    if not found and parts.scheme == "ldap" and not is_local:
+    if not starts_tls and parts.scheme == "ldap" and not is_local:
         raise SettingRefused(name, environ[name], "passwords are sent to other machines with TLS only")
-    return found
+    return starts_tls
 
 
 def read_mail_server(environ: Mapping[str, str], name: str) -> dict[str, Any]:

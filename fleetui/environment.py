@@ -114,12 +114,12 @@ def environment_problem(error: BaseException | None) -> EnvironmentProblem | Non
         if type(one.__cause__).__module__.startswith("psycopg"):
             return _of_postgresql(one)
         text = str(one)
-        found = next((problem for part, problem in _BY_SQLITE_MESSAGE.items() if part in text), None)
-        if found in (READ_ONLY, DISK_ERROR) and disk_usage(settings.VAR_DIR).free < SMALLEST_FREE:
+        problem = next((problem for part, problem in _BY_SQLITE_MESSAGE.items() if part in text), None)
+        if problem in (READ_ONLY, DISK_ERROR) and disk_usage(settings.VAR_DIR).free < SMALLEST_FREE:
             # SQLite cannot create the files beside the database then, and does not say why.
             return DISK_FULL
-        if found:
-            return found
+        if problem:
+            return problem
     return None
 
 

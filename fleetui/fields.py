@@ -43,7 +43,7 @@ class ManifestField(OrderedJSONField):
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
         """Return the document. Raise KeysUnreadable."""
-        found = super().from_db_value(value, expression, connection)
-        manifests = found if isinstance(found, list) else [found]
+        document = super().from_db_value(value, expression, connection)
+        manifests = document if isinstance(document, list) else [document]
         is_sealed = any(isinstance(one, dict) and SEALED in one for one in manifests)
-        return unsealed(found) if is_sealed else found
+        return unsealed(document) if is_sealed else document

@@ -77,7 +77,7 @@ class LatestByHub(Generic[Value]):
         return self._values.get(current_hub_id())
 
     def put(self, value: Value) -> None:
-        """Keep the value of the hub in scope, and forget that of the hub that was least recently changed."""
+        """Store the value of the hub in scope, and drop that of the hub that was least recently changed."""
         self._values[current_hub_id()] = value
         self._values.move_to_end(current_hub_id())
         if len(self._values) > MOST_HUBS:

@@ -25,8 +25,8 @@ def data_folder(environ: Mapping[str, str]) -> Path:
     if is_source_tree():
         return SOURCE / "var"
     # The specification of these folders says to ignore a relative path.
-    given, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME", "")
-    if given.startswith("/"):
-        return Path(given) / "fleetui"
+    folder, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME", "")
+    if folder.startswith("/"):
+        return Path(folder) / "fleetui"
     # A service without a home folder gets the place that Linux has for the state of services.
     return Path(home) / ".local" / "share" / "fleetui" if home else Path("/var/lib/fleetui")

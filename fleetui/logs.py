@@ -31,14 +31,14 @@ class JsonFormatter(logging.Formatter):
 
 
 def _request_fields(request: object) -> dict[str, Any]:
-    found = getattr(request, "fleetui_id", "")
-    if not found:
+    identifier = getattr(request, "fleetui_id", "")
+    if not identifier:
         return {}
     # Only a user who was read already: the database may be the reason for the message.
     user = getattr(request, "_cached_user", None)
     name = user.get_username() if user is not None and user.is_authenticated else None
     address = getattr(request, "META", {}).get("REMOTE_ADDR")
-    return {"request": found, "user": name, "address": address, **getattr(request, "fleetui_trace", {})}
+    return {"request": identifier, "user": name, "address": address, **getattr(request, "fleetui_trace", {})}
 
 
 def wrapped_line(part: str, line: str, *, is_error: bool) -> str:

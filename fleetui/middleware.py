@@ -96,12 +96,12 @@ class RequestIdFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Write them into the record; nothing is held back."""
         request = getattr(record, "request", None)
-        found = request_id(request)
+        identifier = request_id(request)
         # Only a user who was read already: the database may be the reason for the message.
         user = getattr(request, "_cached_user", None)
         name = user.get_username() if user is not None and user.is_authenticated else "-"
         address = getattr(request, "META", {}).get("REMOTE_ADDR", "-")
-        record.request_id = f" [request {found}, user {name}, address {address}]" if found else ""
+        record.request_id = f" [request {identifier}, user {name}, address {address}]" if identifier else ""
         return True
 
 
@@ -306,7 +306,7 @@ def forget_budgets() -> None:
 
 
 def reserve(user: object, *, body_bytes: int = 0, now: float | None = None) -> float:
-    """Take a deposit from the seconds of a user, and return it. Raise BudgetSpentError."""
+    """Deduct a deposit from the seconds of a user, and return it. Raise BudgetSpentError."""
     capacity = float(settings.COMPUTE_SECONDS)
     now = time.monotonic() if now is None else now
     deposit = min(capacity, _DEPOSIT + body_bytes / MEBIBYTE * _DEPOSIT_OF_MEBIBYTE)

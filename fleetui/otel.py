@@ -28,7 +28,7 @@ class RecordedSpan:
     span: Span
 
     def finish(self, name: str, *, view: str = "", status: int = 0) -> None:
-        """Give the span the name and the facts that are known at the end."""
+        """Set the name of the span and the facts that are known at the end."""
         self.span.update_name(name)
         if view:
             self.span.set_attribute("http.route", view)
@@ -59,7 +59,7 @@ class OtelTracing(Tracing):
         return headers
 
     def current(self) -> dict[str, str]:
-        found = get_current_span().get_span_context()
-        if not found.is_valid:
+        span = get_current_span().get_span_context()
+        if not span.is_valid:
             return {}
-        return {"trace": format_trace_id(found.trace_id), "span": format_span_id(found.span_id)}
+        return {"trace": format_trace_id(span.trace_id), "span": format_span_id(span.span_id)}

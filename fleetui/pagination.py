@@ -60,11 +60,11 @@ def page_of(
             if len(columns) > 1:
                 beyond |= Q(**{columns[0]: values[0], f"{columns[1]}__{compare}": values[1]})
             sorted_rows = sorted_rows.filter(beyond)
-        found = list(sorted_rows[: size + 1])
+        page_rows = list(sorted_rows[: size + 1])
     except (ValidationError, ValueError, TypeError, OverflowError) as error:
         raise BadCursorError from error
-    after = _written(found[size - 1], columns) if len(found) > size else None
-    return Page(found[:size], after, _written(previous[0], columns) if previous else None)
+    after = _written(page_rows[size - 1], columns) if len(page_rows) > size else None
+    return Page(page_rows[:size], after, _written(previous[0], columns) if previous else None)
 
 
 def _written(row: Model, columns: list[str]) -> str:

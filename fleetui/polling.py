@@ -52,9 +52,9 @@ class PreparedQuery:
         self._write = write
         self._written: dict[int, tuple[str, Sequence[Any]]] = {}
 
-    def first(self, *given: str) -> tuple[Any, ...] | None:
+    def first(self, *arguments: str) -> tuple[Any, ...] | None:
         """Return the first row, None without one; each `PARAMETER` is the next of these values."""
-        values = iter(given)
+        values = iter(arguments)
         sql, parameters = self._compiled(most=1)
         with connection.cursor() as cursor:
             cursor.execute(sql, [next(values) if one == PARAMETER else one for one in parameters])
@@ -66,8 +66,8 @@ class PreparedQuery:
         sql, parameters = self._compiled(most=None)
         with connection.cursor() as cursor:
             # PostgreSQL takes the values of an `__in` as a list, which is no key.
-            given = [one if isinstance(one, list) else values.get(one, one) for one in parameters]
-            cursor.execute(sql, given)
+            arguments = [one if isinstance(one, list) else values.get(one, one) for one in parameters]
+            cursor.execute(sql, arguments)
             return list(cursor.fetchall())
 
     def _compiled(self, most: int | None) -> tuple[str, Sequence[Any]]:

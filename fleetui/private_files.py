@@ -15,18 +15,18 @@ PRIVATE = 0o077
 
 def open_to_others(folder: Path) -> list[Path]:
     """Return what other users of the machine can read or write: the folder, and everything in it."""
-    found = []
+    paths = []
     for parent, _, files in os.walk(folder):
         for path in (Path(parent), *(Path(parent) / name for name in files)):
             with suppress(FileNotFoundError):  # removed meanwhile
                 mode = path.lstat().st_mode
                 if not stat.S_ISLNK(mode) and mode & PRIVATE:  # a link has no permissions of its own
-                    found.append(path)
-    return found
+                    paths.append(path)
+    return paths
 
 
 def close_to_others(folder: Path) -> list[Path]:
-    """Take the permissions of other users away; return what belongs to another owner and stays open."""
+    """Remove the permissions of other users; return what belongs to another owner and stays open."""
     for path in open_to_others(folder):
         with suppress(FileNotFoundError, PermissionError):  # removed meanwhile; of another owner
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~PRIVATE)
@@ -36,8 +36,8 @@ def close_to_others(folder: Path) -> list[Path]:
 @checks.register(checks.Tags.security, deploy=True)
 def check_private_files(**_options: Any) -> list[checks.CheckMessage]:
     """Warn of files that are open to others: `manage.py check --deploy`."""
-    found = open_to_others(settings.VAR_DIR)
-    if not found:
+    paths = open_to_others(settings.VAR_DIR)
+    if not paths:
         return []
-    message = f"{len(found)} files and folders are open to other users of this machine, such as {found[0]}"
+    message = f"{len(paths)} files and folders are open to other users of this machine, such as {paths[0]}"
     return [checks.Warning(message, hint="Start `manage.py up` once: it closes them.", id="fleetui.W001")]

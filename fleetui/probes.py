@@ -64,14 +64,14 @@ def check_migrations() -> str:
 def check_worker() -> str:
     """Return which queue no worker has reported to read for 40 seconds."""
     try:
-        seen = dict(WorkerHeartbeat.objects.values_list("queue", "at"))
+        heartbeats = dict(WorkerHeartbeat.objects.values_list("queue", "at"))
     except DatabaseError:
         return "the database does not respond"
     now = datetime.now(UTC)
     for queue in (UPDATES, PERIODIC):
-        if queue not in seen:
+        if queue not in heartbeats:
             return f"no worker has read the queue {queue} yet"
-        if (silent := now - seen[queue]) > SILENT_AFTER:
+        if (silent := now - heartbeats[queue]) > SILENT_AFTER:
             return f"no heartbeat of the queue {queue} for {silent.total_seconds():.0f} s"
     return ""
 

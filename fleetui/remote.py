@@ -64,9 +64,9 @@ def parse_server(options: Mapping[str, Any], environ: Mapping[str, str] = os.env
     """
     url = options.get("server") or environ.get(SERVER, "")
     if not url:
-        given = [name for name in ("token", "token_file", "ca_file") if options.get(name)]
-        if given:
-            raise ServerRefused(f"--{given[0].replace('_', '-')} needs --server, or the variable {SERVER}")
+        names = [name for name in ("token", "token_file", "ca_file") if options.get(name)]
+        if names:
+            raise ServerRefused(f"--{names[0].replace('_', '-')} needs --server, or the variable {SERVER}")
         return None
     server = Server(
         url.rstrip("/"),

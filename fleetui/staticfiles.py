@@ -55,8 +55,8 @@ class PackageFinder(BaseFinder):
             folder = Path(spec.origin).parent / source.folder
             storage = FileSystemStorage(location=folder)
             storage.prefix = source.prefix  # type: ignore[attr-defined]  # how collectstatic learns where a file goes
-            found = sorted(file for pattern in source.patterns for file in folder.glob(pattern))
-            self._files += [(file.relative_to(folder).as_posix(), storage) for file in found]
+            files = sorted(file for pattern in source.patterns for file in folder.glob(pattern))
+            self._files += [(file.relative_to(folder).as_posix(), storage) for file in files]
 
     def check(self, **kwargs: Any) -> list[Any]:
         return []

@@ -58,7 +58,7 @@ class _Child:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold a lock, which the kernel frees when this process ends.
+    """Acquire a lock, which the kernel frees when this process ends.
 
     Raises AlreadyRunningError with the number of the process that holds it.
     """
@@ -230,10 +230,10 @@ class Supervisor:
 
     @contextmanager
     def _listening_to_signals(self) -> Iterator[None]:
-        def note(_number: int, _frame: FrameType | None) -> None:
+        def handle(_number: int, _frame: FrameType | None) -> None:
             self._events.put(self.count_signal)
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

@@ -33,20 +33,20 @@ class Tracing:
 tracing = Tracing()
 
 
-def use_tracing(found: Tracing) -> None:
+def use_tracing(implementation: Tracing) -> None:
     global tracing  # noqa: PLW0603  # one for each process
-    tracing = found
+    tracing = implementation
 
 
 def start_tracing() -> None:
     """Send spans as OpenTelemetry's variables say. Raise SettingRefused without its packages."""
     try:
         # Not imported above: without the extra there is no such library.
-        found = import_module("fleetui.otel").OtelTracing()
+        implementation = import_module("fleetui.otel").OtelTracing()
     except ModuleNotFoundError as error:
         allowed = "it needs the packages of the extra: pip install fleetui[tracing]"
         raise SettingRefused("FLEETUI_TRACES", "1", allowed) from error
-    use_tracing(found)
+    use_tracing(implementation)
 
 
 def current_carrier() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Documents for tests of the doors: good ones, to be spoilt in one place, and the faults they then get."""
+"""Documents for tests of the entry points: valid ones, what makes them invalid, and the errors of that."""
 
 from collections.abc import Callable
 from copy import deepcopy

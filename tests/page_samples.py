@@ -222,7 +222,7 @@ def disruptions_of(placement: str, *, by: User | None, now: datetime) -> int:
         "spec": {"minAvailable": 1},
     }
     save_budget(budget, by=by, now=now)
-    return evict("nobody", "nowhere", by=by, now=now).pk
+    return evict("missing", "nowhere", by=by, now=now).pk
 
 
 def _create_token(by: User, *, now: datetime) -> int:

@@ -186,7 +186,7 @@ def test_a_stopped_server_ends_a_command_with_status_4() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="a limit of SQLite")
 def test_a_full_database_changes_nothing(tmp_path: Path) -> None:
-    """The limit of pages stands for a full disk."""
+    """The limit of pages simulates a full disk."""
     manifest = tmp_path / "one.yaml"
     pages = connection.cursor().execute("PRAGMA page_count").fetchone()[0]
     manifest.write_text(str({**namespace("big"), "data": "x" * 1_000_000}))

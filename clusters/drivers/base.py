@@ -125,12 +125,12 @@ class DriverRejected(DriverError):
 class DriverFenced(DriverError):
     """The cluster has seen a newer call for this placement: the caller was stopped and lost its lease.
 
-    `seen` is the fence of that newer call.
+    `fence` is that of the newer call.
     """
 
-    def __init__(self, placement: str, seen: int) -> None:
+    def __init__(self, placement: str, fence: int) -> None:
         super().__init__(f"a newer call for {placement} was made meanwhile")
-        self.seen = seen
+        self.fence = fence
 
 
 class UnknownDriverError(Exception):
@@ -255,14 +255,14 @@ class PlacementSeen:
 class Applied:
     """The cluster has applied a whole version; `changed` is False when it had it already.
 
-    `drifts`: what differed under FullComparison although it was applied. `seen`: what the cluster answered
-    about the objects meanwhile, where that saves an observation.
+    `drifts`: what differed under FullComparison although it was applied. `placement`: what the cluster
+    answered about the objects meanwhile, where that saves an observation.
     """
 
     version: str
     changed: bool
     drifts: tuple[ObjectDiff, ...] = ()
-    seen: PlacementSeen | None = field(default=None, compare=False)
+    placement: PlacementSeen | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,16 +270,15 @@ class Observation:
     """Health of a cluster, its readings if any, and the requested placements.
 
     A result means that the agent reports and has joined; its health is the health condition.
-    `placements` has those requested placements that are on the cluster. `held`: all placements of this hub on
-    the cluster with the fence of each; None where it was not requested. `health_message`: why it is
-    not healthy.
+    `placements` has those requested placements that are on the cluster. `fences`: those of all placements of
+    this hub on the cluster; None where they were not requested. `health_message`: why it is not healthy.
     """
 
     is_healthy: bool
     properties: Mapping[str, str] | None = None
     usage: Mapping[str, Mapping[str, str]] | None = None
     placements: tuple[PlacementSeen, ...] = ()
-    held: Mapping[str, int] | None = None
+    fences: Mapping[str, int] | None = None
     health_message: str = ""
 
     def of(self, placement: str) -> PlacementSeen | None:

@@ -39,10 +39,10 @@ def call_all(
     its last call. With no thread the calls run in that of the caller. The threads have copies of the caller's
     context variables.
     """
-    calls = deque((Future[Value](), key, ask) for key, ask in questions.items())
+    calls = deque((Future[Value](), key, function) for key, function in questions.items())
     if threads == 0:
-        for future, key, ask in calls:
-            _run(future, ask)
+        for future, key, function in calls:
+            _run(future, function)
             answer = _answer(future)
             yield key, answer
         return
@@ -52,9 +52,9 @@ def call_all(
         with ExitStack() as stack, suppress(IndexError):
             stack.callback(at_end)
             while True:
-                future, _, ask = calls.popleft()
+                future, _, function = calls.popleft()
                 if future.set_running_or_notify_cancel():
-                    _run(future, ask)
+                    _run(future, function)
 
     pool = ThreadPoolExecutor(min(threads, len(calls)) or 1, thread_name_prefix="call")
     for _ in range(min(threads, len(calls))):
@@ -65,13 +65,13 @@ def call_all(
                 key = open_ones.pop(future)
                 answer = _answer(future)
                 yield key, answer
-        asked = {future: key for future, key in open_ones.items() if not future.cancel()}
-        yield from ((open_ones[future], NotCalled.TIME_WAS_UP) for future in open_ones.keys() - asked.keys())
-        answered, late = wait(asked, timeout=patience)  # some arrived while the consumer was busy
-        for future in answered:
+        left = {future: key for future, key in open_ones.items() if not future.cancel()}
+        yield from ((open_ones[future], NotCalled.TIME_WAS_UP) for future in open_ones.keys() - left.keys())
+        finished, late = wait(left, timeout=patience)  # some arrived while the consumer was busy
+        for future in finished:
             answer = _answer(future)
-            yield asked[future], answer
-        yield from ((asked[one], DriverUnavailable("it did not keep to its time-out")) for one in late)
+            yield left[future], answer
+        yield from ((left[one], DriverUnavailable("it did not keep to its time-out")) for one in late)
     finally:
         calls.clear()
         pool.shutdown(wait=False, cancel_futures=True)

@@ -48,9 +48,9 @@ def hint_of(live: Live) -> str:
 
 
 def overall_readiness(several: Iterable[Readiness]) -> Readiness:
-    found = set(several)
+    states = set(several)
     ranked = (Readiness.NOT_YET, Readiness.NOT_TRACKABLE)
-    return next((one for one in ranked if one in found), Readiness.AVAILABLE)
+    return next((one for one in ranked if one in states), Readiness.AVAILABLE)
 
 
 def _deployment(live: Live) -> ReadinessResult:
@@ -169,9 +169,9 @@ def stateful_set_hint(live: Live) -> str:
 
 def job_hint(live: Live) -> str:
     for name in ("Failed", "Complete"):
-        found = _condition_entry(live, name)
-        if found.get("status") == "True":
-            return _reason_and_message(name, found)
+        condition = _condition_entry(live, name)
+        if condition.get("status") == "True":
+            return _reason_and_message(name, condition)
     return ""
 
 
@@ -202,9 +202,9 @@ def custom_resource_hint(live: Live) -> str:
         ("Available", "True"),
         ("Reconciling", "False"),
     ):
-        found = _condition_entry(live, name)
-        if found and found.get("status") != good:
-            return _reason_and_message(f"{name} is {found.get('status')}", found)
+        condition = _condition_entry(live, name)
+        if condition and condition.get("status") != good:
+            return _reason_and_message(f"{name} is {condition.get('status')}", condition)
     return ""
 
 

@@ -49,13 +49,13 @@ class HubCheck(ConnectionCheck):
         super().__init__(client.connection, client.secret, client, rules=address_rules(), monotonic=monotonic)
         self._api = api
         self._version = ""
-        self._found = HubDiscovery()
+        self._discovery = HubDiscovery()
         self._permissions: tuple[KindPermissions, ...] = ()
 
     def report(self, *, seconds: float = CHECK_SECONDS) -> HubCheckReport:
         """Run the steps; no step raises."""
         steps = self.run(seconds=seconds)
-        return HubCheckReport(steps, self._permissions, self._version, self._found.groups)
+        return HubCheckReport(steps, self._permissions, self._version, self._discovery.groups)
 
     def read_version(self) -> str:
         try:
@@ -84,25 +84,25 @@ class HubCheck(ConnectionCheck):
 
     def check_discovery(self) -> str:
         try:
-            self._found = discover_kinds(
+            self._discovery = discover_kinds(
                 self._api, self._client, self._version, deadline=self._deadline, reads_definitions=False
             )
         except (Unsuitable, DriverUnavailable) as error:
             hint = "A fleet of Azure without a hub has no placement API"
             raise StepFailed(str(error), hint if isinstance(error, Unsuitable) else "") from error
-        missing = [kind.resource for kind in self._api.required if not self._found.versions.get(kind)]
+        missing = [kind.resource for kind in self._api.required if not self._discovery.versions.get(kind)]
         if missing:
             raise StepFailed(f"not served: {', '.join(missing)}", "Install the CustomResourceDefinitions")
-        served = sum(bool(version) for version in self._found.versions.values())
-        return f"{served} of {len(self._found.versions)} kinds of {self._api.title} are served"
+        served = sum(bool(version) for version in self._discovery.versions.values())
+        return f"{served} of {len(self._discovery.versions)} kinds of {self._api.title} are served"
 
     def check_access(self) -> str:
         rules = read_rules(self._client, deadline=self._deadline)
-        kinds = dict.fromkeys(kind for kind, version in self._found.versions.items() if version)
+        kinds = dict.fromkeys(kind for kind, version in self._discovery.versions.items() if version)
         if rules is not None:
             self._permissions = permissions_in(rules, kinds)
         else:
-            asked = {
+            by_resource = {
                 kind.resource: KindPermissions(
                     kind.resource,
                     kind.is_required,
@@ -115,7 +115,7 @@ class HubCheck(ConnectionCheck):
                 )
                 for kind in kinds
             }
-            self._permissions = tuple(asked.values())
+            self._permissions = tuple(by_resource.values())
         missing = [
             f"{verb} {one.resource}"
             for one in self._permissions
@@ -133,7 +133,7 @@ class HubCheck(ConnectionCheck):
 
     def check_lists(self) -> str:
         for kind in self._api.required:
-            path = kind.path(self._found.versions[kind])
+            path = kind.path(self._discovery.versions[kind])
             answer = self._client.request("GET", path, query={"limit": "1"}, deadline=self._deadline)
             if answer.status != 200:
                 hint = _HINT if answer.status == 403 else ""

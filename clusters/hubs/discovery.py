@@ -25,7 +25,7 @@ class KindPermissions:
     verbs: Mapping[str, bool | None]
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         return {"resource": self.resource, "isRequired": self.is_required, "verbs": dict(self.verbs)}
 
 
@@ -67,10 +67,10 @@ def discover(
     deadline = monotonic() + seconds
     try:
         version = server_version(client, deadline=deadline)
-        found = discover_kinds(api, client, version, deadline=deadline, reads_definitions=reads_definitions)
+        kinds = discover_kinds(api, client, version, deadline=deadline, reads_definitions=reads_definitions)
         rules = read_rules(client, deadline=deadline)
-        served = [kind for kind, each in found.versions.items() if each]
-        return found if rules is None else replace(found, permissions=permissions_in(rules, served))
+        served = [kind for kind, each in kinds.versions.items() if each]
+        return kinds if rules is None else replace(kinds, permissions=permissions_in(rules, served))
     except Unsuitable as error:
         return HubDiscovery(unsuitable=str(error))
 
@@ -94,14 +94,14 @@ def discover_kinds(
     versions: dict[StreamKind, str] = {}
     may_read = reads_definitions
     for kind in api.streams:
-        found = [one for one in api.versions if kind.plural in served.get((kind.group, one), ())]
+        candidates = [one for one in api.versions if kind.plural in served.get((kind.group, one), ())]
         if not kind.group:
-            found = ["v1"]
-        elif may_read and found:
+            candidates = ["v1"]
+        elif may_read and candidates:
             stored = _stored_version(client, kind, deadline=deadline)
             may_read = stored is not None
-            found = [stored] if stored else found
-        versions[kind] = found[0] if found else ""
+            candidates = [stored] if stored else candidates
+        versions[kind] = candidates[0] if candidates else ""
     versions |= dict(optional_kinds(api, client, groups, deadline=deadline))
     return HubDiscovery(version, tuple(sorted(groups)), versions)
 
@@ -185,23 +185,23 @@ def read_rules(client: Client, *, deadline: float) -> list[Any] | None:
 
 def permissions_in(rules: list[Any], kinds: Iterable[StreamKind]) -> tuple[KindPermissions, ...]:
     """Return what rules allow with each kind; of approval requests, `patch` is that of their status."""
-    seen = {}
+    permissions = {}
     for kind in kinds:
         verbs: dict[str, bool | None] = {verb: bool(allows(rules, verb, kind)) for verb in READ_VERBS}
         part = "/status" if "approve" in OFFERED.get(kind.plural, ()) else ""
         verbs |= {verb: allows(rules, verb, kind, part=part) for verb in WRITE_VERBS}
-        seen[kind.resource] = KindPermissions(kind.resource, kind.is_required, verbs)
-    return tuple(seen.values())
+        permissions[kind.resource] = KindPermissions(kind.resource, kind.is_required, verbs)
+    return tuple(permissions.values())
 
 
 def allows(rules: list[Any], verb: str, kind: StreamKind, *, part: str = "") -> bool | None:
     """Return whether rules allow a verb on all objects of a kind; None where on some."""
     resources = {f"{kind.plural}{part}", f"*{part}", "*"}
-    found: bool | None = False
+    is_allowed: bool | None = False
     for rule in rules:
         names = [set(map(str, items_at(rule, key))) for key in ("verbs", "apiGroups", "resources")]
         if names[0] & {verb, "*"} and names[1] & {kind.group, "*"} and names[2] & resources:
             if not items_at(rule, "resourceNames"):
                 return True
-            found = found if verb == "create" else None
-    return found
+            is_allowed = is_allowed if verb == "create" else None
+    return is_allowed

@@ -32,29 +32,29 @@ class EventQueue:
         self._changed = threading.Condition()
         self._items: OrderedDict[int, list[StreamItem]] = OrderedDict()
         self._since: dict[int, float] = {}
-        self._held = 0
+        self._weight = 0
         self._is_full = False
         self._closed: set[int] = set()
         self._is_closing = False
 
     @property
-    def held(self) -> int:
-        return self._held
+    def weight(self) -> int:
+        return self._weight
 
     def open(self, hub: int) -> None:
         with self._changed:
             self._closed.discard(hub)
 
     def close(self, hub: int) -> None:
-        """Drop what is held of a hub; its streams that wait return."""
+        """Drop the items of a hub; its streams that wait return."""
         with self._changed:
             self._closed.add(hub)
-            self._held -= sum(item.weight for item in self._items.pop(hub, ()))
+            self._weight -= sum(item.weight for item in self._items.pop(hub, ()))
             self._since.pop(hub, None)
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Take nothing more; everything that is held is due now."""
+        """Refuse further items; all items in the queue are due now."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -70,8 +70,8 @@ class EventQueue:
             if not items:
                 self._since[hub] = self._monotonic()
             items.append(item)
-            self._held += item.weight
-            self._is_full = self._is_full or self._held > self._most
+            self._weight += item.weight
+            self._is_full = self._is_full or self._weight > self._most
             if len(items) in (1, self._batch):
                 self._changed.notify_all()
             return True
@@ -101,8 +101,8 @@ class EventQueue:
             self._items[hub] = rest  # behind the other hubs; it is due still
         else:
             del self._since[hub]
-        self._held -= sum(item.weight for item in batch)
-        if self._is_full and self._held < self._least:
+        self._weight -= sum(item.weight for item in batch)
+        if self._is_full and self._weight < self._least:
             self._is_full = False
             self._changed.notify_all()
         return hub, batch

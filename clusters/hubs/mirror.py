@@ -135,7 +135,7 @@ class HubMirror:
                     self.streams[pk].known.clear()
         self.batches += 1
         for stream, group in self._by_stream(items):
-            if any(one.listed is not None for one in group):
+            if any(one.listed_uids is not None for one in group):
                 stream.is_listed = True
         return is_dirty
 
@@ -146,7 +146,7 @@ class HubMirror:
                 yield stream, list(group)
 
     def _take_quiet(self, items: Sequence[StreamItem]) -> list[StreamItem]:
-        """Take bookmarks and heartbeats, which the next flush writes; return what needs the database now.
+        """Remember bookmarks and heartbeats, which the next flush writes; return what needs the database now.
 
         A stream with anything else in the batch needs it for all of its items, so that they stay in order.
         """
@@ -162,18 +162,18 @@ class HubMirror:
         return rest
 
     def _check_lease(self) -> None:
-        held = Hub.objects.select_for_update(no_key=True).filter(pk=self.hub, lease_token=self._token)
-        if not held.values_list("pk", flat=True).first():
+        rows = Hub.objects.select_for_update(no_key=True).filter(pk=self.hub, lease_token=self._token)
+        if not rows.values_list("pk", flat=True).first():
             raise LeaseLost
 
     def _write_stream(self, stream: MirrorStream, items: list[StreamItem], now: datetime) -> bool:
         """Write the items of one stream; a complete list divides them, since it removes what it lacks."""
         is_dirty, start = False, 0
         for end, item in enumerate(items):
-            if item.listed is None:
+            if item.listed_uids is None:
                 continue
             is_dirty |= self._write_objects(stream, items[start:end], now)
-            is_dirty |= self._remove_missing(stream, item.listed, now)
+            is_dirty |= self._remove_missing(stream, item.listed_uids, now)
             start = end + 1
         is_dirty |= self._write_objects(stream, items[start:], now)
         position = next((one.position for one in reversed(items) if one.position), "")
@@ -220,16 +220,16 @@ class HubMirror:
         if stream.kind.is_namespaced:
             rows = rows.filter(namespace__in={namespace for namespace, _ in keys})
         columns = ("namespace", "name", "pk", "uid", "resource_version", "digest")
-        found = {
+        objects = {
             (namespace, name): StoredObject(*values)
             for namespace, name, *values in rows.values_list(*columns)
         }
         for key, record in stream.quiet.items():
-            if key in found:
-                found[key] = found[key]._replace(resource_version=record.resource_version)
+            if key in objects:
+                objects[key] = objects[key]._replace(resource_version=record.resource_version)
         if not self._is_binding(stream):  # which have a digest of another kind
-            stream.known |= {key: stored for key, stored in found.items() if stored.digest}
-        return found
+            stream.known |= {key: stored for key, stored in objects.items() if stored.digest}
+        return objects
 
     def _put(
         self,
@@ -295,10 +295,10 @@ class HubMirror:
         change.resource_version = resource_version or change.resource_version
         pending.changes.append(change)
 
-    def _remove_missing(self, stream: MirrorStream, listed: frozenset[str], now: datetime) -> bool:
+    def _remove_missing(self, stream: MirrorStream, uids: frozenset[str], now: datetime) -> bool:
         """Remove what a complete list of the stream does not contain; return whether anything was."""
         rows = MirroredObject.objects.filter(stream=stream.pk)
-        gone = [pk for pk, uid in rows.values_list("pk", "uid").iterator() if uid not in listed]
+        gone = [pk for pk, uid in rows.values_list("pk", "uid").iterator() if uid not in uids]
         for start in range(0, len(gone), BATCH):
             chosen = MirroredObject.objects.filter(pk__in=gone[start : start + BATCH])
             columns = ("owner", "cluster", "uid", "resource_version", "namespace", "name")
@@ -312,7 +312,7 @@ class HubMirror:
                     BindingChange(**one, state=GONE, seen_at=now) for one in removed
                 )
             chosen.delete()
-        stream.objects = len(listed)
+        stream.objects = len(uids)
         if gone:
             HubStream.objects.filter(pk=stream.pk).update(has_removals=True)
         return bool(gone)
@@ -380,7 +380,7 @@ class HubMirror:
 
 
 def is_bookmark(item: StreamItem) -> bool:
-    return item.record is None and item.removal is None and item.listed is None
+    return item.record is None and item.removal is None and item.listed_uids is None
 
 
 def is_heartbeat(stream: MirrorStream, item: StreamItem) -> bool:
@@ -414,7 +414,7 @@ def is_older(one: str, other: str) -> bool:
 def moment_of(text: str) -> datetime | None:
     """Return the time that a hub wrote; None where it cannot be read."""
     try:
-        found = parse_datetime(text) if text else None
+        moment = parse_datetime(text) if text else None
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment

@@ -149,7 +149,7 @@ def check_stored_hub(name: str) -> HubCheckReport:
         return HubCheckReport((_credentials_step(error),))
     report = check_hub(HUB_KINDS[hub.kind], hub.connection, values)
     if report.permissions:
-        Hub.objects.filter(pk=hub.pk).update(found={**hub.found, "permissions": shown_permissions(report)})
+        Hub.objects.filter(pk=hub.pk).update(found={**hub.found, "permissions": permission_documents(report)})
     return report
 
 
@@ -157,8 +157,8 @@ def _credentials_step(error: DriverUnavailable) -> CheckStep:
     return CheckStep("credentials", False, str(error), "Set the credentials again")
 
 
-def shown_permissions(report: HubCheckReport) -> list[dict[str, Any]]:
-    return [one.shown for one in report.permissions]
+def permission_documents(report: HubCheckReport) -> list[dict[str, Any]]:
+    return [one.document for one in report.permissions]
 
 
 def save_hub(
@@ -213,7 +213,7 @@ def store_hub(
     for key, value in values.items():
         setattr(hub, key, value)
     if report.permissions:
-        hub.found = {**hub.found, "permissions": shown_permissions(report)}
+        hub.found = {**hub.found, "permissions": permission_documents(report)}
     hub.server_version = report.server_version or hub.server_version
     hub.save()
     if moved:  # versions of another server mean nothing there
@@ -242,13 +242,13 @@ def shown_spec(hub: Hub) -> dict[str, Any]:
 def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: datetime) -> list[AuditEvent]:
     """Save a secret, or remove that of a connection without; return the events of a change."""
     before = HubCredential.objects.filter(hub=hub).first()
-    shown = public_facts(before)
+    facts = public_facts(before)
     if secret is None:
         if before is None:
             return []
         before.delete()
         record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now)
-        return [AuditEvent("credentials removed", HUB, hub.name, before=shown)]
+        return [AuditEvent("credentials removed", HUB, hub.name, before=facts)]
     if is_stored(secret, before, hub.uid, purpose=HUB_PURPOSE):
         return []
     values = credential_columns(secret, before, hub.uid, purpose=HUB_PURPOSE)
@@ -256,7 +256,7 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
     credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
     details = {"fingerprint": credential.fingerprint}
     record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, details=details, now=now)
-    return [AuditEvent("credentials set", HUB, hub.name, before=shown, after=public_facts(credential))]
+    return [AuditEvent("credentials set", HUB, hub.name, before=facts, after=public_facts(credential))]
 
 
 def notify_expiring_hubs(*, now: datetime) -> int:

@@ -134,14 +134,14 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
     with across_hubs():
         for one in HubStream.objects.filter(hub__in=hubs).only(*columns):
             streams[one.hub_id or 0].append(one)
-    found = []
+    summaries = []
     for hub in hubs:
         counts: Counter[str] = Counter()
         for one in streams[hub.pk]:  # a namespaced kind may have several
             counts[one.kind] += one.object_count
         required = [one for one in streams[hub.pk] if one.is_required]
         state, reason, since = state_of(hub, now=now)
-        found.append(
+        summaries.append(
             HubSummary(
                 hub,
                 state,
@@ -153,7 +153,7 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
                 retry_at=min((one.retry_at for one in required if one.retry_at), default=None),
             )
         )
-    return found
+    return summaries
 
 
 def not_live(*, now: datetime) -> Q:
@@ -207,9 +207,9 @@ def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, o
 def removed_hubs_with_rows() -> list[int]:
     """Return the removed hubs of which rows are left."""
     removed = Hub.objects.exclude(removed_at=None).values_list("pk", flat=True)
-    found = []
+    pks = []
     for pk in removed:
         with in_hub(pk):
             if HubStream.objects.exists() or MirroredObject.objects.exists():
-                found.append(pk)
-    return found
+                pks.append(pk)
+    return pks

@@ -73,15 +73,15 @@ class Recording:
                 if before != known[uid]:
                     self._write(item.stream, EventType.MODIFIED if before else EventType.ADDED, content)
             gone = [item.removal.uid] if item.removal else []
-            if item.listed is not None:
-                gone = [uid for uid in known if uid not in item.listed]
+            if item.listed_uids is not None:
+                gone = [uid for uid in known if uid not in item.listed_uids]
             for uid in gone:
                 if content := known.pop(uid, {}):
                     self._write(item.stream, EventType.DELETED, content)
         return True
 
     def close(self) -> None:
-        """Take nothing more, also from a stream that is still in a read."""
+        """Refuse further items, also from a stream that is still in a read."""
         with self._lock:
             self._is_closed = True
 
@@ -156,12 +156,12 @@ def _served_versions(api: HubApi, access: HubAccess, aim: HubTarget) -> Mapping[
     if (client := access.use(aim, is_changed=True)) is None:
         raise NotRecordedError(f"hub {aim.name}: {access.problem}")
     try:
-        found = discover(api, client, seconds=REQUEST_SECONDS, monotonic=time.monotonic)
+        discovery = discover(api, client, seconds=REQUEST_SECONDS, monotonic=time.monotonic)
     except DriverUnavailable as error:
         raise NotRecordedError(f"hub {aim.name}: {error}") from error
-    if found.unsuitable:
-        raise NotRecordedError(f"hub {aim.name}: {found.unsuitable}")
-    return {kind: version for kind, version in found.versions.items() if version}
+    if discovery.unsuitable:
+        raise NotRecordedError(f"hub {aim.name}: {discovery.unsuitable}")
+    return {kind: version for kind, version in discovery.versions.items() if version}
 
 
 def _copy(spool: IO[bytes], target: Path, *, is_anonymous: bool) -> None:
@@ -186,12 +186,12 @@ def collect_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
     for one in _mappings(manifest):
         metadata = one["metadata"] if isinstance(one.get("metadata"), Mapping) else one
         kind = str(one.get("kind") or "")
-        found = [("namespace", metadata.get("namespace"))]
+        pairs = [("namespace", metadata.get("namespace"))]
         if kind and not _GENERATED.search(kind):
-            found.append((kind.lower(), metadata.get("name")))
+            pairs.append((kind.lower(), metadata.get("name")))
         if isinstance(one.get("namespaces"), Mapping):
-            found += [("namespace", name) for name in one["namespaces"]]
-        for prefix, name in found:
+            pairs += [("namespace", name) for name in one["namespaces"]]
+        for prefix, name in pairs:
             is_kept = not isinstance(name, str) or name in _KEPT or name.startswith("fleet-member-")
             if name and not is_kept and name not in names:
                 names[name] = f"{prefix}-{len(names) + 1}"
@@ -227,8 +227,8 @@ def without_names(value: Any, names: Mapping[str, str], key: str = "") -> Any:
         done, start = [], 0
         while start < len(parts):
             for end in range(len(parts), start, -2):
-                if found := names.get("".join(parts[start:end])):
-                    done.append(found)
+                if replacement := names.get("".join(parts[start:end])):
+                    done.append(replacement)
                     break
             else:
                 end = start + 1

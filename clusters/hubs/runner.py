@@ -73,7 +73,7 @@ class HubRunner:
             wants_reading=self.wake, wants_discovery=self.wants_discovery, monotonic=monotonic
         )
         self._lists = threading.Semaphore(LISTS_AT_ONCE)
-        self.found: HubDiscovery | None = None
+        self.discovery: HubDiscovery | None = None
         self.discoveries = 0
         self.error = ""
         self.error_code = ""
@@ -153,7 +153,7 @@ class HubRunner:
     def _discover(self) -> float:
         try:
             client = self.access.client()
-            found = discover(self.api, client, seconds=REQUEST_SECONDS, monotonic=self._monotonic)
+            discovery = discover(self.api, client, seconds=REQUEST_SECONDS, monotonic=self._monotonic)
         except DriverUnavailable as error:
             self.error, self.error_code = str(error), error.code
             self._failing = self._monotonic() if self._failing is None else self._failing
@@ -163,9 +163,9 @@ class HubRunner:
             return min(self._pace.longest_backoff, error.retry_after or 10 * self._pace.first_backoff)
         self.access.accepted(client)
         self.error, self.error_code, self._failing = "", "", None
-        self.found, self.discoveries = found, self.discoveries + 1
+        self.discovery, self.discoveries = discovery, self.discoveries + 1
         self._discovered = self._monotonic()
-        if found.unsuitable or any(one.is_required for one in found.absent):
+        if discovery.unsuitable or any(one.is_required for one in discovery.absent):
             self._discovered = None  # a server that has just started does not serve all of its kinds yet
             return min(UNSUITABLE_SECONDS, self._pace.unavailable)
         return min(REREAD_SECONDS, self._discovery_seconds)
@@ -209,26 +209,27 @@ class HubRunner:
     def health(self) -> list[StreamHealth]:
         """Return the health of all streams; a kind counts as listed once its list is written."""
         now, written = self._monotonic(), self.mirror.streams
-        found = []
+        healths = []
         for place, stream in self.streams.items():
             row = written.get(stream.number)
             health = stream.status.health(place.kind, now)
-            found.append(replace(health, is_listed=bool(row and row.is_listed)))
-        if self.found:
-            found += [
+            healths.append(replace(health, is_listed=bool(row and row.is_listed)))
+        if self.discovery:
+            healths += [
                 StreamHealth(kind.resource, StreamState.ABSENT, kind.is_required, False)
-                for kind in self.found.absent
+                for kind in self.discovery.absent
             ]
-        return found
+        return healths
 
     def condition(self) -> HubCondition:
-        rejection = self.access.rejection
-        if self.found is None or self.found.unsuitable or not self.streams:
+        rejection, discovery = self.access.rejection, self.discovery
+        if discovery is None or discovery.unsuitable or not self.streams:
             if rejection:
                 return HubCondition(HubState.REFUSED, rejection)
-            if self.found and self.found.unsuitable:
-                return HubCondition(HubState.UNSUITABLE, self.found.unsuitable)
-            if absent := [one.resource for one in self.found.absent if one.is_required] if self.found else []:
+            if discovery and discovery.unsuitable:
+                return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
+            absent = [one.resource for one in discovery.absent if one.is_required] if discovery else []
+            if absent:
                 return HubCondition(HubState.UNSUITABLE, f"the hub does not serve {absent[0]}")
             failing = self._monotonic() - self._failing if self._failing is not None else 0.0
             if failing > UNREACHABLE_SECONDS and self.error_code in UNREACHABLE_CODES:
@@ -239,14 +240,15 @@ class HubRunner:
     def facts(self, now: datetime) -> Mapping[int, StreamFacts]:
         """Return what the writer stores of the streams from time to time."""
         monotonic = self._monotonic()
-        found = {}
+        facts = {}
         for stream in self.streams.values():
             status = stream.status
-            heard = None if status.heard is None else now - timedelta(seconds=monotonic - status.heard)
-            found[stream.number] = StreamFacts(
-                heard, status.events, status.bytes, status.relists, status.skipped, status.failures
+            last = status.heard_at
+            heard_at = None if last is None else now - timedelta(seconds=monotonic - last)
+            facts[stream.number] = StreamFacts(
+                heard_at, status.events, status.bytes, status.relists, status.skipped, status.failures
             )
-        return found
+        return facts
 
     def clock_offset(self) -> float | None:
         """Return how far the clock of the hub is ahead, the median of five answers; None before there are."""

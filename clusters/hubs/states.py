@@ -73,8 +73,8 @@ def condition_of(streams: Sequence[StreamHealth], *, rejected: str = "") -> HubC
     ):
         return HubCondition(HubState.UNREACHABLE, failed[0].error)
     if not all(one.is_listed for one in required):
-        listed = sum(one.is_listed for one in tried)
-        return HubCondition(HubState.SYNCING, f"{listed} of {len(tried)} kinds")
+        count = sum(one.is_listed for one in tried)
+        return HubCondition(HubState.SYNCING, f"{count} of {len(tried)} kinds")
     for one in required:
         if reason := stale_reason(one):
             return HubCondition(HubState.STALE, reason)

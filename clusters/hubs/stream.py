@@ -62,7 +62,7 @@ class ObjectRemoval(NamedTuple):
 class StreamItem:
     """What a stream delivers, in order. `position` is its resourceVersion afterwards, "" while it lists.
 
-    `listed`: the UIDs of a complete list, after its last object; others were deleted.
+    `listed_uids`: the UIDs of a complete list, after its last object; others were deleted.
     """
 
     stream: int
@@ -70,7 +70,7 @@ class StreamItem:
     removal: ObjectRemoval | None = None
     position: str = ""
     is_from_list: bool = False
-    listed: frozenset[str] | None = None
+    listed_uids: frozenset[str] | None = None
 
     @property
     def weight(self) -> int:
@@ -108,7 +108,7 @@ class StreamStatus:
     error: str = ""
     code: str = ""
     verb: str = "list"
-    heard: float | None = None
+    heard_at: float | None = None
     disconnected: float | None = None
     listing: float | None = None
     failing: float | None = None
@@ -131,7 +131,7 @@ class StreamStatus:
             state=self.state,
             is_required=stream.is_required,
             is_listed=self.is_listed,
-            silent=age(self.heard),
+            silent=age(self.heard_at),
             disconnected=age(self.disconnected),
             listing=age(self.listing),
             failing=age(self.failing),
@@ -264,7 +264,7 @@ class StreamReader:
                     uids.add(record.uid)
                     if not self._sink.put(StreamItem(self.number, record, is_from_list=True)):
                         return
-            status.heard = self._monotonic()
+            status.heard_at = self._monotonic()
             token = str(metadata.get("continue") or "")
             if not token:
                 break
@@ -273,7 +273,7 @@ class StreamReader:
             raise DriverUnavailable("the list has no resourceVersion", code="not-kubernetes")
         status.lists += 1
         status.position, self._limit = position, LIMITS[0]
-        self._sink.put(StreamItem(self.number, position=position, listed=frozenset(uids)))
+        self._sink.put(StreamItem(self.number, position=position, listed_uids=frozenset(uids)))
         status.listing = None
 
     def _page(self, query: Mapping[str, str]) -> Mapping[str, Any] | None:
@@ -345,7 +345,7 @@ class StreamReader:
             if self._wake.is_set():  # another client is to be used
                 return True
             status.state, status.error, status.code = StreamState.WATCHING, "", ""
-            status.heard, status.disconnected, status.failing = self._monotonic(), None, None
+            status.heard_at, status.disconnected, status.failing = self._monotonic(), None, None
             if opened.date:
                 status.dates = [*status.dates[-4:], (time.time(), opened.date)]
             return self._read(opened)
@@ -377,7 +377,7 @@ class StreamReader:
             if event.object.get("code") == 410:
                 raise _ListAgain("the position has expired")
             raise DriverUnavailable(f"error {event.object.get('code')} in a watch", code="broken")
-        status.heard = self._monotonic()
+        status.heard_at = self._monotonic()
         position = event.resource_version
         if event.type is EventType.BOOKMARK:
             status.position = position or status.position

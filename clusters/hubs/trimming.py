@@ -115,8 +115,8 @@ def short_digest(*texts: str) -> str:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(zlib.decompress(packed))
-    return found
+    manifest: dict[str, Any] = json.loads(zlib.decompress(packed))
+    return manifest
 
 
 def is_too_deep(value: object, *, most: int = DEEPEST) -> bool:
@@ -136,8 +136,8 @@ def is_too_deep(value: object, *, most: int = DEEPEST) -> bool:
 
 def trim(stream: StreamKind, manifest: Manifest) -> dict[str, Any]:
     """Return what is kept of an object, without secret values."""
-    found = metadata_only(manifest) if stream.form is Form.METADATA else dict(manifest)
-    metadata = dict(found["metadata"])
+    copy = metadata_only(manifest) if stream.form is Form.METADATA else dict(manifest)
+    metadata = dict(copy["metadata"])
     if "managedFields" in metadata:
         metadata["managedFields"] = [
             _manager(one) for one in items_at(metadata, "managedFields") if isinstance(one, dict)
@@ -145,8 +145,8 @@ def trim(stream: StreamKind, manifest: Manifest) -> dict[str, Any]:
     annotations = mapping_at(metadata, "annotations")
     if _COPY in annotations:
         metadata["annotations"] = {key: value for key, value in annotations.items() if key != _COPY}
-    found["metadata"] = metadata
-    return hide_secrets(stream, found)
+    copy["metadata"] = metadata
+    return hide_secrets(stream, copy)
 
 
 def metadata_only(manifest: Manifest) -> dict[str, Any]:
@@ -155,13 +155,13 @@ def metadata_only(manifest: Manifest) -> dict[str, Any]:
 
 def _manager(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return who owns fields: the set of top-level paths is enough to name the manager of a part."""
-    found = {key: entry[key] for key in ("manager", "operation", "subresource", "time") if key in entry}
+    manager = {key: entry[key] for key in ("manager", "operation", "subresource", "time") if key in entry}
     fields = entry.get("fieldsV1")
     if isinstance(fields, dict):
-        found["paths"] = sorted(key.removeprefix("f:") for key in fields)
+        manager["paths"] = sorted(key.removeprefix("f:") for key in fields)
     elif "paths" in entry:  # trimmed before
-        found["paths"] = entry["paths"]
-    return found
+        manager["paths"] = entry["paths"]
+    return manager
 
 
 def hide_secrets(stream: StreamKind, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -183,11 +183,11 @@ def hide_secrets(stream: StreamKind, manifest: dict[str, Any]) -> dict[str, Any]
 
 def without_secret_differences(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a status whose drifted and diffed entries of kind Secret have paths and no values."""
-    found = dict(status)
+    copy = dict(status)
     for name, differences in _DIFFERENCES:
         if name not in status:
             continue
-        found[name] = [
+        copy[name] = [
             {
                 **one,
                 differences: [{"path": mapping_at(each).get("path")} for each in items_at(one, differences)],
@@ -196,4 +196,4 @@ def without_secret_differences(status: Mapping[str, Any]) -> dict[str, Any]:
             else one
             for one in items_at(status, name)
         ]
-    return found
+    return copy

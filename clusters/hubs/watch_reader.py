@@ -44,8 +44,8 @@ class WatchEvent:
     @property
     def resource_version(self) -> str:
         metadata = self.object.get("metadata")
-        found = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
-        return found if isinstance(found, str) else ""
+        version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
+        return version if isinstance(version, str) else ""
 
 
 class LineReader:
@@ -54,18 +54,18 @@ class LineReader:
     def __init__(self, *, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._size = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the lines that this piece completes, without empty ones. Raise LineTooLong."""
         *lines, rest = piece.split(b"\n")
         if lines:
             lines[0] = b"".join([*self._pieces, lines[0]])
-            self._pieces, self._held = [], 0
+            self._pieces, self._size = [], 0
         if rest:
             self._pieces.append(rest)
-            self._held += len(rest)
-        if self._held > self._longest or any(len(line) > self._longest for line in lines):
+            self._size += len(rest)
+        if self._size > self._longest or any(len(line) > self._longest for line in lines):
             raise LineTooLong
         return [line for line in lines if line.strip()]
 

@@ -141,16 +141,16 @@ class Watcher:
             self._renew_leases()
             self._renewed = now
         for hub in self.hubs.values():
-            if hub.runner.found and hub.runner.discoveries != hub.discoveries:
+            if hub.runner.discovery and hub.runner.discoveries != hub.discoveries:
                 self._start_streams(hub)
             self._report(hub)
 
     def _renew_leases(self) -> None:
         now = self._clock()
         wanted = Hub.objects.filter(removed_at=None, is_paused=False, kind__in=HUB_KINDS)
-        held = wanted.filter(lease_token=self.token, pk__in=list(self.hubs))
-        held.update(lease_expires_at=now + LEASE)
-        rows = {hub.pk: hub for hub in held.select_related("credential")}
+        own = wanted.filter(lease_token=self.token, pk__in=list(self.hubs))
+        own.update(lease_expires_at=now + LEASE)
+        rows = {hub.pk: hub for hub in own.select_related("credential")}
         for pk in [pk for pk in self.hubs if pk not in rows]:
             self._drop(pk)
         for pk, row in rows.items():
@@ -190,18 +190,18 @@ class Watcher:
         log.info("hub dropped: hub=%s", hub.name)
 
     def _release(self, pks: list[int]) -> None:
-        held = Hub.objects.filter(pk__in=pks, lease_token=self.token)
-        held.update(lease_token="", lease_expires_at=self._clock())
+        own = Hub.objects.filter(pk__in=pks, lease_token=self.token)
+        own.update(lease_token="", lease_expires_at=self._clock())
 
     def _start_streams(self, hub: WatchedHub) -> None:
         """Make the rows of what was discovered, start these streams, and stop the others."""
-        found = hub.runner.found
-        if found is None:
+        discovery = hub.runner.discovery
+        if discovery is None:
             return
         # The required kinds come first, and so are listed first.
-        served = {kind: version for kind, version in found.versions.items() if version}
+        served = {kind: version for kind, version in discovery.versions.items() if version}
         wanted = {place: served[place.kind] for place in places_of(list(served), hub.namespaces)}
-        if not found.unsuitable:
+        if not discovery.unsuitable:
             for place in [place for place in hub.runner.streams if place not in wanted]:
                 hub.runner.stop_stream(place)
             with in_hub(hub.pk):
@@ -212,13 +212,13 @@ class Watcher:
                 hub.runner.run_stream(place, row.pk, row.version, row.resource_version)
             known = Hub.objects.filter(pk=hub.pk).values_list("found__permissions", flat=True).first()
             values = {
-                "server_version": found.server_version,
+                "server_version": discovery.server_version,
                 "found": {
                     # Where the hub does not say them, those of the last check.
-                    "permissions": [one.shown for one in found.permissions] or known or [],
-                    "groups": list(found.groups),
+                    "permissions": [one.document for one in discovery.permissions] or known or [],
+                    "groups": list(discovery.groups),
                     "versions": {kind.resource: version for kind, version in served.items()},
-                    "absent": sorted(kind.resource for kind in found.absent),
+                    "absent": sorted(kind.resource for kind in discovery.absent),
                 },
             }
             Hub.objects.filter(pk=hub.pk, lease_token=self.token).update(**values)
@@ -253,14 +253,14 @@ class Watcher:
                 self._write_condition(hub, condition)
             for stream in hub.runner.streams.values():
                 status = stream.status
-                shown = (status.state.value, status.error[:500])
-                if hub.written.get(stream.number) != shown:
+                values = (status.state.value, status.error[:500])
+                if hub.written.get(stream.number) != values:
                     left = None if status.retry_at is None else status.retry_at - self._monotonic()
                     retry_at = None if left is None else self._clock() + timedelta(seconds=left)
                     HubStream.objects.filter(pk=stream.number).update(
-                        state=shown[0], error=shown[1], retry_at=retry_at, failures=status.failures
+                        state=values[0], error=values[1], retry_at=retry_at, failures=status.failures
                     )
-                    hub.written[stream.number] = shown
+                    hub.written[stream.number] = values
         offset = hub.runner.clock_offset()
         if offset is not None and (hub.offset is None or abs(offset - hub.offset) > 1.0):
             Hub.objects.filter(pk=hub.pk).update(clock_offset_seconds=offset)
@@ -272,8 +272,8 @@ class Watcher:
         if condition.state != hub.state:
             values["state_since"] = now
         with transaction.atomic():
-            held = Hub.objects.filter(pk=hub.pk, lease_token=self.token, is_paused=False, removed_at=None)
-            if held.update(**values) and condition.state != hub.state:
+            own = Hub.objects.filter(pk=hub.pk, lease_token=self.token, is_paused=False, removed_at=None)
+            if own.update(**values) and condition.state != hub.state:
                 before, after = {"state": hub.state}, {"state": condition.state.value, "reason": reason}
                 record(
                     AuditEvent("state changed", "hub", hub.name, before=before, after=after), by=None, now=now
@@ -294,10 +294,10 @@ class Watcher:
 
     def write_next(self, *, seconds: float) -> bool:
         """Write one batch, if one comes in time, and what is due; return False when all is written."""
-        taken = self.queue.take(seconds=seconds)
-        if taken and (hub := self.hubs.get(taken[0])):
-            self._write(hub, taken[1])
-        now, is_over = self._monotonic(), self._stopped.is_set() and taken is None
+        batch = self.queue.take(seconds=seconds)
+        if batch and (hub := self.hubs.get(batch[0])):
+            self._write(hub, batch[1])
+        now, is_over = self._monotonic(), self._stopped.is_set() and batch is None
         for hub in self.hubs.values():
             if is_over or now - hub.flushed >= self._flush_seconds:
                 self.flush(hub, now)

@@ -199,8 +199,8 @@ class MemberCluster(HubRow):
 
     @property
     def annotations(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.document.get("metadata", {}).get("annotations") or {}
-        return found
+        annotations: dict[str, Any] = self.document.get("metadata", {}).get("annotations") or {}
+        return annotations
 
 
 class ClusterLabel(HubRow):

@@ -250,14 +250,14 @@ def save_secret(
         return removal_event(row, before) if before else None
     if is_stored(secret, before, row.uid):
         return None
-    shown = public_facts(before)
+    facts = public_facts(before)
     credential = store_secret(row, before, secret, by=by, now=now)
     return AuditEvent(
         "credentials set",
         CLUSTER,
         row.name,
         revision=row.revision,
-        before=shown,
+        before=facts,
         after=public_facts(credential),
     )
 

@@ -104,8 +104,8 @@ def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:
     if not cluster.is_simulated:
         raise NotSimulatedError(cluster.name)
     short = cluster.connection.get("fault")
-    listed = [dict(fault) for fault in cluster.connection.get("faults") or ()]
-    return [*listed, {"kind": short}] if short else listed
+    faults = [dict(fault) for fault in cluster.connection.get("faults") or ()]
+    return [*faults, {"kind": short}] if short else faults
 
 
 def new_fault(

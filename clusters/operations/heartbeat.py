@@ -76,17 +76,17 @@ def observe(*, now: datetime) -> ObservationResult:
         at_end=connections.close_all,  # a rejected credential is recorded in the thread of the call
     )
     while batch := list(islice(answers, _BATCH)):
-        seen = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
+        observations = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
         codes = {pk: getattr(answer, "code", "") for pk, answer in batch if isinstance(answer, DriverError)}
         unanswered = list(codes)
-        _write_observations([(rows[pk], answer) for pk, answer in seen.items()], now=now)
+        _write_observations([(rows[pk], answer) for pk, answer in observations.items()], now=now)
         _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(unanswered_since=now)
         for code in sorted(set(codes.values())):
             pks = [pk for pk in unanswered if codes[pk] == code]
             _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(unanswered_code=code)
         _reschedule(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
         _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
-        observed, silent = observed + len(seen), silent + len(unanswered)
+        observed, silent = observed + len(observations), silent + len(unanswered)
     if rows:
         until = now + timedelta(seconds=monotonic() - started)
         FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
@@ -197,8 +197,8 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
 
 
 @transaction.atomic
-def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, now: datetime) -> None:
-    changed = {row.pk: observation for row, observation in seen if changes_facts(row, observation, now)}
+def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]], *, now: datetime) -> None:
+    changed = {row.pk: one for row, one in observations if changes_facts(row, one, now)}
     if changed:
         lock_fleet()
         names: set[str] = set()
@@ -220,7 +220,7 @@ def _write_observations(seen: Sequence[tuple[MemberCluster, Observation]], *, no
             changed=[row.pk for row in rows],
         )
     periods: dict[int, list[int]] = {}
-    for row, _ in seen:
+    for row, _ in observations:
         period = int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)
         periods.setdefault(period, []).append(row.pk)
     for period, pks in periods.items():

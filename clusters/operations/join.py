@@ -312,23 +312,23 @@ def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | 
     cause = f": {causes.pop()}" if len(causes) == 1 and not new else " joined" if new else " changed"
     user = f" by {actor_name(by)}" if by else ""
     text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}"
-    found = ChangeLogEntry(text, opens=bool(new), joins=bool(new))
+    entry = ChangeLogEntry(text, opens=bool(new), joins=bool(new))
     for target in changed:
         row, before = target.row, target.before
         if before is not None:
             was = parse_member(dict(before.document))
             keys = changed_keys(was.metadata.labels, target.member.metadata.labels)
             is_gone = row.membership == Membership.LEAVING != before.membership
-            found = replace(
-                found,
-                label_keys={*found.label_keys, *keys},
-                property_names={*found.property_names, *readings(before, row)},
-                opens=found.opens
+            entry = replace(
+                entry,
+                label_keys={*entry.label_keys, *keys},
+                property_names={*entry.property_names, *readings(before, row)},
+                opens=entry.opens
                 or was.spec.taints != target.member.spec.taints
                 or row.verdict != before.verdict,
-                gone=(*found.gone, row.name) if is_gone else found.gone,
+                gone=(*entry.gone, row.name) if is_gone else entry.gone,
             )
-    return found
+    return entry
 
 
 _LONGEST_NAME, _LONGEST_CAUSE = 63, 90

@@ -101,7 +101,7 @@ def content_of(line: AccessEvent) -> dict[str, Any]:
 
 
 def seal(*, most: int = SEALED_AT_ONCE) -> int:
-    """Give the new lines their places in the chain, oldest first; return how many.
+    """Append the new lines to the chain, oldest first; return how many.
 
     Only one worker at a time: the row of the chain is locked, which no request waits for.
     """
@@ -174,7 +174,7 @@ def verify(*, expected: tuple[int, str] | None = None) -> ChainReport:
 def _verified(chain: AccessChain, expected: tuple[int, str] | None) -> ChainReport:
     errors: list[str] = []
     sequence, digest, checked = chain.anchor_sequence, chain.anchor_digest, 0
-    seen = expected is None or expected == (sequence, digest)
+    is_present = expected is None or expected == (sequence, digest)
     lines = AccessEvent.objects.filter(sequence__isnull=False).order_by("sequence")
     for line in lines.iterator(chunk_size=1000):
         checked += 1
@@ -184,10 +184,10 @@ def _verified(chain: AccessChain, expected: tuple[int, str] | None) -> ChainRepo
         elif line.digest != digest_of(line, digest):
             errors.append(f"line {place} was changed, or a line before it was replaced")
         sequence, digest = place, line.digest
-        seen = seen or expected == (sequence, digest)
+        is_present = is_present or expected == (sequence, digest)
     if (sequence, digest) != (chain.head_sequence, chain.head_digest):
         errors.append(f"the chain ends at line {sequence}, and not at line {chain.head_sequence}")
-    if not seen and expected is not None:
+    if not is_present and expected is not None:
         errors.append(f"line {expected[0]} does not have the expected digest")
     unsealed = AccessEvent.objects.filter(sequence=None).count()
     return ChainReport(tuple(errors[:_MOST_ERRORS]), checked, unsealed, f"{sequence}:{digest}")

@@ -50,13 +50,13 @@ def count_attempt(request: HttpRequest, username: str, *, is_second_factor: bool
     """
     account, address = username.casefold(), str(request.META.get("REMOTE_ADDR", ""))
     with suppress(ValueError):  # the name of a socket counts as it is
-        found = ip_address(address)
-        if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
-            address = str(IPv6Network((int(found), _IPV6_PREFIX), strict=False))
+        ip = ip_address(address)
+        if isinstance(ip, IPv6Address) and ip.ipv4_mapped is None:
+            address = str(IPv6Network((int(ip), _IPV6_PREFIX), strict=False))
     keys = {"address": address, "account-at-address": f"{address} {account}", "account": account}
     if is_second_factor:
         keys = {"address": address, "second-factor": account}
-    taken = []
+    used_places = []
     for name, key in keys.items():
         for most, seconds in RATES[name]:
             start = f"attempts:{name}:{seconds}:{sha256(key.encode()).hexdigest()}"
@@ -66,8 +66,8 @@ def count_attempt(request: HttpRequest, username: str, *, is_second_factor: bool
             place = next(free, None)
             if place is None:
                 return None
-            taken.append(place)
-    return Attempt(tuple(taken))
+            used_places.append(place)
+    return Attempt(tuple(used_places))
 
 
 def report_failure(request: HttpRequest, username: str, reason: str) -> None:

@@ -29,13 +29,13 @@ class LoginForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         """Compare the password, unless there were too many attempts."""
-        given = super().clean() or {}
+        credentials = super().clean() or {}
         if not self.errors:
             adapter = get_adapter()
-            self.user = adapter.authenticate(self._request, **given)
+            self.user = adapter.authenticate(self._request, **credentials)
             if self.user is None:
                 raise adapter.validation_error("username_password_mismatch")
-        return given
+        return credentials
 
     def login(self, request: HttpRequest, redirect_url: str | None = None) -> HttpResponse:
         login = Login(user=self.user, redirect_url=redirect_url)

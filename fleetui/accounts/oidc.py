@@ -136,8 +136,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
 
 def claims_of(sociallogin: SocialLogin) -> dict[str, Any] | None:
     """Return the claims of the ID token and of the user information; None if they are of different users."""
-    found = sociallogin.account.extra_data
-    token, info = found.get("id_token") or {}, found.get("userinfo") or {}
+    data = sociallogin.account.extra_data
+    token, info = data.get("id_token") or {}, data.get("userinfo") or {}
     if token and info and token.get("sub") != info.get("sub"):
         return None
     return {**token, **info}

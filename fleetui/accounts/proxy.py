@@ -40,10 +40,10 @@ def client_address(peer: str, forwarded: str) -> str:
 
 def _parsed(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        found = ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def _is_trusted(text: str) -> bool:

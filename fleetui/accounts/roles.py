@@ -11,7 +11,7 @@ from fleetui.role_names import ADMINISTRATOR, Role
 
 
 def apply_roles(user: User, names: Iterable[str], mapping: Mapping[str, str]) -> None:
-    """Give a user exactly the roles that these groups mean; an empty mapping leaves the roles as they are.
+    """Set the roles of a user to those of these groups; an empty mapping leaves the roles as they are.
 
     A role that no group means any more is removed. Groups that are no roles stay.
     """
@@ -39,9 +39,9 @@ def apply_roles(user: User, names: Iterable[str], mapping: Mapping[str, str]) ->
 
 def groups_in(claims: Mapping[str, object], path: str) -> list[str]:
     """Return the groups of a claim, such as `groups` or `realm_access.roles`; none if it is missing."""
-    found: object = claims
+    claim: object = claims
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    if isinstance(found, str):
-        return [found]
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+        claim = claim.get(part) if isinstance(claim, Mapping) else None
+    if isinstance(claim, str):
+        return [claim]
+    return [one for one in claim if isinstance(one, str)] if isinstance(claim, list) else []

@@ -45,16 +45,16 @@ def decrypt_key(ciphertext: str) -> str:
 
 def unreadable_keys(*, reencrypt: bool) -> list[str]:
     """Return the users whose keys cannot be decrypted; encrypt all others with the first key, if wanted."""
-    keys, found = cipher(), set()
+    keys, names = cipher(), set()
     rows = Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN).select_related("user")
     for row in rows.order_by("pk").iterator():
         name = "secret" if row.type == Authenticator.Type.TOTP else "seed"
         try:
             ciphertext = keys.rotate(row.data[name].encode()).decode()
         except InvalidToken:
-            found.add(row.user.get_username())
+            names.add(row.user.get_username())
             continue
         if reencrypt:
             row.data[name] = ciphertext
             row.save(update_fields=["data"])
-    return sorted(found)
+    return sorted(names)

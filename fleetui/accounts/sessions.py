@@ -52,7 +52,7 @@ def sessions_of(
 
     The owner is inside a session, so that all are read; there are those of the last hours only.
     """
-    found = []
+    sessions = []
     for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         data = row.get_decoded()
         if data.get(SESSION_KEY) != str(user.pk):
@@ -60,18 +60,18 @@ def sessions_of(
         agent = data.get(BROWSER, "")
         browser = next((name for word, name in _BROWSERS.items() if word in agent), agent[:40])
         system = next((name for word, name in _SYSTEMS.items() if word in agent), "")
-        started, seen = (datetime.fromtimestamp(data.get(key, 0), UTC) for key in (STARTED, ACTIVE))
-        found.append(
+        started, active = (datetime.fromtimestamp(data.get(key, 0), UTC) for key in (STARTED, ACTIVE))
+        sessions.append(
             BrowserSession(
                 key=row.session_key,
                 browser=f"{browser or 'Unknown browser'}{f' on {system}' if system else ''}",
                 address=data.get(ADDRESS, ""),
                 started_at=started,
-                seen_at=seen,
+                seen_at=active,
                 is_current=row.session_key == current,
             )
         )
-    return sorted(found, key=lambda one: (one.is_current, one.seen_at), reverse=True)
+    return sorted(sessions, key=lambda one: (one.is_current, one.seen_at), reverse=True)
 
 
 def end_sessions(
@@ -81,6 +81,6 @@ def end_sessions(
 
     `without` is the key of one to leave out, `only` the id of the one to delete.
     """
-    found = [one for one in sessions_of(user) if one.key != without and only in (None, one.id)]
-    Session.objects.filter(session_key__in=[one.key for one in found]).delete()
-    return len(found)
+    sessions = [one for one in sessions_of(user) if one.key != without and only in (None, one.id)]
+    Session.objects.filter(session_key__in=[one.key for one in sessions]).delete()
+    return len(sessions)

@@ -33,7 +33,7 @@ def refuse_too_many(request: HttpRequest) -> HttpResponse:
 
 
 def mark_refused(response: HttpResponse, form: Form, field: str) -> HttpResponse:
-    """Give the page of a refused form its status: 429 after too many attempts, 422 otherwise."""
+    """Set the status of a refused form: 429 after too many attempts, 422 otherwise."""
     if form.has_error(field, "too_many_login_attempts"):
         response.status_code = HTTPStatus.TOO_MANY_REQUESTS
         response.headers["Retry-After"] = str(WAIT_SECONDS)

@@ -15,7 +15,7 @@ _STEP = re.compile(
     r'|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]'
 )
 _LONGEST_PATH = 300
-_LISTED = 200
+_ERRORS_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class InvalidManifest(ValueError):
         return cls([FieldError(path, code, message, allowed, line)])
 
     def __str__(self) -> str:
-        lines = [str(error) for error in self.errors[:_LISTED]]
-        if len(self.errors) > _LISTED:
-            lines.append(f"… and {len(self.errors) - _LISTED} more")
+        lines = [str(error) for error in self.errors[:_ERRORS_SHOWN]]
+        if len(self.errors) > _ERRORS_SHOWN:
+            lines.append(f"… and {len(self.errors) - _ERRORS_SHOWN} more")
         return "\n".join(lines)
 
 
@@ -123,21 +123,21 @@ def document_order(document: object) -> Callable[[Keys], tuple[int, ...]]:
     positions: dict[int, dict[object, int]] = {}
 
     def place(keys: Keys) -> tuple[int, ...]:
-        found: list[int] = []
+        ranks_of_keys: list[int] = []
         here: object = document
         for key in keys:
             if isinstance(here, Mapping):
                 ranks = positions.get(id(here))
                 if ranks is None:
                     ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
-                found.append(ranks.get(key, len(ranks)))
+                ranks_of_keys.append(ranks.get(key, len(ranks)))
                 here = here.get(key)
             elif isinstance(key, int):
-                found.append(key)
+                ranks_of_keys.append(key)
                 here = here[key] if isinstance(here, (list, tuple)) and key < len(here) else None
             else:
-                found.append(0)
+                ranks_of_keys.append(0)
                 here = None
-        return tuple(found)
+        return tuple(ranks_of_keys)
 
     return place

@@ -179,10 +179,10 @@ def flag(value: object) -> bool:
 
 
 def non_empty(value: object) -> str:
-    found = text(value)
-    if not found:
+    content = text(value)
+    if not content:
         raise refusal("required", "Required value", "non-empty text")
-    return found
+    return content
 
 
 def integer(low: int, high: int = INT32_MAX) -> BeforeValidator:
@@ -215,22 +215,22 @@ def literal(*allowed: str) -> BeforeValidator:
 
 
 def _choice(members: Mapping[str, str], allowed: str, hints: Mapping[str, str], value: object) -> str:
-    found = text(value)
-    if found not in members:
-        message = hints.get(found) or f"Unsupported value: {quote_value(found)}"
+    word = text(value)
+    if word not in members:
+        message = hints.get(word) or f"Unsupported value: {quote_value(word)}"
         raise refusal("not-one-of", message, allowed)
-    return members[found]
+    return members[word]
 
 
 def api_version(*supported: str) -> BeforeValidator:
     """Return a validator for the supported API versions."""
 
     def check(value: object) -> str:
-        found = non_empty(value)
-        if found not in supported:
-            message = f"Unsupported value: {quote_value(found)}"
+        content = non_empty(value)
+        if content not in supported:
+            message = f"Unsupported value: {quote_value(content)}"
             raise refusal("api-version-not-supported", message, " or ".join(supported))
-        return found
+        return content
 
     return BeforeValidator(check, json_schema_input_type=_published(supported))
 
@@ -246,11 +246,11 @@ def pattern(
     """Return a validator for text of a certain syntax; it may be empty unless `filled_in`."""
 
     def check(value: object) -> str:
-        found = non_empty(value) if filled_in else text(value)
-        problem = problem_of(found) if found else None
+        content = non_empty(value) if filled_in else text(value)
+        problem = problem_of(content) if content else None
         if problem:
-            raise refusal(problem.code, f"Invalid value: {quote_value(found)}: {problem.words}", allowed)
-        return found
+            raise refusal(problem.code, f"Invalid value: {quote_value(content)}: {problem.words}", allowed)
+        return content
 
     return BeforeValidator(check)
 
@@ -271,12 +271,12 @@ def list_of(*, low: int = 0, high: int | None = None, ours: bool = False) -> Wra
             message = f"Too many: {count}: must have at most {high} items{whose}"
             problems.append(ErrorDetail((), "too-many", message, allowed))
         try:
-            found = handler(tuple(value[:high]))
+            content = handler(tuple(value[:high]))
         except ValidationError as error:
             problems += problems_in(error)
         if problems:
             raise failure(problems)
-        return found
+        return content
 
     return WrapValidator(check)
 
@@ -289,8 +289,8 @@ def mapping(value: object, expected: str) -> Mapping[str, Any]:
 
 def _labels(value: object) -> dict[str, str]:
     problems = []
-    found = dict(mapping(value, "an object of label keys and values"))
-    for key, label in found.items():
+    labels = dict(mapping(value, "an object of label keys and values"))
+    for key, label in labels.items():
         if problem := label_key_problem(key):
             problems.append(ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY))
         if not isinstance(label, str):
@@ -300,28 +300,28 @@ def _labels(value: object) -> dict[str, str]:
             problems.append(ErrorDetail((key,), problem.code, message, LABEL_VALUE))
     if problems:
         raise failure(problems)
-    return found
+    return labels
 
 
 def annotations(value: object) -> dict[str, str]:
     """Return an object of texts whose keys are qualified names. Raise an error for anything else."""
-    found = dict(mapping(value, "an object of texts"))
-    odd = [(key, item) for key, item in found.items() if not isinstance(item, str)]
+    texts = dict(mapping(value, "an object of texts"))
+    odd = [(key, item) for key, item in texts.items() if not isinstance(item, str)]
     if odd:
         raise failure(wrong_type(item, "text").under(key) for key, item in odd)
-    for key in found:
+    for key in texts:
         if problem := label_key_problem(key.lower()):
             raise failure([ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY)])
-    return found
+    return texts
 
 
 def quantities(value: object) -> dict[str, str]:
     """Return an object of texts and numbers, as YAML holds quantities, with the numbers as text."""
-    given = mapping(value, "an object of quantities")
-    found = {key: text for key, item in given.items() if (text := written(item)) is not None}
-    if len(found) < len(given):
-        raise failure(wrong_type(given[key], "a quantity").under(key) for key in given if key not in found)
-    return found
+    items = mapping(value, "an object of quantities")
+    texts = {key: text for key, item in items.items() if (text := written(item)) is not None}
+    if len(texts) < len(items):
+        raise failure(wrong_type(items[key], "a quantity").under(key) for key in items if key not in texts)
+    return texts
 
 
 def written(value: object) -> str | None:
@@ -334,25 +334,25 @@ def written(value: object) -> str | None:
 
 
 def _quantity(value: object) -> str:
-    found = text(value)
+    quantity = text(value)
     try:
-        parse_quantity(found)
+        parse_quantity(quantity)
     except QuantityError as error:
         allowed = "a number such as 4, 0.5, 500m, 1Gi or 1E3"
-        message = f"Invalid value: {quote_value(found)}: must be a Kubernetes quantity"
+        message = f"Invalid value: {quote_value(quantity)}: must be a Kubernetes quantity"
         raise refusal("bad-format", message, allowed) from error
-    return found
+    return quantity
 
 
 def _moment(value: object) -> datetime:
-    found = value if isinstance(value, datetime) else None
+    moment = value if isinstance(value, datetime) else None
     if isinstance(value, str) and _MOMENT.fullmatch(value):
         with suppress(ValueError):
-            found = datetime.fromisoformat(value.upper())
-    if found is None:
+            moment = datetime.fromisoformat(value.upper())
+    if moment is None:
         message = f"Invalid value: {quote_value(value)}: must be a time"
         raise refusal("bad-format", message, "a time such as 2026-08-20T12:00:00Z")
-    return found
+    return moment
 
 
 Text: TypeAlias = Annotated[str, BeforeValidator(text)]
@@ -398,16 +398,16 @@ def parse_duration(text: str) -> timedelta:
 
 
 def _positive(value: object) -> str:
-    found = non_empty(value)
+    content = non_empty(value)
     try:
-        duration = parse_duration(found)
+        duration = parse_duration(content)
     except ValueError as error:
-        message = f"Invalid value: {quote_value(found)}: must be a duration"
+        message = f"Invalid value: {quote_value(content)}: must be a duration"
         raise refusal("bad-format", message, _ALLOWED) from error
     if not timedelta(0) < duration <= _LONGEST:
-        message = f"Invalid value: {quote_value(found)}: must be greater than 0 and at most 8760h"
+        message = f"Invalid value: {quote_value(content)}: must be greater than 0 and at most 8760h"
         raise refusal("out-of-range", message, _ALLOWED)
-    return found
+    return content
 
 
 DurationText: TypeAlias = Annotated[str, BeforeValidator(_positive)]

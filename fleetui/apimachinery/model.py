@@ -232,12 +232,12 @@ def parse_manifest(
         raise faults_of(problems, None, path=path)
     problems = list(whole(raw))
     try:
-        found = model.model_validate(raw, context={"semantics": semantics})
+        manifest = model.model_validate(raw, context={"semantics": semantics})
     except ValidationError as error:
         raise faults_of([*problems, *problems_in(error)], raw, path=path) from error
     if problems:
         raise faults_of(problems, raw, path=path)
-    return found
+    return manifest
 
 
 class UnsupportedField(NamedTuple):
@@ -360,12 +360,12 @@ class ManifestModel(BaseModel):
 
 def failure(problems: Iterable[ErrorDetail]) -> ValidationError:
     """Return problems as an error that pydantic passes on with complete paths; at most 500."""
-    found = list(problems)
-    if len(found) > _MOST_PROBLEMS:
+    several = list(problems)
+    if len(several) > _MOST_PROBLEMS:
         message = f"Too many errors: these are the first {_MOST_PROBLEMS}"
-        found = [*found[:_MOST_PROBLEMS], ErrorDetail((), "too-many-faults", message)]
+        several = [*several[:_MOST_PROBLEMS], ErrorDetail((), "too-many-faults", message)]
     details = []
-    for problem in found:
+    for problem in several:
         words = {"message": problem.message, "allowed": problem.allowed}
         kind = PydanticCustomError(problem.code, "{message}", words)
         details.append(InitErrorDetails(type=kind, loc=problem.keys, input=None))
@@ -374,19 +374,19 @@ def failure(problems: Iterable[ErrorDetail]) -> ValidationError:
 
 def problems_in(error: ValidationError) -> list[ErrorDetail]:
     """Translate pydantic's errors into problems with our codes and words."""
-    found = []
+    problems = []
     for line in error.errors(include_url=False, include_input=False):
         words = line.get("ctx", {})
         if "message" in words:
-            found.append(ErrorDetail(line["loc"], line["type"], words["message"], words["allowed"]))
+            problems.append(ErrorDetail(line["loc"], line["type"], words["message"], words["allowed"]))
         elif line["type"] == "missing":
-            found.append(ErrorDetail(line["loc"], "required", "Required value"))
+            problems.append(ErrorDetail(line["loc"], "required", "Required value"))
         else:
             kind, message = line["type"], line["msg"]
             code = "wrong-type" if kind.endswith("_type") else _PYDANTIC_CODES.get(kind, "bad-format")
             message = f"Invalid value: {message[:1].lower()}{message[1:]}"
-            found.append(ErrorDetail(line["loc"], code, message))
-    return found
+            problems.append(ErrorDetail(line["loc"], code, message))
+    return problems
 
 
 @cache
@@ -454,14 +454,14 @@ def duplicate_problems(
     entries: Iterable[tuple[Keys, Hashable]], allowed: str, *, types: type | UnionType = str | tuple
 ) -> Iterator[ErrorDetail]:
     """Yield an error at the keys of each value that is there before; values of other types are skipped."""
-    seen: set[Hashable] = set()
+    earlier: set[Hashable] = set()
     for keys, value in entries:
         if not isinstance(value, types):
             continue
-        if value in seen:
+        if value in earlier:
             quoted = "" if isinstance(value, tuple) else f": {quote_value(value)}"
             yield ErrorDetail(keys, "duplicate", f"Duplicate value{quoted}", allowed)
-        seen.add(value)
+        earlier.add(value)
 
 
 def mapping_at(raw: object, *keys: str) -> Raw:

@@ -173,8 +173,8 @@ class HubObject:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.content["metadata"]
-        return found
+        metadata: Mapping[str, Any] = self.content["metadata"]
+        return metadata
 
     @cached_property
     def size(self) -> int:
@@ -214,28 +214,28 @@ def sanitised(each: HubObject) -> HubObject:
 
 def sanitise(content: Content) -> dict[str, Any]:
     """Return a copy of a manifest without the fields that its hub manages; labels and finalizers stay."""
-    found = dict(deepcopy(content))
-    found.pop("status", None)
-    metadata = _object_at(found, "metadata")
+    copy = dict(deepcopy(content))
+    copy.pop("status", None)
+    metadata = _object_at(copy, "metadata")
     _drop(metadata, *SERVER_METADATA)
     _drop(_object_at(metadata, "annotations"), *_SERVER_ANNOTATIONS)
     if not metadata.get("annotations"):
         metadata.pop("annotations", None)
-    match found.get("apiVersion"), found.get("kind"):
+    match copy.get("apiVersion"), copy.get("kind"):
         case "v1", "Service":
-            spec = _object_at(found, "spec")
+            spec = _object_at(copy, "spec")
             if _HEADLESS not in (spec.get("clusterIP"), *_items(spec.get("clusterIPs"))):
                 _drop(spec, "clusterIP", "clusterIPs")
             _drop(spec, "healthCheckNodePort")
             for port in _items(spec.get("ports")):
                 if isinstance(port, dict):
                     _drop(port, "nodePort")
-        case "batch/v1", "Job" if _object_at(found, "spec").get("manualSelector") is not True:
+        case "batch/v1", "Job" if _object_at(copy, "spec").get("manualSelector") is not True:
             # What ties a job to its pods on this hub.
-            _drop(_object_at(found, "spec", "selector", "matchLabels"), *_CONTROLLER_LABELS)
-            _drop(_object_at(found, "spec", "template", "metadata"), "creationTimestamp")
-            _drop(_object_at(found, "spec", "template", "metadata", "labels"), *_CONTROLLER_LABELS)
-    return found
+            _drop(_object_at(copy, "spec", "selector", "matchLabels"), *_CONTROLLER_LABELS)
+            _drop(_object_at(copy, "spec", "template", "metadata"), "creationTimestamp")
+            _drop(_object_at(copy, "spec", "template", "metadata", "labels"), *_CONTROLLER_LABELS)
+    return copy
 
 
 def _drop(fields: dict[str, Any], *names: str) -> None:
@@ -245,7 +245,7 @@ def _drop(fields: dict[str, Any], *names: str) -> None:
 
 def _object_at(raw: dict[str, Any], *keys: str) -> dict[str, Any]:
     """Return the object at these keys to be changed, or an empty one that belongs to nothing."""
-    found: Any = raw
+    value: Any = raw
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}

@@ -60,12 +60,12 @@ def _most_values(text: str) -> int:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        keys: set[str] = set()
+        twice = next(key for key, _ in pairs if key in keys or keys.add(key))  # type: ignore[func-returns-value]
         raise _fault("duplicate", f"Duplicate key {json.dumps(twice[:60])}")
-    return found
+    return mapping
 
 
 def _number(convert: Callable[[str], float], digits: str) -> float:
@@ -195,17 +195,17 @@ def load_documents(
     if source.lstrip()[:1] not in ("{", "["):
         return _load_yaml(source, limit)
     try:
-        found = [Document(load_json(source), 1, source)]
+        documents = [Document(load_json(source), 1, source)]
     except InvalidManifest as invalid:
         if invalid.errors[0].code not in ("bad-syntax", "duplicate"):
             raise
         return _load_yaml(source, limit)
     _refuse_large(source, limit, number=1)
-    return found
+    return documents
 
 
-def attach_lines(found: Iterable[tuple[Document, FieldError]]) -> list[FieldError]:
-    pairs = list(found)
+def attach_lines(errors: Iterable[tuple[Document, FieldError]]) -> list[FieldError]:
+    pairs = list(errors)
     lines = lines_of([(document, error.path) for document, error in pairs])
     placed = zip(pairs, lines, strict=True)
     return [error if error.line else replace(error, line=line) for (_, error), line in placed]
@@ -222,12 +222,12 @@ def lines_of(paths: list[tuple[Document, str]]) -> list[int | None]:
         outer = {place[:end] for end in range(len(place) + 1)}
         wanted.setdefault(document.source, {}).setdefault(document.number, set()).update(outer)
     lines = {source: _lines(source, places) for source, places in wanted.items()}
-    found = []
+    numbers = []
     for document, path in paths:
         place, known = document.place_of(path), lines[document.source].get(document.number, {})
         outwards = (place[:end] for end in range(len(place), -1, -1))
-        found.append(next((known[one] for one in outwards if one in known), None))
-    return found
+        numbers.append(next((known[one] for one in outwards if one in known), None))
+    return numbers
 
 
 def items_of(document: Document) -> list[Document]:
@@ -242,11 +242,12 @@ def items_of(document: Document) -> list[Document]:
         keys = (*document.path_prefix, "items")
         raise _fault("wrong-type", "Invalid value: must be a list", keys=keys, allowed="a list")
     typed = {} if kind == "List" else {"apiVersion": data.get("apiVersion"), "kind": kind[: -len("List")]}
-    found: list[Document] = []
+    documents: list[Document] = []
     for index, item in enumerate(items):
         whole = {**typed, **item} if isinstance(item, dict) else item
-        found += items_of(replace(document, data=whole, path_prefix=(*document.path_prefix, "items", index)))
-    return found
+        prefix = (*document.path_prefix, "items", index)
+        documents += items_of(replace(document, data=whole, path_prefix=prefix))
+    return documents
 
 
 def _refuse_truncated_list(document: Document) -> None:
@@ -490,17 +491,17 @@ def _lines(source: str, wanted: dict[int, set[Keys]]) -> dict[int, dict[Keys, in
     with suppress(yaml.YAMLError, InvalidManifest):  # JSON that is not YAML: the lines so far have to do
         for event in yaml.parse(source, Loader=yaml.CSafeLoader):
             number, start = len(builder.finished) + 1, event.start_mark
-            found = lines.setdefault(number, {})
-            if number > last or (number == last and found.keys() == wanted[last]):
+            places = lines.setdefault(number, {})
+            if number > last or (number == last and places.keys() == wanted[last]):
                 break
             place = builder.place()
             builder.take(event)
             if start and isinstance(event, yaml.NodeEvent):
-                # A key stands for the value to come; anything else was put where the builder was.
+                # A key marks the value that follows; anything else was put where the builder was.
                 is_key = isinstance(event, yaml.ScalarEvent) and builder.awaits_value
                 place = builder.place() if is_key else place
                 if place in wanted.get(number, ()):
-                    found.setdefault(place, start.line + 1)
+                    places.setdefault(place, start.line + 1)
     return lines
 
 
@@ -532,12 +533,12 @@ class Read(Generic[Value]):
 
 def items_in(source: bytes | str) -> list[Document]:
     """Return the documents of a file, or items of its Lists, without empty ones. Raise InvalidManifest."""
-    found: list[Document] = []
+    documents: list[Document] = []
     for document in load_documents(source):
         # A bare list, such as the `.items` of a List, is recognized by the kinds of its entries.
         is_bare_list = isinstance(document.data, list) and any(map(kind_of, document.data))
-        found += entries_of(document) if is_bare_list else items_of(document)
-    return [item for item in found if item.data is not None]
+        documents += entries_of(document) if is_bare_list else items_of(document)
+    return [item for item in documents if item.data is not None]
 
 
 def entries_of(document: Document) -> list[Document]:
@@ -556,10 +557,10 @@ def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> lis
     for item in items:
         try:
             value = read(item.data)
-        except InvalidManifest as found:
+        except InvalidManifest as invalid:
             name = (written_name(item.data) or f"document {item.number}")[:63]
             prefix = f"{name}: " if len(items) > 1 else ""
-            errors += ((item, replace(error, message=f"{prefix}{error.message}")) for error in found.errors)
+            errors += ((item, replace(error, message=f"{prefix}{error.message}")) for error in invalid.errors)
             continue
         if value is not None:
             reads.append(Read(item, value))
@@ -570,14 +571,14 @@ def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> lis
 
 def refuse_twice(reads: list[Read[Value]], names_of: Callable[[Value], list[str]], path: str) -> None:
     """Raise InvalidManifest for every name that an earlier item has already, with its line."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     errors: list[tuple[Document, FieldError]] = []
     for read in reads:
         for name in names_of(read.value):
-            if name in seen:
+            if name in earlier:
                 message = f"Duplicate value: {quote_value(name)}"
                 errors.append((read.item, FieldError(path, "duplicate", message, "unique names")))
-            seen.add(name)
+            earlier.add(name)
     if errors:
         raise InvalidManifest(attach_lines(errors))
 

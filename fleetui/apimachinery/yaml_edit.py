@@ -106,12 +106,12 @@ def _put(inside: Any, key: str | int, value: Any) -> None:
 
 def _data(text: str) -> Any:
     try:
-        found = load_documents(text)
+        documents = load_documents(text)
     except InvalidManifest as invalid:
         raise UneditableYaml("the text cannot be parsed") from invalid
-    if len(found) != 1:
+    if len(documents) != 1:
         raise UneditableYaml("the text contains more than one document")
-    return found[0].data
+    return documents[0].data
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _Editing:
 
     def apply(self, change: Change) -> str:
         spots = self._walk(change.keys)
-        found = len(spots) - 1
+        depth = len(spots) - 1
         flow = next((place for place, spot in enumerate(spots) if _is_flow(spot.node)), None)
         if flow is not None and (flow < len(change.keys) or isinstance(change, SetValue)):
             data = _data(self.text)
@@ -148,7 +148,7 @@ class _Editing:
                 data = change.value
             return self._span(*_ends(spots[flow].node), _flow(data))
         if isinstance(change, SetValue):
-            missing = change.keys[found:]
+            missing = change.keys[depth:]
             if missing:
                 keys = missing[1:]
                 value = change.value
@@ -156,7 +156,7 @@ class _Editing:
                     value = [value] if isinstance(key, int) else {key: value}
                 return self._insert(spots[-1], value, missing[0])
             return self._replace(spots, change)
-        if found < len(change.keys):
+        if depth < len(change.keys):
             raise UneditableYaml(f"there is no {format_path(change.keys)}")
         if isinstance(change, RenameKey):
             return self._span(*_ends(spots[-1].key), _inline(change.to))

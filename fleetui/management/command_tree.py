@@ -19,8 +19,8 @@ DJANGO_OPTIONS = frozenset(
 
 def own_commands() -> dict[str, BaseCommand]:
     """Return the commands of the console by name; those of Django are left out."""
-    listed = sorted((name, app) for name, app in get_commands().items() if app in APPS)
-    return {name: load_command_class(str(app), name) for name, app in listed}
+    names = sorted((name, app) for name, app in get_commands().items() if app in APPS)
+    return {name: load_command_class(str(app), name) for name, app in names}
 
 
 def command_tree() -> ArgumentParser:
@@ -46,11 +46,11 @@ def command_tree() -> ArgumentParser:
 
 
 def _all_actions(parser: ArgumentParser) -> list[Action]:
-    found = list(parser._actions)
+    actions = list(parser._actions)
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
-            found += [one for below in action.choices.values() for one in _all_actions(below)]
-    return found
+            actions += [one for below in action.choices.values() for one in _all_actions(below)]
+    return actions
 
 
 def hide_django_options(parser: ArgumentParser) -> None:

@@ -75,10 +75,10 @@ def _hub_named(name: str) -> int:
     if name == LOCAL_HUB_NAME:
         return LOCAL_HUB
     hubs = apps.get_model("clusters", "Hub").objects.filter(name=name, removed_at__isnull=True)
-    found: int | None = hubs.values_list("pk", flat=True).first()
-    if found is None:
+    pk: int | None = hubs.values_list("pk", flat=True).first()
+    if pk is None:
         raise CommandError(f"no hub is named {name[:63]!r}", returncode=BAD_INPUT)
-    return found
+    return pk
 
 
 def duration(text: str) -> timedelta:

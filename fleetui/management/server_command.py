@@ -44,9 +44,9 @@ def seconds(text: str) -> float:
     """Parse a time such as 90s, 5m or 1h."""
     number, unit = text[:-1], text[-1:]
     try:
-        found = float(number) * _UNITS[unit]
+        total = float(number) * _UNITS[unit]
     except (KeyError, ValueError) as error:
         raise ArgumentTypeError("write a number and s, m or h, such as 5m") from error
-    if not 0 < found <= 7 * 86400:
+    if not 0 < total <= 7 * 86400:
         raise ArgumentTypeError("write more than 0s, and at most 168h")
-    return found
+    return total

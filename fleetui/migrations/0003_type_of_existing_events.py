@@ -1,4 +1,4 @@
-"""Give existing events the type that new ones get when they are recorded."""
+"""Set the type of existing events to the one that new events get when they are recorded."""
 
 from django.db import migrations
 

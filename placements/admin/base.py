@@ -91,7 +91,7 @@ def list_filter(
     return Filter
 
 
-def shown(description: str, write: Callable[[Any], Any], *, ordering: str | None = None) -> Any:
+def column(description: str, write: Callable[[Any], Any], *, ordering: str | None = None) -> Any:
     """Return a column or field of an admin: what `write` makes of a row."""
 
     def show(_model_admin: Any, row: Any) -> Any:

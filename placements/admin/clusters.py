@@ -33,7 +33,7 @@ from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
 from fleetui.permissions import may_administer_clusters
-from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, list_filter, shown, table
+from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, column, list_filter, table
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -96,8 +96,8 @@ class LabelFilter(admin.ListFilter):
 
     def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
         super().__init__(request, params, model, model_admin)
-        given = (one.strip() for one in params.pop(self.parameter_name, []))
-        self.labels = tuple(dict.fromkeys(one for one in given if one and "\0" not in one))
+        labels = (one.strip() for one in params.pop(self.parameter_name, []))
+        self.labels = tuple(dict.fromkeys(one for one in labels if one and "\0" not in one))
         if self.labels:
             self.used_parameters[self.parameter_name] = list(self.labels)
 
@@ -131,9 +131,9 @@ class LabelFilter(admin.ListFilter):
                 yield {"display": f"{key}:{value}", "count": count, "query_string": link}
         if keys:
             return
-        taken = {one.partition(":")[0] for one in self.labels}
+        used = {one.partition(":")[0] for one in self.labels}
         by_use = sorted(label_keys(), key=lambda row: (-row[1], row[0]))
-        for key, count in [row for row in by_use if row[0] not in taken][:_KEYS_SHOWN]:
+        for key, count in [row for row in by_use if row[0] not in used][:_KEYS_SHOWN]:
             yield {"display": key, "count": count, "query_string": self._link(changelist, plus=key)}
 
     def _link(self, changelist: ChangeList, *, without: str = "", plus: str = "") -> str:
@@ -268,10 +268,10 @@ class MemberClusterAdmin(RoleAdmin):
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> MemberCluster | None:
         """Return a cluster; its address is for cluster administrators only."""
-        found: MemberCluster | None = super().get_object(request, object_id, from_field)
-        if found and not may_administer_clusters(request.user):
-            found.properties.pop(ENTRYPOINT, None)
-        return found
+        cluster: MemberCluster | None = super().get_object(request, object_id, from_field)
+        if cluster and not may_administer_clusters(request.user):
+            cluster.properties.pop(ENTRYPOINT, None)
+        return cluster
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -410,8 +410,8 @@ class MemberClusterAdmin(RoleAdmin):
         link = f"{reverse('admin:placements_binding_changelist')}?{urlencode({'cluster_name': cluster.name})}"
         return chips([(link, str(count))])
 
-    driver_name = shown("driver", lambda row: row.driver or "None (not monitored)")
-    demo = shown("demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo")
-    identity = shown("identity", lambda row: table(row.document["spec"].get("identity") or {}))
-    property_table = shown("properties", lambda row: table(row.properties))
-    manifest = shown("manifest", lambda row: block(dump_yaml(manifest_of(row))))
+    driver_name = column("driver", lambda row: row.driver or "None (not monitored)")
+    demo = column("demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo")
+    identity = column("identity", lambda row: table(row.document["spec"].get("identity") or {}))
+    property_table = column("properties", lambda row: table(row.properties))
+    manifest = column("manifest", lambda row: block(dump_yaml(manifest_of(row))))

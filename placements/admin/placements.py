@@ -14,7 +14,7 @@ from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
-from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, list_filter, shown, structured
+from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, column, list_filter, structured
 from placements.explain.health import HealthLevel
 from placements.models import (
     Binding,
@@ -46,7 +46,7 @@ class PartOfPlacementAdmin(ReadOnlyAdmin):
 
     list_select_related: ClassVar[tuple[str, ...]] = ("placement",)
 
-    placement_name = shown(
+    placement_name = column(
         "placement", lambda row: str(row.placement.full_name), ordering="placement__full_name"
     )
 
@@ -102,20 +102,20 @@ class PlacementAdmin(ReadOnlyAdmin):
         return with_rollouts(super().get_queryset(request))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        listed = super().get_changelist_instance(request)
-        rows = list(listed.result_list)
-        found = healths_of(rows, now=datetime.now(UTC))
+        changelist = super().get_changelist_instance(request)
+        rows = list(changelist.result_list)
+        healths = healths_of(rows, now=datetime.now(UTC))
         for row in rows:
-            row.health = found[row.pk]
-        listed.result_list = rows
-        return listed
+            row.health = healths[row.pk]
+        changelist.result_list = rows
+        return changelist
 
     @admin.display(description="status", ordering="is_fulfilled")
     def state(self, placement: Any) -> SafeString:
         health = getattr(placement, "health", None) or health_of(placement, now=datetime.now(UTC))
         return badge(_SORTS.get(health.level, "off"), health.word, health.message)
 
-    manifest = shown("manifest", lambda row: block(dump_yaml(row.document)))
+    manifest = column("manifest", lambda row: block(dump_yaml(row.document)))
 
 
 @admin.register(Resource)
@@ -134,7 +134,7 @@ class ResourceAdmin(ReadOnlyAdmin):
     )
     large_columns = ("content", "labels")
 
-    manifest = shown("manifest", lambda row: block(dump_yaml(without_secrets(row.content))))
+    manifest = column("manifest", lambda row: block(dump_yaml(without_secrets(row.content))))
 
 
 @admin.register(PolicySnapshot)
@@ -154,7 +154,7 @@ class PolicySnapshotAdmin(PartOfPlacementAdmin):
     )
     large_columns = ("policy", "options", "placement__document")
 
-    policy_text = shown(
+    policy_text = column(
         "policy", lambda row: block(dump_yaml({"policy": row.policy, "options": row.options}))
     )
 
@@ -176,7 +176,7 @@ class ResourceSnapshotAdmin(PartOfPlacementAdmin):
     )
     large_columns = ("identities", "placement__document")
 
-    objects = shown(
+    objects = column(
         "objects",
         lambda row: block("\n".join(" ".join(filter(None, identity)) for identity in row.identities)),
     )
@@ -208,8 +208,8 @@ class BindingAdmin(PartOfPlacementAdmin):
             "placement__document", "policy_snapshot__policy", "decision__joins", "decision__leaves"
         )
 
-    policy_number = shown("policy", lambda row: row.policy_snapshot and row.policy_snapshot.number)
-    decision_number = shown("decision", lambda row: row.decision and row.decision.number)
+    policy_number = column("policy", lambda row: row.policy_snapshot and row.policy_snapshot.number)
+    decision_number = column("decision", lambda row: row.decision and row.decision.number)
 
 
 @admin.register(Decision)
@@ -239,9 +239,9 @@ class DecisionAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
         return decisions_of()
 
-    decision_id = shown("decision id", lambda row: row.record.decision_id)
-    joined_clusters = shown("joins", lambda row: _first_names(row.joins, row.picked_count))
-    left_clusters = shown("leaves", lambda row: _first_names(row.leaves, row.leaves_count))
+    decision_id = column("decision id", lambda row: row.record.decision_id)
+    joined_clusters = column("joins", lambda row: _first_names(row.joins, row.picked_count))
+    left_clusters = column("leaves", lambda row: _first_names(row.leaves, row.leaves_count))
 
 
 # Named here: a query for the kinds would read all events.
@@ -269,8 +269,8 @@ class EventAdmin(ReadOnlyAdmin):
             queryset = queryset.filter(Q(name__contains=word) | Q(actor_name__contains=word))
         return queryset, False
 
-    before_text = shown("before", lambda row: structured(without_secrets(row.before)))
-    after_text = shown("after", lambda row: structured(without_secrets(row.after)))
+    before_text = column("before", lambda row: structured(without_secrets(row.before)))
+    after_text = column("after", lambda row: structured(without_secrets(row.after)))
 
 
 @admin.register(Drain)
@@ -290,7 +290,7 @@ class DrainAdmin(ReadOnlyAdmin):
         "placements",
     )
 
-    order = shown("priority", lambda row: ", ".join(row.first) or NONE)
+    order = column("priority", lambda row: ", ".join(row.first) or NONE)
 
     @admin.display(description="placements")
     def placements(self, drain: Drain) -> SafeString:
@@ -311,8 +311,8 @@ class EvictionAdmin(ReadOnlyAdmin):
     fields = (("placement_name", "cluster_name"), ("outcome", "why"), "result", ("by", "at"), "document_text")
     large_columns = ("document",)
 
-    result = shown("result", event_line)
-    document_text = shown("document", lambda row: structured(row.document))
+    result = column("result", event_line)
+    document_text = column("document", lambda row: structured(row.document))
 
 
 @admin.register(DisruptionBudget)
@@ -325,7 +325,7 @@ class DisruptionBudgetAdmin(ReadOnlyAdmin):
     fields = (("name", "revision"), ("created_at", "updated_at"), "manifest")
     large_columns = ("document",)
 
-    manifest = shown("manifest", lambda row: block(dump_yaml(row.document)))
+    manifest = column("manifest", lambda row: block(dump_yaml(row.document)))
 
 
 def _first_names(clusters: list[str], count: int) -> str:

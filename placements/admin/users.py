@@ -177,9 +177,9 @@ class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
         """Save the purpose, or create the user with the account."""
         if change:
             return super().save_model(request, obj, form, change)
-        given = form.cleaned_data
+        fields = form.cleaned_data
         by, now = User.objects.get(username=request.user.get_username()), datetime.now(UTC)
-        made = create_service_account(given["username"], purpose=given["purpose"], by=by, now=now)
+        made = create_service_account(fields["username"], purpose=fields["purpose"], by=by, now=now)
         obj.pk, obj.user = made.pk, made.user
         obj.created_at, obj.created_by = made.created_at, made.created_by
         return None

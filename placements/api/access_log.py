@@ -5,7 +5,7 @@ from rest_framework import serializers
 from fleetui.access.audit import VERBS, lines_matching
 from fleetui.access.models import AccessEvent
 from fleetui.permissions import may_view_access_log
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, UserPermission, listed
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, UserPermission, paged_list
 from placements.api.filters import AccessLogQuery
 from placements.api.serializers import AnyObject, RowSerializer, enum
 
@@ -36,7 +36,7 @@ class AccessLogViewSet(BaseViewSet):
 
     permission_classes = (MayRead, MayViewAccessLog)
 
-    @listed("list_access_log", AccessEventSerializer, query=AccessLogQuery, order="-at", unique="id")
+    @paged_list("list_access_log", AccessEventSerializer, query=AccessLogQuery, order="-at", unique="id")
     def list(self, params: Params) -> Rows:
         """List the lines of the access log, the newest first."""
         return lines_matching(

@@ -14,7 +14,7 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
-    listed,
+    paged_list,
     query_params,
 )
 from placements.api.filters import AssertionQuery
@@ -54,7 +54,7 @@ class AssertionViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @listed(
+    @paged_list(
         "list_assertions",
         PlacementAssertionsSerializer,
         query=AssertionQuery,
@@ -95,8 +95,8 @@ class PlacementAssertionViewSet(FullNameViewSet):
         """Get the assertions of a placement, and what the latest check found."""
         query_params(request)
         placement = get_placement(name)
-        found = check_of(placement)
-        if found is None:
-            found = AssertionCheck(placement=placement, results=[], broken=0, unknown=0, fleet_version=0)
-            found.checked_at = placement.updated_at
-        return Response(PlacementAssertionsSerializer(found).data)
+        check = check_of(placement)
+        if check is None:
+            check = AssertionCheck(placement=placement, results=[], broken=0, unknown=0, fleet_version=0)
+            check.checked_at = placement.updated_at
+        return Response(PlacementAssertionsSerializer(check).data)

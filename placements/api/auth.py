@@ -24,7 +24,7 @@ from fleetui.accounts.tokens import LoginRefusedError, TooManyAttemptsError, log
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.permissions import scopes_of
 from placements.api.authentication import ApiTokenAuthentication
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, listed
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, paged_list
 from placements.api.parsers import parse_body
 from placements.api.schema import Schema, documented
 from placements.api.serializers import CamelCaseSerializer, RowSerializer, names, text
@@ -63,8 +63,8 @@ class TokenViewSet(ViewSet):
     @documented("create_token", TokenSerializer, body=NewLoginTokenSerializer, problems=(429,), auth=[])
     def create(self, request: Request) -> Response:
         """Create a token for a user by name and password; of such tokens a user has at most 20."""
-        given = parse_body(request, NewLoginTokenSerializer)
-        credentials = {name: given.get(name, "") for name in ("username", "password", "code")}
+        fields = parse_body(request, NewLoginTokenSerializer)
+        credentials = {name: fields.get(name, "") for name in ("username", "password", "code")}
         try:
             user = log_in_for_token(request._request, **credentials)
         except TooManyAttemptsError as error:
@@ -72,7 +72,7 @@ class TokenViewSet(ViewSet):
         except LoginRefusedError as error:
             raise AuthenticationFailed(str(error)) from error
         row, secret = create_login_token(
-            user, scopes=given.get("scopes", SCOPES), days=given.get("days", 1), now=datetime.now(UTC)
+            user, scopes=fields.get("scopes", SCOPES), days=fields.get("days", 1), now=datetime.now(UTC)
         )
         return Response(
             TokenSerializer({"token": secret, "name": row.name, "expires_at": row.expires_at}).data
@@ -122,7 +122,7 @@ class ApiTokenViewSet(BaseViewSet):
     permission_classes = (MayRead,)
     dry_run_action = ""
 
-    @listed("list_tokens", ApiTokenSerializer, order="-created_at", unique="id")
+    @paged_list("list_tokens", ApiTokenSerializer, order="-created_at", unique="id")
     def list(self, params: Params) -> Rows:
         """List API tokens."""
         return visible_tokens(_caller(self.request))
@@ -130,20 +130,20 @@ class ApiTokenViewSet(BaseViewSet):
     @documented("create_named_token", CreatedApiTokenSerializer, status=201, body=NewApiTokenSerializer)
     def create(self, request: Request) -> Response:
         """Create an API token; with a token, one with no more scopes and no later expiry than its own."""
-        given, by, now = parse_body(request, NewApiTokenSerializer), _caller(request), datetime.now(UTC)
-        days = given.get("days", 90)
+        fields, by, now = parse_body(request, NewApiTokenSerializer), _caller(request), datetime.now(UTC)
+        days = fields.get("days", 90)
         own = request.auth if isinstance(request.auth, ApiToken) else None
         if own is not None and (
-            not {*given["scopes"]} <= {*own.scope_names} or days > (own.expires_at - now).days
+            not {*fields["scopes"]} <= {*own.scope_names} or days > (own.expires_at - now).days
         ):
             raise PermissionDenied(
                 "A token creates only tokens with scopes of its own that expire before it."
             )
-        user = User.objects.filter(username=given["user"]).first() if "user" in given else by
+        user = User.objects.filter(username=fields["user"]).first() if "user" in fields else by
         if user is None:
             raise InvalidManifest([FieldError("user", "not-found", "Not found", "a service account")])
         row, secret = create_token(
-            user, name=given["name"], scopes=given["scopes"], days=days, by=by, now=now
+            user, name=fields["name"], scopes=fields["scopes"], days=days, by=by, now=now
         )
         document: dict[str, Any] = {**ApiTokenSerializer(row).data, "token": secret}
         return Response(document, status=201)

@@ -15,7 +15,7 @@ class ApiTokenAuthentication(TokenAuthentication):
 
     def authenticate_credentials(self, key: str) -> tuple[User, ApiToken]:
         """Return the user and the token. Raise AuthenticationFailed."""
-        found = user_of_token(key, now=datetime.now(UTC))
-        if found is None:
+        login = user_of_token(key, now=datetime.now(UTC))
+        if login is None:
             raise AuthenticationFailed("The token is not valid: it is unknown, expired or revoked.")
-        return found
+        return login

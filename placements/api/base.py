@@ -180,16 +180,16 @@ class BaseViewSet(GenericViewSet[Any]):
         super().initial(request, *args, **kwargs)
         if current_hub_id() == UNKNOWN_HUB:
             raise Http404
-        given = request.query_params.get("dryRun")
+        dry_run = request.query_params.get("dryRun")
         is_costly = getattr(getattr(self, self.action or "", None), "is_costly", False)
-        if is_costly or given is not None:
+        if is_costly or dry_run is not None:
             body_bytes = body_size(request._request)
             self._deposit, self._started = reserve(request.user.pk, body_bytes=body_bytes), time.thread_time()
-        if given is None or request.method in SAFE_METHODS:
+        if dry_run is None or request.method in SAFE_METHODS:
             return
         is_possible = self.action == self.dry_run_action or (is_on_live_hub() and self.action in DRY_RUNS)
-        if given != "All" or not is_possible:
-            message = "must be All" if given != "All" else "is not supported by this operation"
+        if dry_run != "All" or not is_possible:
+            message = "must be All" if dry_run != "All" else "is not supported by this operation"
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
@@ -246,9 +246,9 @@ class BaseViewSet(GenericViewSet[Any]):
         if not is_on_live_hub():
             return {}
         metadata = manifest["metadata"]
-        found = mirrored_metadata(manifest["kind"], metadata.get("namespace") or "", metadata["name"])
+        own = mirrored_metadata(manifest["kind"], metadata.get("namespace") or "", metadata["name"])
         keys = ("uid", "resourceVersion", "generation")
-        return {key: found[key] for key in keys if key in found} if "resourceVersion" in found else {}
+        return {key: own[key] for key in keys if key in own} if "resourceVersion" in own else {}
 
     def act_on_hub(self, action: str, fields: Params) -> Response:
         params = query_params(self.request)
@@ -269,8 +269,8 @@ class BaseViewSet(GenericViewSet[Any]):
         if row is not None:
             fields["base"] = row.document
         metadata = object_in(document, what="a manifest").get("metadata")
-        given = metadata if isinstance(metadata, dict) else {}
-        fields |= {key: given[key] for key in ("uid", "resourceVersion") if given.get(key)}
+        metadata = metadata if isinstance(metadata, dict) else {}
+        fields |= {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
         response = write_object(self.request, "save", fields, params=params, **actor(self.request))
         return self.manifest_response(row) if response.status_code == 204 else response
 
@@ -352,7 +352,7 @@ class FullNameViewSet(BaseViewSet):
         check_namespace(document, namespace)
 
 
-def listed(
+def paged_list(
     name: str,
     row: type[Serializer[Any]],
     *,
@@ -376,8 +376,8 @@ def listed(
             params = query_params(request, query)
             size, after = params["limit"], params.get("after")
 
-            def serialize(found: list[Any]) -> list[Any]:
-                return list(row(found, many=True, context={"request": request, **context(found)}).data)
+            def serialize(rows: list[Any]) -> list[Any]:
+                return list(row(rows, many=True, context={"request": request, **context(rows)}).data)
 
             if watched and "watch" in params:
                 return watch_response(watched, params, find(view, params, **key), serialize)
@@ -420,13 +420,13 @@ def merged(document: Any, patch: Any) -> Any:
     """Return a document with a JSON merge patch (RFC 7396): null removes, a list is one value."""
     if not isinstance(patch, dict):
         return patch
-    found = dict(document) if isinstance(document, dict) else {}
+    fields = dict(document) if isinstance(document, dict) else {}
     for key, value in patch.items():
         if value is None:
-            found.pop(key, None)
+            fields.pop(key, None)
         else:
-            found[key] = merged(found.get(key), value)
-    return found
+            fields[key] = merged(fields.get(key), value)
+    return fields
 
 
 def check_namespace(document: dict[str, Any], namespace: str) -> None:

@@ -98,14 +98,14 @@ class BulkChangeViewSet(BaseViewSet):
     def create(self, request: Request) -> Response:
         """Change many clusters: labels, taints, cordon, uncordon, drain, or removal from the fleet."""
         params = query_params(request, DryRunQuery)
-        given = parse_body(request, BulkChangeInputSerializer, errors=ValidationError)
-        action, chosen = BulkAction(given["action"]), given.get("filter")
+        fields = parse_body(request, BulkChangeInputSerializer, errors=ValidationError)
+        action, chosen = BulkAction(fields["action"]), fields.get("filter")
         wanted = None
         if chosen is not None:
             state = ClusterFilterState(chosen["state"]) if "state" in chosen else None
             wanted = ClusterFilter(chosen["q"], tuple(chosen["labels"]), state)
-        options = read_options(action, {key: given[key] for key in ("labels", "add", "remove")})
-        names = selected_clusters(given["names"], wanted)
+        options = read_options(action, {key: fields[key] for key in ("labels", "add", "remove")})
+        names = selected_clusters(fields["names"], wanted)
         if "dryRun" in params:
             preview = preview_change(action, options, names)
             results = [

@@ -70,8 +70,8 @@ class ClusterObjectSerializer(CamelCaseSerializer):
 
     def get_observed_at(self, _one: ClusterObject) -> datetime | None:
         """Return when the objects on the cluster were last read."""
-        found: datetime | None = self.context["observed_at"]
-        return found
+        moment: datetime | None = self.context["observed_at"]
+        return moment
 
 
 class ReapplySerializer(CamelCaseSerializer):

@@ -23,7 +23,7 @@ from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.operations.leave import leave
 from clusters.queries import status_of
 from fleetui.permissions import may_administer_clusters
-from placements.api.base import BaseViewSet, Params, Rows, actor, listed
+from placements.api.base import BaseViewSet, Params, Rows, actor, paged_list
 from placements.api.filters import ClusterQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
@@ -55,7 +55,7 @@ class ClusterViewSet(BaseViewSet):
         has_address = may_administer_clusters(self.request.user)
         return row.document, status_of(row, has_address=has_address)
 
-    @listed(
+    @paged_list(
         "list_clusters",
         ClusterSerializer,
         query=ClusterQuery,
@@ -173,7 +173,7 @@ class ClusterViewSet(BaseViewSet):
         observation = Observation(heartbeat.healthy, heartbeat.properties, usage)
         return Response(EligibilitySerializer(report(name, observation, **actor(request))).data)
 
-    @listed("list_cluster_bindings", BindingSerializer, order="owner", unique="owner")
+    @paged_list("list_cluster_bindings", BindingSerializer, order="owner", unique="owner")
     def bindings(self, params: Params, name: str) -> Rows:
         """List the bindings of a cluster by placement; one that left may still have some."""
         rows = bindings_on(name)

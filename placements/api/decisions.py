@@ -18,9 +18,9 @@ from placements.api.base import (
     MayRead,
     Params,
     Rows,
-    listed,
     next_page,
     page_response,
+    paged_list,
     query_params,
 )
 from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
@@ -302,10 +302,10 @@ class ExactViewSet(BaseViewSet):
         return _search_response(request, name, result_of(name))
 
 
-def _search_response(request: Request, search: str, found: ExactRecord | str | None) -> Response:
+def _search_response(request: Request, search: str, record: ExactRecord | str | None) -> Response:
     """Respond with a record, or with the address at which it will be."""
-    if isinstance(found, ExactRecord):
-        return Response(found.to_plain())
+    if isinstance(record, ExactRecord):
+        return Response(record.to_plain())
     location = reverse("api:exact-search", args=[search], request=request)
     return Response({"id": search}, status=202, headers={"Location": location, "Retry-After": "1"})
 
@@ -319,7 +319,7 @@ class DecisionViewSet(BaseViewSet):
 
     lookup_path = "<decision:decision>"
 
-    @listed("list_decisions", DecisionRowSerializer, query=DecisionQuery, order="-id", unique="id")
+    @paged_list("list_decisions", DecisionRowSerializer, query=DecisionQuery, order="-id", unique="id")
     def list(self, params: Params) -> Rows:
         """List decisions, including those of deleted placements, the newest first."""
         return decisions_of(placement=params["placement"])
@@ -383,14 +383,14 @@ class DecisionViewSet(BaseViewSet):
     )
     def exact(self, request: Request, decision: str) -> Response:
         """Search for the best set of a decision."""
-        given = parse_body(request, ExactInputSerializer, errors=ValidationError) if request.data else {}
+        fields = parse_body(request, ExactInputSerializer, errors=ValidationError) if request.data else {}
         options = replace(
             REQUEST_OPTIONS,
-            stages=tuple(given.get("stages", ())) or STAGES,
-            limit_seconds=given.get("limit_seconds", REQUEST_OPTIONS.limit_seconds),
+            stages=tuple(fields.get("stages", ())) or STAGES,
+            limit_seconds=fields.get("limit_seconds", REQUEST_OPTIONS.limit_seconds),
         )
-        found = request_search(recorded(decision)[1], options, user=request.user.pk)
-        return _search_response(request, found if isinstance(found, str) else found.id, found)
+        record = request_search(recorded(decision)[1], options, user=request.user.pk)
+        return _search_response(request, record if isinstance(record, str) else record.id, record)
 
     @_of_record("list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery)
     def rounds(self, request: Request, decision: str) -> Response:
@@ -461,10 +461,10 @@ class DecisionViewSet(BaseViewSet):
         """Get what the live hub decided, and how the replay agrees with it."""
         query_params(request)
         row = cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
-        found = hub_decision_of(row) if row else None
-        if found is None:
+        hub_decision = hub_decision_of(row) if row else None
+        if hub_decision is None:
             raise Http404
-        return Response(HubDecisionSerializer(found).data)
+        return Response(HubDecisionSerializer(hub_decision).data)
 
     @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice", is_costly=True)
     def advice(self, request: Request, decision: str, name: str) -> Response:

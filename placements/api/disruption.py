@@ -20,8 +20,8 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
-    listed,
     page_response,
+    paged_list,
     query_params,
 )
 from placements.api.filters import DeleteQuery, EvictionQuery, PageQuery, PutObjectQuery
@@ -235,10 +235,10 @@ class ClusterDisruptionViewSet(BaseViewSet):
         The body is optional. At the deadline the drain ends as `expired`; what is not `gone` is left.
         """
         self.get_object()
-        given = parse_body(request, DrainOptionsSerializer) if has_body(request) else {}
-        seconds, first = given.get("deadline_seconds"), given.get("order")
+        options = parse_body(request, DrainOptionsSerializer) if has_body(request) else {}
+        seconds, first = options.get("deadline_seconds"), options.get("order")
         deadline = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
-        pace = Pace(given.get("at_once"), None, None if first is None else tuple(first), deadline)
+        pace = Pace(options.get("at_once"), None, None if first is None else tuple(first), deadline)
         drain(name, **actor(request), pace=pace)
         return self._drain_response(status=202)
 
@@ -319,7 +319,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
             return self.act_on_hub("evict", {"placement": name, "cluster": cluster})
         return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
 
-    @listed("list_evictions", EvictionSerializer, order="-id", unique="id")
+    @paged_list("list_evictions", EvictionSerializer, order="-id", unique="id")
     def evictions(self, params: Params, name: str) -> Rows:
         """List evictions of a placement, the newest first."""
         return Eviction.objects.filter(placement_name=get_placement(name).full_name).defer("document")
@@ -373,8 +373,8 @@ class BudgetStateSerializer(CamelCaseSerializer):
 
     def to_representation(self, instance: BudgetState) -> dict[str, Any]:
         """Return the numbers as an eviction has them."""
-        shown = {"limit": instance.limit, "problem": instance.problem}
-        return {"name": instance.row.name, **shown, "numbers": numbers_facts(instance.numbers)}
+        facts = {"limit": instance.limit, "problem": instance.problem}
+        return {"name": instance.row.name, **facts, "numbers": numbers_facts(instance.numbers)}
 
 
 class BudgetViewSet(BaseViewSet):
@@ -390,8 +390,8 @@ class BudgetViewSet(BaseViewSet):
         page = page_of(
             DisruptionBudget.objects.all(), order="name", size=params["limit"], after=params.get("after")
         )
-        shown = BudgetStateSerializer(budget_states(list(page.rows)), many=True).data
-        return page_response(request, shown, page.after)
+        items = BudgetStateSerializer(budget_states(list(page.rows)), many=True).data
+        return page_response(request, items, page.after)
 
     @documented("get_budget_state", BudgetStateSerializer)
     def retrieve(self, request: Request, name: str) -> Response:
@@ -406,7 +406,7 @@ class EvictionViewSet(BaseViewSet):
     model = Eviction
     lookup_path = "<number:number>"
 
-    @listed("list_all_evictions", EvictionSerializer, query=EvictionQuery, order="-id", unique="id")
+    @paged_list("list_all_evictions", EvictionSerializer, query=EvictionQuery, order="-id", unique="id")
     def list(self, params: Params) -> Rows:
         """List evictions, the newest first."""
         return evictions_matching(placement=params["placement"], outcome=params.get("outcome", ""))

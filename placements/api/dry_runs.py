@@ -73,9 +73,8 @@ class DryRunSerializer(CamelCaseSerializer):
 
     def get_sentences(self, row: DryRun) -> list[str]:
         """Return what the page says."""
-        answers = answers_of(row)
-        found = dry_run_sentences(answers, not_asked=row.not_asked, left_out=row.left_out)
-        return [one.text for one in found]
+        sentences = dry_run_sentences(answers_of(row), not_asked=row.not_asked, left_out=row.left_out)
+        return [one.text for one in sentences]
 
     def get_answers(self, row: DryRun) -> list[Any]:
         """Return the answers by outcome, the worst first."""

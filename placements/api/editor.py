@@ -125,7 +125,7 @@ class PreviewViewSet(PlacementViewSet):
         with read_document(request) as document:
             result = preview(parse_placement(document))
         manifest = result.manifest
-        found = examine_one(manifest, result.decision.cycle).findings
+        findings = examine_one(manifest, result.decision.cycle).findings
         decision, rounds = result.decision, result.decision.number_of_rounds
         document = {
             "decision": decision.id,
@@ -138,7 +138,7 @@ class PreviewViewSet(PlacementViewSet):
             "selected_resources": len(result.selection.objects),
             "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
             "warnings": result.warnings,
-            "findings": [finding_document(manifest.full_name, one) for one in found],
+            "findings": [finding_document(manifest.full_name, one) for one in findings],
             "assertions": [result_document(one.result) for one in result.assertions],
         }
         return Response(PreviewSerializer(document).data)

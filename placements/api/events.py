@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.models import Event
-from placements.api.base import BaseViewSet, Params, Rows, listed
+from placements.api.base import BaseViewSet, Params, Rows, paged_list
 from placements.api.filters import EventQuery
 from placements.api.schema import documented
 from placements.api.serializers import EventRowSerializer, EventSerializer
@@ -22,7 +22,7 @@ class EventViewSet(BaseViewSet):
     def key(self) -> dict[str, int]:
         return {"pk": self.kwargs["number"]}
 
-    @listed("list_events", EventRowSerializer, query=EventQuery, order="-at", unique="id")
+    @paged_list("list_events", EventRowSerializer, query=EventQuery, order="-at", unique="id")
     def list(self, params: Params) -> Rows:
         """List events, the newest first."""
         exact = {key: params[key] for key in ("kind", "name", "by", "reason", "cluster")}

@@ -175,8 +175,8 @@ class OverviewViewSet(BaseViewSet):
         waiting = counts.of_placements.waiting
         runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
         causes = attention(counts, user, snoozes={}, now=datetime.now(UTC)).causes
-        found = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
-        return Response(OverviewSerializer({**asdict(counts), **runs, "attention": found}).data)
+        items = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
+        return Response(OverviewSerializer({**asdict(counts), **runs, "attention": items}).data)
 
     @documented("search", SearchResultSerializer, query=SearchQuery)
     def search(self, request: Request) -> Response:

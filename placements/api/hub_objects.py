@@ -42,8 +42,8 @@ def mirrored_metadata(kind: str, namespace: str, name: str) -> Mapping[str, Any]
     if kind not in KINDS:
         return {}
     hub = live_hubs().get(pk=current_hub_id())
-    found: Any = mirrored_object(hub, KINDS[kind].group, kind, namespace, name) or {}
-    return dict(found.get("metadata") or {})
+    manifest: Any = mirrored_object(hub, KINDS[kind].group, kind, namespace, name) or {}
+    return dict(manifest.get("metadata") or {})
 
 
 def forced_paths(params: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from clusters.hubs.queries import UnknownHubError, visible_hub, visible_hubs, wr
 from clusters.models import HubWrite
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import Role, has_role, teams_of
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed, query_params
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, paged_list, query_params
 from placements.api.filters import HubWriteQuery, SendWriteQuery
 from placements.api.hub_objects import WRITE_HEADER, forced_paths
 from placements.api.parsers import object_in, read_document
@@ -114,7 +114,7 @@ class HubWriteViewSet(BaseViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [MayRead()] if self.action == "list" else [MayWriteToHub()]
 
-    @listed("list_hub_writes", HubWriteSerializer, query=HubWriteQuery, order="-at", unique="id")
+    @paged_list("list_hub_writes", HubWriteSerializer, query=HubWriteQuery, order="-at", unique="id")
     def list(self, params: Params, name: str) -> Rows:
         """List the writes to a hub, the newest first."""
         filters = {key: params[key] for key in ("state", "kind", "object") if params.get(key)}

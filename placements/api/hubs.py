@@ -19,9 +19,9 @@ from clusters.hubs.operations import (
     HubSpec,
     change_hub,
     check_stored_hub,
+    permission_documents,
     remove_hub,
     save_hub,
-    shown_permissions,
 )
 from clusters.hubs.queries import (
     HubSummary,
@@ -47,8 +47,8 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
-    listed,
     page_response,
+    paged_list,
     query_params,
 )
 from placements.api.connections import ConnectionInputSerializer, connection_fields
@@ -262,7 +262,7 @@ class HubViewSet(BaseViewSet):
         )
         return [MayRead()] if reads else [MayAdministerClusters()]
 
-    def _shown(
+    def _document(
         self,
         one: HubSummary,
         report: HubCheckReport | None = None,
@@ -271,20 +271,20 @@ class HubViewSet(BaseViewSet):
         now, hub = datetime.now(UTC), one.hub
         counts = unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
         age = one.age(now)
-        shown: dict[str, Any] = {"summary": one, "unresolved": counts.get(hub.pk, 0)}
-        shown["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
+        document: dict[str, Any] = {"summary": one, "unresolved": counts.get(hub.pk, 0)}
+        document["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
         if may_administer_clusters(self.request.user):
             credential = credential_of_hub(hub)
             fingerprints = [each.fingerprint for each in ca_facts(hub.connection.get("ca", ""), now=now)]
-            shown["connection"] = {
+            document["connection"] = {
                 "server": hub.connection.get("server", ""),
                 "ca_fingerprints": fingerprints,
                 "credential": credential,
                 "notice": expiry_notice(credential, now=now) if credential else "",
             }
         if report:
-            shown["steps"] = report.steps
-        return HubSerializer(shown).data
+            document["steps"] = report.steps
+        return HubSerializer(document).data
 
     @documented("list_hubs", page_serializer(HubSerializer), query=PageQuery)
     def list(self, request: Request) -> Response:
@@ -293,10 +293,10 @@ class HubViewSet(BaseViewSet):
         hubs = visible_hubs(request.user)
         page = page_of(hubs, order="name", size=params["limit"], after=params.get("after"))
         counts = unresolved_counts([hub.pk for hub in page.rows], now=now)
-        shown = [self._shown(one, unresolved=counts) for one in summaries_of(page.rows, now=now)]
-        return page_response(request, shown, page.after)
+        items = [self._document(one, unresolved=counts) for one in summaries_of(page.rows, now=now)]
+        return page_response(request, items, page.after)
 
-    @listed("list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id")
+    @paged_list("list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id")
     def unresolved(self, params: Params, name: str) -> Rows:
         """List the objects of a hub that are not shown, or not completely, and why."""
         with in_hub(visible_hub(self.request.user, name).pk):
@@ -313,14 +313,15 @@ class HubViewSet(BaseViewSet):
         namespaces = tuple(body.pop("namespaces", ()))
         spec = HubSpec(**body, namespaces=namespaces)
         saved = save_hub(spec, wanted, **actor(request), confirmed=confirmed)
-        shown = self._shown(summary_of(saved.hub, now=datetime.now(UTC)), saved.report)
-        return Response(shown, status=201)
+        document = self._document(summary_of(saved.hub, now=datetime.now(UTC)), saved.report)
+        return Response(document, status=201)
 
     @documented("get_hub", HubSerializer)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a hub with its state."""
         query_params(request)
-        return Response(self._shown(summary_of(visible_hub(self.request.user, name), now=datetime.now(UTC))))
+        summary = summary_of(visible_hub(self.request.user, name), now=datetime.now(UTC))
+        return Response(self._document(summary))
 
     @documented("update_hub", HubSerializer, body=HubChangeSerializer, query=ConnectionQuery, problems=(409,))
     def partial_update(self, request: Request, name: str) -> Response:
@@ -336,7 +337,7 @@ class HubViewSet(BaseViewSet):
             )
             report = saved.report
         hub = change_hub(name, body, **actor(request)).hub
-        return Response(self._shown(summary_of(hub, now=datetime.now(UTC)), report))
+        return Response(self._document(summary_of(hub, now=datetime.now(UTC)), report))
 
     @documented("delete_hub", None, status=204)
     def destroy(self, request: Request, name: str) -> Response:
@@ -352,7 +353,7 @@ class HubViewSet(BaseViewSet):
         report = check_stored_hub(name)
         permissions = [
             {"resource": one["resource"], "is_required": one["isRequired"], "verbs": one["verbs"]}
-            for one in shown_permissions(report)
+            for one in permission_documents(report)
         ]
         body = {"passed": report.is_passed, "steps": report.steps, "permissions": permissions}
         return Response(HubCheckSerializer(body).data)
@@ -374,16 +375,16 @@ class HubViewSet(BaseViewSet):
     def actions(self, request: Request, name: str) -> Response:
         """List what the caller may do on a hub, or with one object of it; without a request to the hub."""
         fields = query_params(request, HubActionQuery)
-        hub, found = visible_hub(self.request.user, name), []
+        hub, actions = visible_hub(self.request.user, name), []
         with in_hub(hub.pk):
             for one in ACTIONS.values():
                 reason = refusal_of_write(hub, one, actor(request)["by"], fields)
-                found.append(
+                actions.append(
                     {"action": one.name, "role": str(one.role), "allowed": not reason, "reason": reason}
                 )
-        return Response(found)
+        return Response(actions)
 
-    @listed(
+    @paged_list(
         "list_hub_agreements",
         HubAgreementSerializer,
         query=AgreementQuery,
@@ -403,7 +404,7 @@ class HubViewSet(BaseViewSet):
         query_params(request)
         hub = visible_hub(self.request.user, name)
         place = ["" if one == NO_NAMESPACE else one for one in (group, kind, namespace, object_name)]
-        found = mirrored_object(hub, *place)
-        if found is None:
+        manifest = mirrored_object(hub, *place)
+        if manifest is None:
             raise Http404
-        return Response(found)
+        return Response(manifest)

@@ -401,12 +401,12 @@ _MANIFESTS: dict[str, Plain] = {
 def manifest_components() -> dict[str, Plain]:
     """Return the schemas of all manifests and of their parts, by name."""
     template = f"{_COMPONENT}{{model}}"
-    _, found = models_json_schema([(one, "validation") for one in _MODELS], ref_template=template)
+    _, schema = models_json_schema([(one, "validation") for one in _MODELS], ref_template=template)
     known = _known(ManifestModel)
     open_ones = {_name(one) for one in known if one.allow_unknown or one.ignored_fields}
     parts = {
         name.lstrip("_"): _as_openapi(schema, is_open=name in open_ones)
-        for name, schema in found["$defs"].items()
+        for name, schema in schema["$defs"].items()
     }
     return parts | _MANIFESTS
 
@@ -423,31 +423,31 @@ def _as_openapi(schema: Any, *, is_open: bool = False) -> Any:
         return [_as_openapi(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: value for key, value in schema.items() if key not in ("title", "default", "properties")}
-    if "const" in found:
-        found["enum"] = [found.pop("const")]
-    found = {key: _as_openapi(value) for key, value in found.items()}
+    openapi = {key: value for key, value in schema.items() if key not in ("title", "default", "properties")}
+    if "const" in openapi:
+        openapi["enum"] = [openapi.pop("const")]
+    openapi = {key: _as_openapi(value) for key, value in openapi.items()}
     if "properties" in schema:
         required = schema.get("required", ())
-        found["properties"] = {
+        openapi["properties"] = {
             key: _property(value, is_required=key in required) for key, value in schema["properties"].items()
         }
     if is_open:
-        found.pop("additionalProperties", None)
-    return _nullable(found) if {"type": "null"} in found.get("anyOf", ()) else found
+        openapi.pop("additionalProperties", None)
+    return _nullable(openapi) if {"type": "null"} in openapi.get("anyOf", ()) else openapi
 
 
 def _property(schema: Plain, *, is_required: bool) -> Plain:
     """Return the schema of a field; one that may be absent may also be null, as in Kubernetes."""
-    found: Plain = _as_openapi(schema)
+    openapi: Plain = _as_openapi(schema)
     if is_required:
-        return found
+        return openapi
     default = schema.get("default")
     if isinstance(default, str | int | IntOrPercent) and default != "":
         written = str(default).lower() if isinstance(default, bool) else str(default)
-        found = {"allOf": [found]} if "$ref" in found else found
-        found["description"] = " ".join([found.get("description", ""), f"Default: {written}."]).strip()
-    return _nullable(found)
+        openapi = {"allOf": [openapi]} if "$ref" in openapi else openapi
+        openapi["description"] = " ".join([openapi.get("description", ""), f"Default: {written}."]).strip()
+    return _nullable(openapi)
 
 
 def _nullable(schema: Plain) -> Plain:
@@ -468,8 +468,8 @@ EXAMPLES = Path(__file__).parent / "examples.json"
 def complete_schema(result: Plain, **_: Any) -> Plain:
     """Add the schemas of manifests, which the serializers only name, and the examples."""
     schemas = result["components"]["schemas"]
-    if taken := schemas.keys() & (manifest_components().keys() - _MANIFESTS.keys()):
-        raise ValueError(f"serializers and models of manifests have the same names: {sorted(taken)}")
+    if both := schemas.keys() & (manifest_components().keys() - _MANIFESTS.keys()):
+        raise ValueError(f"serializers and models of manifests have the same names: {sorted(both)}")
     schemas.update(manifest_components())
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     examples: Plain = json.loads(EXAMPLES.read_text())

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from clusters.models import ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import may_manage_notifications
-from placements.api.base import BaseViewSet, Params, Rows, UserPermission, actor, listed, query_params
+from placements.api.base import BaseViewSet, Params, Rows, UserPermission, actor, paged_list, query_params
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
 from placements.api.serializers import CamelCaseSerializer, RowSerializer, Text, enum, text
@@ -118,7 +118,7 @@ class ChannelViewSet(BaseViewSet):
 
     permission_classes = (MayManageNotifications,)
 
-    @listed("list_notification_channels", NotificationChannelSerializer)
+    @paged_list("list_notification_channels", NotificationChannelSerializer)
     def list(self, params: Params) -> Rows:
         """List notification channels, by name."""
         return NotificationChannel.objects.all()
@@ -127,10 +127,10 @@ class ChannelViewSet(BaseViewSet):
     def update(self, request: Request, name: str) -> Response:
         """Create a channel, or replace its address."""
         query_params(request)
-        given = parse_body(request, ChannelInputSerializer)
+        fields = parse_body(request, ChannelInputSerializer)
         if errors := check_name(name):
             raise InvalidManifest(errors)
-        row = save_channel(name, given["kind"], Address(given["address"], given["key"]), **actor(request))
+        row = save_channel(name, fields["kind"], Address(fields["address"], fields["key"]), **actor(request))
         return Response(NotificationChannelSerializer(row).data)
 
     @documented("delete_notification_channel", None, status=204)
@@ -152,7 +152,7 @@ class RuleViewSet(BaseViewSet):
 
     permission_classes = (MayManageNotifications,)
 
-    @listed("list_notification_rules", NotificationRuleSerializer)
+    @paged_list("list_notification_rules", NotificationRuleSerializer)
     def list(self, params: Params) -> Rows:
         """List notification rules, by name."""
         return NotificationRule.objects.select_related("channel")
@@ -161,9 +161,9 @@ class RuleViewSet(BaseViewSet):
     def update(self, request: Request, name: str) -> Response:
         """Create or change a rule."""
         query_params(request)
-        given: dict[str, Any] = parse_body(request, RuleInputSerializer)
-        given |= {"events": tuple(given["events"]), "reminder_hours": str(given["reminder_hours"])}
-        save_rule(RuleInput(name, **given), **actor(request))
+        fields: dict[str, Any] = parse_body(request, RuleInputSerializer)
+        fields |= {"events": tuple(fields["events"]), "reminder_hours": str(fields["reminder_hours"])}
+        save_rule(RuleInput(name, **fields), **actor(request))
         return Response(NotificationRuleSerializer(named_rule(name)).data)
 
     @documented("delete_notification_rule", None, status=204)
@@ -178,7 +178,7 @@ class MessageViewSet(BaseViewSet):
 
     permission_classes = (MayManageNotifications,)
 
-    @listed("list_notification_messages", NotificationMessageSerializer, order="-id", unique="id")
+    @paged_list("list_notification_messages", NotificationMessageSerializer, order="-id", unique="id")
     def list(self, params: Params) -> Rows:
         """List the messages of notifications, the newest first."""
         return deliveries()

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, listed
+from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, paged_list
 from placements.api.filters import DeleteQuery, PutObjectQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.preconditions import expected_revision
@@ -45,7 +45,7 @@ class OverrideViewSet(BaseViewSet):
         check_names(document, {"kind": kind, "metadata.namespace": namespace, "metadata.name": name})
         check_namespace(document, namespace)
 
-    @listed("list_overrides", OverrideSerializer, unique="id")
+    @paged_list("list_overrides", OverrideSerializer, unique="id")
     def list(self, params: Params) -> Rows:
         """List overrides."""
         return Override.objects.defer("document")

@@ -155,9 +155,9 @@ def parse_body(
 
     Raise InvalidManifest.
     """
-    given = object_in(document_of(request).data, what="an object")
-    reader = serializer(data=given)
-    unknown = sorted(set(given) - set(reader.fields))
+    body = object_in(document_of(request).data, what="an object")
+    reader = serializer(data=body)
+    unknown = sorted(set(body) - set(reader.fields))
     if unknown:
         allowed = ", ".join(reader.fields)
         raise InvalidManifest(

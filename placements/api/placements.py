@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.yaml import dump_yaml
-from placements.api.base import FullNameViewSet, Params, Rows, actor, listed, page_response, query_params
+from placements.api.base import FullNameViewSet, Params, Rows, actor, page_response, paged_list, query_params
 from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
 from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
@@ -68,7 +68,7 @@ class PlacementViewSet(FullNameViewSet):
     def manifest_and_status(self, row: Placement) -> tuple[Any, dict[str, Any]]:
         return row.document, status_of(row)
 
-    @listed(
+    @paged_list(
         "list_placements",
         PlacementSerializer,
         query=PlacementQuery,
@@ -124,7 +124,7 @@ class PlacementViewSet(FullNameViewSet):
             return Response(status=204)
         return self.manifest_response(status=202)
 
-    @listed("list_placement_bindings", BindingSerializer, order="cluster_name", unique="cluster_name")
+    @paged_list("list_placement_bindings", BindingSerializer, order="cluster_name", unique="cluster_name")
     def bindings(self, params: Params, name: str) -> Rows:
         """List the bindings of a placement, by cluster."""
         return bindings_of(self.get_object())
@@ -143,11 +143,11 @@ class PlacementViewSet(FullNameViewSet):
     def _objects(self, request: Request, name: str, cluster: str, *, first: int, size: int) -> Response:
         rows = bindings_of(get_placement(name)).select_related("resource_snapshot")
         binding = get_object_or_404(rows, cluster_name=cluster)
-        found, last = objects_on(binding), first + size
+        objects, last = objects_on(binding), first + size
         items = ClusterObjectSerializer(
-            found[first:last], many=True, context={"observed_at": binding.observed_at}
+            objects[first:last], many=True, context={"observed_at": binding.observed_at}
         ).data
-        return page_response(request, items, last if last < len(found) else None)
+        return page_response(request, items, last if last < len(objects) else None)
 
     @operation(
         "read_binding_objects",
@@ -176,11 +176,11 @@ class PlacementViewSet(FullNameViewSet):
         row = get_placement(name)
         body = parse_body(request, DryRunInputSerializer) if has_body(request) else {}
         manifests = "---\n".join(map(dump_yaml, body.get("manifests", ())))
-        found = start_dry_run(
+        dry_run = start_dry_run(
             manifests=manifests, placement=row.full_name, clusters=body.get("clusters", ()), **actor(request)
         )
-        address = request.build_absolute_uri(f"{request.path}/{found.pk}")
-        return Response(DryRunSerializer(found).data, status=202, headers={"Location": address})
+        address = request.build_absolute_uri(f"{request.path}/{dry_run.pk}")
+        return Response(DryRunSerializer(dry_run).data, status=202, headers={"Location": address})
 
     @operation("get_dry_run", DryRunSerializer, path="diffs/<number:number>")
     def diff(self, request: Request, name: str, number: int) -> Response:
@@ -194,10 +194,10 @@ class PlacementViewSet(FullNameViewSet):
         params = query_params(request, DriftQuery)
         chosen = DifferenceType(params["type"]) if "type" in params else None
         wanted = DifferenceFilter(params["cluster"], params["kind"], params["path"], chosen)
-        found, after = differences_page(
+        rows, after = differences_page(
             get_placement(name), wanted, size=params["limit"], after=params.get("after", "")
         )
-        return page_response(request, DifferenceSerializer(found, many=True).data, after)
+        return page_response(request, DifferenceSerializer(rows, many=True).data, after)
 
     @operation(
         "reapply_placement",
@@ -215,7 +215,7 @@ class PlacementViewSet(FullNameViewSet):
         clusters = parse_body(request, ReapplySerializer)["clusters"]
         return Response({"clusters": reapply(name, clusters, **actor(request))}, status=202)
 
-    @listed("list_placement_decisions", DecisionRowSerializer, order="-id", unique="id")
+    @paged_list("list_placement_decisions", DecisionRowSerializer, order="-id", unique="id")
     def decisions(self, params: Params, name: str) -> Rows:
         """List the decisions of a placement, the newest first."""
         return decisions_of(placement=self.get_object().full_name)
@@ -224,7 +224,7 @@ class PlacementViewSet(FullNameViewSet):
 class SnapshotViewSet(FullNameViewSet):
     """The policy snapshots and resource snapshots of a placement."""
 
-    @listed(
+    @paged_list(
         "list_policy_snapshots",
         PolicySnapshotSerializer,
         order="-number",
@@ -241,7 +241,7 @@ class SnapshotViewSet(FullNameViewSet):
         row = get_object_or_404(get_placement(name).policy_snapshots, number=number)
         return Response(PolicySnapshotSerializer(row).data)
 
-    @listed(
+    @paged_list(
         "list_resource_snapshots",
         ResourceSnapshotRowSerializer,
         order="-number",

@@ -53,14 +53,14 @@ def expected_revision(request: Request, *, exists: bool = True) -> int | None:
     """
     if request.headers.get("If-None-Match", "").strip() == "*":
         return 0
-    given = request.headers.get("If-Match")
-    if given is None:
+    header = request.headers.get("If-Match")
+    if header is None:
         return None
-    if given.strip() == "*":
+    if header.strip() == "*":
         if exists:
             return None
         raise PreconditionError("If-Match: * requires an object that exists, and this one does not.")
-    match = _REVISION.fullmatch(given.strip())
+    match = _REVISION.fullmatch(header.strip())
     if match is None:
         raise PreconditionError('If-Match has no revision; send the ETag of the object, such as "7".')
     return int(match[1])
@@ -72,10 +72,10 @@ def revision_in(document: Any) -> int | None:
     Raise InvalidManifest.
     """
     metadata = document.get("metadata")
-    given = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    if given in (None, ""):
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if version in (None, ""):
         return None
-    match = _VERSION.fullmatch(given) if isinstance(given, str) else None
+    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if match is None:
         allowed = "the value that was read, or none"
         raise InvalidManifest.of("metadata.resourceVersion", "invalid", "Invalid value", allowed)

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from placements.api.base import FullNameViewSet, Params, Rows, actor, listed, query_params
+from placements.api.base import FullNameViewSet, Params, Rows, actor, paged_list, query_params
 from placements.api.filters import RebalanceQuery
 from placements.api.parsers import has_body, parse_body
 from placements.api.schema import documented, operation
@@ -113,7 +113,7 @@ class RebalanceViewSet(FullNameViewSet):
         document = plan_document(preview.plan, preview.batches, refusal=preview.refusal, hub=preview.hub)
         return Response(document)
 
-    @listed(
+    @paged_list(
         "list_rebalance_plans",
         RebalancePlanSerializer,
         order="-number",
@@ -136,8 +136,8 @@ class RebalanceViewSet(FullNameViewSet):
     @plans.mapping.post
     def start_plan(self, request: Request, name: str) -> Response:
         """Start the plan of a placement as it is now. The body is optional."""
-        given = parse_body(request, PlanInputSerializer) if has_body(request) else {}
-        row = start_plan(get_placement(name).full_name, moves=given.get("moves"), **actor(request))
+        fields = parse_body(request, PlanInputSerializer) if has_body(request) else {}
+        row = start_plan(get_placement(name).full_name, moves=fields.get("moves"), **actor(request))
         location = reverse("api:rebalance-plan", args=[name, row.number], request=request)
         return Response(RebalancePlanSerializer(row).data, status=201, headers={"Location": location})
 

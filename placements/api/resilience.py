@@ -140,8 +140,8 @@ class ResilienceViewSet(BaseViewSet):
     )
     def create(self, request: Request) -> Response:
         """Compute a resilience report of every cluster and every domain."""
-        given = parse_body(request, ReportInputSerializer, errors=ValidationError)
-        row = start_report(keys=given["keys"], variants=given["variants"], **actor(request))
+        fields = parse_body(request, ReportInputSerializer, errors=ValidationError)
+        row = start_report(keys=fields["keys"], variants=fields["variants"], **actor(request))
         location = reverse("api:resilience-latest", request=request)
         return Response(ReportSerializer(row).data, status=202, headers={"Location": location})
 
@@ -179,13 +179,13 @@ class PlacementResilienceViewSet(FullNameViewSet):
         """Get what the latest resilience report says of a placement."""
         query_params(request)
         placement, report = get_placement(name), _latest()
-        found = resilience_of(placement)
+        resilience = resilience_of(placement)
         document = {
             "placement": placement.full_name,
-            "survives": found.levels if found else [],
-            "weakest_point": found.weakest if found else None,
-            "outdated": found is None
-            or found.decisions_made != placement.decisions_made
+            "survives": resilience.levels if resilience else [],
+            "weakest_point": resilience.weakest if resilience else None,
+            "outdated": resilience is None
+            or resilience.decisions_made != placement.decisions_made
             or age_of(report).is_other_fleet,
             "losses": losses_for(report, placement),
         }

@@ -15,7 +15,7 @@ from placements.api.base import (
     actor,
     check_names,
     check_namespace,
-    listed,
+    paged_list,
     query_params,
 )
 from placements.api.doctor import FindingSerializer
@@ -67,12 +67,12 @@ class ResourceViewSet(BaseViewSet):
         return UnknownResourceError((group, kind, namespace, name))
 
     def key(self) -> dict[str, str]:
-        given = self.kwargs
+        parts = self.kwargs
         return {
-            "group": "" if given["group"] == "core" else given["group"],
-            "kind": given["kind"],
-            "namespace": "" if given["namespace"] == "-" else given["namespace"],
-            "name": given["name"],
+            "group": "" if parts["group"] == "core" else parts["group"],
+            "kind": parts["kind"],
+            "namespace": "" if parts["namespace"] == "-" else parts["namespace"],
+            "name": parts["name"],
         }
 
     def manifest_and_status(self, row: Resource) -> tuple[Any, None]:
@@ -89,7 +89,7 @@ class ResourceViewSet(BaseViewSet):
             )
         check_namespace(document, namespace)
 
-    @listed("list_resources", ResourceSerializer, query=ResourceQuery, unique="id")
+    @paged_list("list_resources", ResourceSerializer, query=ResourceQuery, unique="id")
     def list(self, params: Params) -> Rows:
         """List resources, without their content."""
         rows = resources_matching(kind=params["kind"], namespace=params["namespace"], text=params["q"])

@@ -17,8 +17,8 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
-    listed,
     page_response,
+    paged_list,
     query_params,
 )
 from placements.api.disruption import RescheduleImpactSerializer
@@ -204,7 +204,7 @@ class RolloutViewSet(FullNameViewSet):
 
     lookup_path = "<full_name:name>/<number:number>"
 
-    @listed(
+    @paged_list(
         "list_rollouts",
         RolloutRowSerializer,
         query=RolloutQuery,
@@ -246,7 +246,7 @@ class RolloutViewSet(FullNameViewSet):
         items = RolloutClusterSerializer(rows, many=True).data
         return page_response(request, items, last if last < len(names) else None)
 
-    @listed("list_rollout_updates", ClusterUpdateSerializer, order="-id", unique="id")
+    @paged_list("list_rollout_updates", ClusterUpdateSerializer, order="-id", unique="id")
     def updates(self, params: Params, name: str, number: int) -> Rows:
         """List the updates of a rollout with their outcomes, the newest first."""
         return updates_of(run_named(name, number))

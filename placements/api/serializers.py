@@ -340,8 +340,8 @@ class PlacementSerializer(RowSerializer):
 
     @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))
     def get_agreement(self, row: Placement) -> str | None:
-        found: HubDecision | None = self.context["agreements"].get(row.pk)
-        return found.agreement if found else None
+        decision: HubDecision | None = self.context["agreements"].get(row.pk)
+        return decision.agreement if decision else None
 
 
 class BindingSerializer(RowSerializer):
@@ -455,8 +455,8 @@ class DecisionRowSerializer(RowSerializer):
 
     @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))
     def get_agreement(self, row: Decision) -> str | None:
-        found: HubDecision | None = getattr(row, "hub_decision", None) if row.is_mirrored else None
-        return found.agreement if found else None
+        decision: HubDecision | None = getattr(row, "hub_decision", None) if row.is_mirrored else None
+        return decision.agreement if decision else None
 
 
 class EventRowSerializer(RowSerializer):

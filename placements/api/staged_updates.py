@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import FullNameViewSet, Params, Rows, actor, listed
+from placements.api.base import FullNameViewSet, Params, Rows, actor, paged_list
 from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import parse_body
@@ -165,7 +165,7 @@ class StagedStrategyViewSet(FullNameViewSet):
     not_found = UnknownStrategyError
     is_written_on_hub = True
 
-    @listed("list_staged_strategies", StagedStrategySerializer, unique="full_name")
+    @paged_list("list_staged_strategies", StagedStrategySerializer, unique="full_name")
     def list(self, params: Params) -> Rows:
         """List staged update strategies, by name."""
         return StagedStrategy.objects.defer("document")
@@ -227,7 +227,7 @@ class StagedRunViewSet(FullNameViewSet):
     def action_response(self, name: str) -> Response:
         return Response(progress_of(self.get_object()))
 
-    @listed(
+    @paged_list(
         "list_staged_runs",
         StagedRunSerializer,
         query=StagedRunQuery,

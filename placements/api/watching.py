@@ -88,8 +88,8 @@ def watch_response(
     if "resourceVersion" not in params:
         message = "is required with watch=true; a list with watchable=true has it"
         raise ValidationError({"resourceVersion": [message]}, code="required")
-    found, was_held = held_changes(kind, int(params["resourceVersion"]), seconds=params["timeoutSeconds"])
-    changed = [one.object_id for one in found.changes if one.type is not ChangeType.DELETED]
+    journal, was_held = held_changes(kind, int(params["resourceVersion"]), seconds=params["timeoutSeconds"])
+    changed = [one.object_id for one in journal.changes if one.type is not ChangeType.DELETED]
     objects = list(rows.filter(pk__in=changed)) if changed else []
     data = dict(zip((one.pk for one in objects), serialize(objects), strict=True))
     events = [
@@ -98,7 +98,7 @@ def watch_response(
             "name": one.name,
             "object": data.get(one.object_id),
         }
-        for one in found.changes
+        for one in journal.changes
     ]
-    content = {"items": [], "next": None, "resourceVersion": str(found.sequence), "events": events}
+    content = {"items": [], "next": None, "resourceVersion": str(journal.sequence), "events": events}
     return Response(content, headers={} if was_held else {"Retry-After": str(RETRY_AFTER)})

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, listed
+from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, paged_list
 from placements.api.filters import ScenarioPlacementQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
@@ -132,7 +132,7 @@ class WhatIfViewSet(BaseViewSet):
     lookup_path = "<number:number>"
     permission_classes = (MayRead,)
 
-    @listed("list_what_ifs", ScenarioSerializer, order="-id", unique="id")
+    @paged_list("list_what_ifs", ScenarioSerializer, order="-id", unique="id")
     def list(self, params: Params) -> Rows:
         """List what-if analyses, the newest first."""
         return Scenario.objects.all()
@@ -140,9 +140,9 @@ class WhatIfViewSet(BaseViewSet):
     @documented("ask_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer, is_costly=True)
     def create(self, request: Request) -> Response:
         """Create a what-if analysis: clusters leave the fleet, or are cordoned and drained."""
-        given = parse_body(request, WhatIfSerializer, errors=ValidationError)
-        row = create_scenario(names=given["clusters"], labels=given["labels"], **actor(request))
-        context = {"request": request, "variant": given.get("variant", Variant.LEAVE)}
+        fields = parse_body(request, WhatIfSerializer, errors=ValidationError)
+        row = create_scenario(names=fields["clusters"], labels=fields["labels"], **actor(request))
+        context = {"request": request, "variant": fields.get("variant", Variant.LEAVE)}
         document = ScenarioSerializer(row, context=context).data
         location = reverse("api:scenario", args=[row.pk], request=request)
         return Response(document, status=201, headers={"Location": location})
@@ -153,7 +153,7 @@ class WhatIfViewSet(BaseViewSet):
         row = scenario_numbered(number)
         return Response(ScenarioSerializer(row, context={"request": request}).data)
 
-    @listed(
+    @paged_list(
         "list_what_if_placements",
         ScenarioDecisionSerializer,
         query=ScenarioPlacementQuery,

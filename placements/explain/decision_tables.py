@@ -61,7 +61,7 @@ class RankRow:
     cells: tuple[Cell, ...]
     decided_by: str
     is_in: bool
-    is_asked: bool
+    is_highlighted: bool
     is_by_name: bool = False
     alike: int = 0
     words: str = ""
@@ -154,7 +154,7 @@ def _rank_row(
         cells=tuple(_cell(key, candidate) for key in columns),
         decided_by=decided,
         is_in=is_in,
-        is_asked=candidate.cluster == cluster,
+        is_highlighted=candidate.cluster == cluster,
         is_by_name=candidate.decided_by == NAME_COLUMN,
         alike=alike,
         words="; ".join(out),

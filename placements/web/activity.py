@@ -93,8 +93,8 @@ def _detail(event: Event, facts: dict[str, object]) -> str:
         return ", ".join([*parts, "fulfilled" if facts.get("fulfilled") else "not fulfilled"])
     if event.kind not in ("rollout", "placement", "staged-run") and "verdict" not in facts:
         return ""
-    found = next((facts[key] for key in _DETAIL_KEYS if key in facts), "")
-    return f"r{found}" if event.verb == "rolled back" else str(found)
+    fact = next((facts[key] for key in _DETAIL_KEYS if key in facts), "")
+    return f"r{fact}" if event.verb == "rolled back" else str(fact)
 
 
 def url_of(kind: str, name: str) -> str:
@@ -152,12 +152,12 @@ def grouped(rows: Sequence[EventRow]) -> list[ActivityRow]:
 def activity(request: HttpRequest) -> HttpResponse:
     """Return the events that match, a page at a time."""
     text = read_typed(request, _FILTERS, verb="reason")
-    given = {field: request.GET.get(field, "").strip() for field in _FILTERS}
+    filters = {field: request.GET.get(field, "").strip() for field in _FILTERS}
     for key, words in _CLOSED.items():
-        given[key] = given[key] if given[key] in words else ""
+        filters[key] = filters[key] if filters[key] in words else ""
     # Only these filters have an index; with another one the database would read every event to count them.
-    is_indexed = not text and not any(value for key, value in given.items() if key not in ("type", "kind"))
-    rows = events_matching(part=text, event_type=given.pop("type"), **given)
+    is_indexed = not text and not any(value for key, value in filters.items() if key not in ("type", "kind"))
+    rows = events_matching(part=text, event_type=filters.pop("type"), **filters)
     page = page_from(request, rows, order="-at", unique="id")
     count = rows.count() if is_indexed else None
     kinds = [(one, plain(one).capitalize(), None) for one in KINDS]
@@ -177,10 +177,10 @@ def activity(request: HttpRequest) -> HttpResponse:
 @require_safe
 def event(request: HttpRequest, number: int) -> HttpResponse:
     """Show one event with what was there before and after, in full; what a Secret holds is hidden."""
-    found = get_object_or_404(Event, pk=number)
-    [row] = event_rows([found])
-    sides = {"Before": found.before, "After": found.after}
+    event = get_object_or_404(Event, pk=number)
+    [row] = event_rows([event])
+    sides = {"Before": event.before, "After": event.after}
     texts = {title: dump_yaml(without_secrets(side)) for title, side in sides.items() if side}
     lines = line_diff(*texts.values(), context=_EVERY_LINE) if len(texts) == 2 else []
-    context = {"event": found, "row": row, "lines": lines, "texts": [] if lines else list(texts.items())}
+    context = {"event": event, "row": row, "lines": lines, "texts": [] if lines else list(texts.items())}
     return render_page(request, "activity/event.html", context, fragment="activity/event.html")

@@ -45,12 +45,12 @@ class Segment:
 def segments(parts: Iterable[tuple[str, str, int]]) -> list[Segment]:
     """Return the segments of a bar from levels, words and counts, without those of count 0."""
     present = [one for one in parts if one[2]]
-    total, before, found = sum(count for *_, count in present), 0, []
+    total, before, bar = sum(count for *_, count in present), 0, []
     for level, words, count in present:
         at, width = (f"{100 * one / total:.2f}" for one in (before, count))
-        found.append(Segment(level, words, at, width))
+        bar.append(Segment(level, words, at, width))
         before += count
-    return found
+    return bar
 
 
 _NOT_READY = {

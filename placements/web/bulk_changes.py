@@ -56,17 +56,17 @@ RESULTS = {
     BulkOutcome.UNCHANGED: Badge("pending", "Unchanged"),
     BulkOutcome.FAILED: Badge("failed", "Failed"),
 }
-_SHOWN = 200
+_ROWS_SHOWN = 200
 _DRAINS_SHOWN = 10
 
 
-def cluster_filter(given: QueryDict) -> ClusterFilter:
+def cluster_filter(params: QueryDict) -> ClusterFilter:
     """Return the filter of a list of clusters: free text, `key=value`, labels and a state."""
-    text, labels, state = parse_filter_text(given.get("q", ""))
-    words = given.get("state", "")
+    text, labels, state = parse_filter_text(params.get("q", ""))
+    words = params.get("state", "")
     state = ClusterFilterState(words) if words in list(ClusterFilterState) else state
-    listed = [label for label in map(str.strip, given.getlist("label")) if label]
-    return ClusterFilter(text, tuple(dict.fromkeys((*listed, *labels))), state)
+    facet_labels = [label for label in map(str.strip, params.getlist("label")) if label]
+    return ClusterFilter(text, tuple(dict.fromkeys((*facet_labels, *labels))), state)
 
 
 @acts_through(start_change)
@@ -77,32 +77,34 @@ def bulk_change(request: HttpRequest, action: str) -> HttpResponseBase:
     """Show the form and the preview of an action on the selected clusters, or apply the action."""
     if action not in list(BulkAction):
         raise Http404
-    wanted, given = BulkAction(action), request.POST if request.method == "POST" else request.GET
+    wanted, params = BulkAction(action), request.POST if request.method == "POST" else request.GET
     names: list[str] = []
     try:
-        chosen = list(dict.fromkeys(" ".join(given.getlist("name")).split()))
-        names = selected_clusters((), cluster_filter(given)) if "all" in given else selected_clusters(chosen)
-        if wanted in (BulkAction.LABELS, BulkAction.TAINTS) and given.get("do") not in ("preview", "apply"):
+        chosen = list(dict.fromkeys(" ".join(params.getlist("name")).split()))
+        names = (
+            selected_clusters((), cluster_filter(params)) if "all" in params else selected_clusters(chosen)
+        )
+        if wanted in (BulkAction.LABELS, BulkAction.TAINTS) and params.get("do") not in ("preview", "apply"):
             return _page(request, wanted, names)
-        options = _options(wanted, given)
-    except InvalidManifest as found:
+        options = _options(wanted, params)
+    except InvalidManifest as error:
         status = 422 if request.method == "POST" else 200
-        return _page(request, wanted, names, errors=found.errors, status=status)
-    if request.method != "POST" or given.get("do") != "apply":
+        return _page(request, wanted, names, errors=error.errors, status=status)
+    if request.method != "POST" or params.get("do") != "apply":
         return _page(request, wanted, names, options=options)
-    if len(names) != int(given["count"] if given.get("count", "").isdecimal() else len(names)):
+    if len(names) != int(params["count"] if params.get("count", "").isdecimal() else len(names)):
         messages.warning(request, "The selection changed after the preview. Review the impact again.")
         return _page(request, wanted, names, options=options, status=409)
     row = start_change(wanted, options, names, by=current_user(request), now=timezone.now())
     return redirect("web:bulk-change-result", row.request_id)
 
 
-def _options(action: BulkAction, given: QueryDict) -> dict[str, Any]:
+def _options(action: BulkAction, params: QueryDict) -> dict[str, Any]:
     """Return the options from the rows of the form. Raise InvalidManifest."""
     if action not in (BulkAction.LABELS, BulkAction.TAINTS):
         return {}
-    labels, taints = typed_rows(given)
-    removed = given.get("remove", "").replace(",", " ").split()
+    labels, taints = typed_rows(params)
+    removed = params.get("remove", "").replace(",", " ").split()
     typed = read_cluster(labels, taints if action is BulkAction.TAINTS else "")
     if typed.errors:
         raise InvalidManifest(typed.errors)
@@ -122,7 +124,7 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     """Show the form, and with options the preview."""
-    given = request.POST if request.method == "POST" else request.GET
+    params = request.POST if request.method == "POST" else request.GET
     preview = preview_change(action, options, names) if options is not None and names else None
     rows = sorted(preview.rows, key=lambda row: (not row.conflict, not row.change)) if preview else []
     drains = [
@@ -135,17 +137,17 @@ def _page(
         "title": title,
         "consequence": consequence,
         "names": names,
-        "is_filter": "all" in given,
-        "filter": [(key, value) for key in ("q", "label", "state") for value in given.getlist(key) if value],
+        "is_filter": "all" in params,
+        "filter": [(key, value) for key in ("q", "label", "state") for value in params.getlist(key) if value],
         "has_form": action in (BulkAction.LABELS, BulkAction.TAINTS),
-        "remove": given.get("remove", ""),
+        "remove": params.get("remove", ""),
         "preview": preview,
-        "rows": rows[:_SHOWN],
-        "more": max(0, len(rows) - _SHOWN),
+        "rows": rows[:_ROWS_SHOWN],
+        "more": max(0, len(rows) - _ROWS_SHOWN),
         "drains": [(one, sum(row.gets_worse for row in one.rows)) for one in drains],
         "is_final": action in (BulkAction.LEAVE, BulkAction.DRAIN),
         "errors": errors,
-        **row_context(*typed_rows(given)),
+        **row_context(*typed_rows(params)),
     }
     return render_page(request, "bulk_changes/change.html", context, status=status)
 
@@ -161,7 +163,7 @@ def bulk_change_result(request: HttpRequest, request_id: str) -> HttpResponseBas
     row = get_object_or_404(BulkChange.objects.select_related("actor"), request_id=request_id)
     results = results_of(row)
     order = list(reversed(BulkOutcome))
-    shown = sorted(results, key=lambda one: order.index(one.outcome))[:_SHOWN]
+    rows = sorted(results, key=lambda one: order.index(one.outcome))[:_ROWS_SHOWN]
     counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in BulkOutcome}
     context = {
         "change": row,
@@ -170,7 +172,7 @@ def bulk_change_result(request: HttpRequest, request_id: str) -> HttpResponseBas
         "done": len(results),
         "total": len(row.names),
         "counts": [(RESULTS[outcome], count) for outcome, count in counts.items() if count],
-        "results": [(one, RESULTS[one.outcome]) for one in shown],
-        "more": max(0, len(results) - _SHOWN),
+        "results": [(one, RESULTS[one.outcome]) for one in rows],
+        "more": max(0, len(results) - _ROWS_SHOWN),
     }
     return render_page(request, "bulk_changes/result.html", context, fragment="bulk_changes/_result.html")

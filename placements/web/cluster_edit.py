@@ -55,11 +55,11 @@ class ClusterAction:
 
 
 def _cordon_impact(cluster: MemberCluster, *, is_cordoned: bool) -> Impact:
-    seen = cluster_of(cluster)
-    taints = dict.fromkeys((*seen.taints, _CORDON))
+    before = cluster_of(cluster)
+    taints = dict.fromkeys((*before.taints, _CORDON))
     if not is_cordoned:
         del taints[_CORDON]
-    return _impact_with(seen._replace(taints=tuple(taints)))
+    return _impact_with(before._replace(taints=tuple(taints)))
 
 
 def _impact_with(changed: Cluster) -> Impact:
@@ -136,21 +136,21 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
     if request.method != "POST":
         return _suggested(request, cluster)
     labels, taints = typed_rows(request.POST)
-    given = {"labels": labels, "taints": taints, "revision": request.POST.get("revision", "")}
+    fields = {"labels": labels, "taints": taints, "revision": request.POST.get("revision", "")}
     try:
-        document = _document(cluster, given)
+        document = _document(cluster, fields)
         if request.POST.get("do") != "save":
-            return _form(request, cluster, given, impact=_impact_of_edit(document))
+            return _form(request, cluster, fields, impact=_impact_of_edit(document))
         put_cluster(
             ClusterSpec(document),
             by=current_user(request),
             now=datetime.now(UTC),
-            expected=number_of(given["revision"], digits=18) or 0,
+            expected=number_of(fields["revision"], digits=18) or 0,
         )
-    except InvalidManifest as found:
-        return _form(request, cluster, given, errors=found.errors, status=422)
+    except InvalidManifest as error:
+        return _form(request, cluster, fields, errors=error.errors, status=422)
     except RevisionConflict as stale:
-        return _form(request, cluster, given, stale=stale, status=409)
+        return _form(request, cluster, fields, stale=stale, status=409)
     messages.success(request, f"Cluster {name} saved.")
     return redirect("web:cluster", name)
 
@@ -162,7 +162,7 @@ def label_query(key: str, value: str | None) -> str:
 
 def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Show the form as saved, or with the labels of the query filled in and their impact."""
-    given = {
+    fields = {
         "labels": forms.write_labels(cluster.document["metadata"].get("labels") or {}),
         "taints": forms.write_taints(cluster.document["spec"].get("taints") or ()),
         "revision": str(cluster.revision),
@@ -170,17 +170,17 @@ def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     lines = request.GET.getlist("label")[:_MOST_SUGGESTED]
     without = request.GET.getlist("without")[:_MOST_SUGGESTED]
     if not lines and not without:
-        return _form(request, cluster, given)
-    text = given["labels"]
+        return _form(request, cluster, fields)
+    text = fields["labels"]
     by_key = {_key(line): line for line in text.splitlines()}
     by_key |= {_key(line): " ".join(line.split()) for line in lines}
-    given["labels"] = "\n".join(line for key, line in by_key.items() if key not in set(without))
+    fields["labels"] = "\n".join(line for key, line in by_key.items() if key not in set(without))
     try:
-        impact = _impact_of_edit(_document(cluster, given))
-    except InvalidManifest as found:
-        return _form(request, cluster, given, errors=found.errors, status=422)
+        impact = _impact_of_edit(_document(cluster, fields))
+    except InvalidManifest as error:
+        return _form(request, cluster, fields, errors=error.errors, status=422)
     return _form(
-        request, cluster, given, impact=impact, suggested=[*lines, *(f"remove {key}" for key in without)]
+        request, cluster, fields, impact=impact, suggested=[*lines, *(f"remove {key}" for key in without)]
     )
 
 
@@ -188,15 +188,15 @@ def _key(line: str) -> str:
     return line.partition("=")[0].strip()
 
 
-def _document(cluster: MemberCluster, given: dict[str, str]) -> dict[str, Any]:
+def _document(cluster: MemberCluster, fields: dict[str, str]) -> dict[str, Any]:
     """Return the manifest with the labels and taints of the form. Raises InvalidManifest."""
-    typed, document = forms.read_cluster(given["labels"], given["taints"]), deepcopy(cluster.document)
+    typed, document = forms.read_cluster(fields["labels"], fields["taints"]), deepcopy(cluster.document)
     document["metadata"]["labels"], document["spec"]["taints"] = typed.labels, typed.taints
     errors = list(typed.errors)
     try:
         parse_member(document)
-    except InvalidManifest as found:
-        errors += map(typed.at_line, found.errors)
+    except InvalidManifest as error:
+        errors += map(typed.at_line, error.errors)
     if errors:
         raise InvalidManifest(sorted(errors, key=lambda one: one.line or 0))
     return document
@@ -210,7 +210,7 @@ def _impact_of_edit(document: dict[str, Any]) -> Impact:
 def _form(
     request: HttpRequest,
     cluster: MemberCluster,
-    given: dict[str, str],
+    fields: dict[str, str],
     *,
     errors: tuple[FieldError, ...] = (),
     stale: RevisionConflict | None = None,
@@ -220,11 +220,11 @@ def _form(
 ) -> HttpResponse:
     on_labels = [one for one in errors if one.path.startswith(forms.LABELS_PATH)]
     on_taints = [one for one in errors if one.path.startswith(forms.TAINTS_PATH)]
-    typed = forms.read_cluster(given["labels"], "").labels
+    typed = forms.read_cluster(fields["labels"], "").labels
     context = {
-        **row_context(given["labels"], given["taints"]),
+        **row_context(fields["labels"], fields["taints"]),
         "cluster": cluster,
-        "given": given,
+        "fields": fields,
         "similar": similar_keys(typed),
         "label_errors": on_labels,
         "taint_errors": on_taints,
@@ -236,7 +236,7 @@ def _form(
     return render(request, "clusters/edit.html", context, status=status)
 
 
-_SHOWN = 100
+_ROWS_SHOWN = 100
 IMPORT_WORDS = {
     JoinOutcome.JOINED: "added",
     JoinOutcome.CHANGED: "changed",
@@ -263,22 +263,22 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return render(request, "clusters/import.html", {"text": "", "name": ""})
     try:
-        text, name = _given(request)
+        text, name = _uploaded_text(request)
         wanted = [ClusterSpec(one.document) for one in read_members(text.encode(), name=name)]
         if request.POST.get("do") != "import":
             rows = dry_run(wanted, now=datetime.now(UTC))
             changed = [cluster_of(row) for did, row in rows if did is not JoinOutcome.UNCHANGED]
             counts = Counter(str(did) for did, _ in rows)
             plan = ImportPlan(
-                [(IMPORT_WORDS[did], row) for did, row in rows[:_SHOWN]],
-                max(0, len(rows) - _SHOWN),
+                [(IMPORT_WORDS[did], row) for did, row in rows[:_ROWS_SHOWN]],
+                max(0, len(rows) - _ROWS_SHOWN),
                 {str(did): counts[str(did)] for did in JoinOutcome},
                 impact_of(current_fleet().fleet.with_clusters(changed)),
             )
             return render(request, "clusters/import.html", {"text": text, "name": name, "plan": plan})
         put = upsert_clusters(wanted, by=current_user(request), now=datetime.now(UTC))
-    except InvalidManifest as found:
-        context = {"text": request.POST.get("text", ""), "name": "", "errors": found.errors}
+    except InvalidManifest as error:
+        context = {"text": request.POST.get("text", ""), "name": "", "errors": error.errors}
         return render(request, "clusters/import.html", context, status=422)
     done = Counter(str(one.result) for one in put)
     summary = ", ".join(f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did])
@@ -286,13 +286,13 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
     return redirect("web:clusters")
 
 
-def _given(request: HttpRequest) -> tuple[str, str]:
+def _uploaded_text(request: HttpRequest) -> tuple[str, str]:
     """Return the uploaded or pasted text and its name. Raise InvalidManifest."""
-    given = file_or_text(request, request.POST.get("text", ""))
-    if isinstance(given, str):
-        return given, request.POST.get("name") or "pasted text"
+    content = file_or_text(request, request.POST.get("text", ""))
+    if isinstance(content, str):
+        return content, request.POST.get("name") or "pasted text"
     name = str(getattr(request.FILES["file"], "name", "") or "file")
     try:
-        return given.decode("utf-8-sig"), name
+        return content.decode("utf-8-sig"), name
     except UnicodeDecodeError as error:
         raise InvalidManifest([FieldError("", "not-text", f"{name}: invalid encoding", "UTF-8")]) from error

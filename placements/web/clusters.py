@@ -54,7 +54,7 @@ from placements.web.activity import event_rows
 from placements.web.bulk_changes import WORDS, cluster_filter
 from placements.web.fault_injection import fault_rows
 from placements.web.filter_bar import Facet, FilterBar, filter_bar
-from placements.web.request import as_file, asked_table, page_from, pager_of
+from placements.web.request import as_file, page_from, pager_of, requested_table
 
 FORMATS = ("csv", "json")
 _COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
@@ -63,7 +63,7 @@ _COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placeme
 @costly
 def download(_request: HttpRequest, rows: QuerySet[MemberCluster], form: str) -> HttpResponse:
     columns = ("name", "how", "verdict_reason", "document", "heartbeat_at", "placed", "stale_picks")
-    found: list[dict[str, Any]] = [
+    items: list[dict[str, Any]] = [
         {
             "name": name,
             "state": how,
@@ -79,11 +79,11 @@ def download(_request: HttpRequest, rows: QuerySet[MemberCluster], form: str) ->
         )
     ]
     if form == "json":
-        return as_file(JsonResponse({"items": found}), "clusters.json")
+        return as_file(JsonResponse({"items": items}), "clusters.json")
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS)
     writer.writeheader()
-    for row in found:
+    for row in items:
         labels = " ".join(f"{key}={one}" for key, one in sorted(row["labels"].items()))
         writer.writerow(row | {"labels": labels, "taints": " ".join(map(taint_text, row["taints"]))})
     return as_file(HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8"), "clusters.csv")
@@ -134,13 +134,13 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     rows = clusters_matching(wanted)
     if request.GET.get("download") in FORMATS:
         return download(request, rows, request.GET["download"])
-    given = request.GET.get("sort", "name")
-    ordered, column, order = in_order(rows, given)
-    listed = ordered.select_related("credential").defer("properties", "usage", "namespaces_seen")
-    page, keys = page_from(request, listed, order=column), label_keys()
+    sort = request.GET.get("sort", "name")
+    ordered, column, order = in_order(rows, sort)
+    list_rows = ordered.select_related("credential").defer("properties", "usage", "namespaces_seen")
+    page, keys = page_from(request, list_rows, order=column), label_keys()
     favourites = favourite_keys([key for key, _ in keys], most=_DEFAULT_COLUMNS)
-    written = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
-    columns = list(dict.fromkeys(written if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
+    names = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
+    columns = list(dict.fromkeys(names if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
     count, states_counted = counts_with(wanted)
     headers, orders = _columns_and_orders(columns, order)
     context = {
@@ -213,25 +213,25 @@ def _bar(
         if one == wanted.state or (count and one is not ClusterFilterState.ELIGIBLE)  # no status
     ]
     values = groups_of(chosen or favourites[:_FACETS]).items()
-    given = request.GET.get("sort", "")
+    sort = request.GET.get("sort", "")
     return filter_bar(
         request,
         (),
         [
             Facet("state", "Status", states, is_row=True),
             *(
-                Facet("label", key, [(f"{key}:{one}", one or "(empty)", count) for one, count in found])
-                for key, found in values
+                Facet("label", key, [(f"{key}:{one}", one or "(empty)", count) for one, count in sizes])
+                for key, sizes in values
             ),
             Facet("by", "Values of another label", [(key, key, None) for key, _ in keys]),
         ],
         text=filter_text(wanted),
         hints=[
-            *((f"{key}={one}", counted(count, "cluster")) for key, found in values for one, count in found),
+            *((f"{key}={one}", counted(count, "cluster")) for key, sizes in values for one, count in sizes),
             *((f"{key}=", counted(count, "cluster")) for key, count in keys),
         ],
         state=ClusterFilterState,
-        sort=[*ORDERS, given] if given.removeprefix("-").startswith(LABEL) else ORDERS,
+        sort=[*ORDERS, sort] if sort.removeprefix("-").startswith(LABEL) else ORDERS,
         download=FORMATS,
     )
 
@@ -273,50 +273,50 @@ def taint_text(written: dict[str, Any]) -> str:
 @require_safe
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
-    found = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
-    is_cordoned, now = bool(cordoned_among([found])), datetime.now(UTC)
+    row = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
+    is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
     here = bindings_on(name)
     context = {
-        "cluster": found,
+        "cluster": row,
         "tab": tab,
-        "state": badges.cluster_badge(found, is_cordoned=is_cordoned),
+        "state": badges.cluster_badge(row, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
-        "kubernetes_version": found.properties.get(VERSION, ""),
-        "reason": unreachable_words(found, now=now),
-        "faults": fault_rows(found, now=now),
-        "not_ready_at": not_ready_at(found, now=now),
+        "kubernetes_version": row.properties.get(VERSION, ""),
+        "reason": unreachable_words(row, now=now),
+        "faults": fault_rows(row, now=now),
+        "not_ready_at": not_ready_at(row, now=now),
         "now": now,
         "placements": here.count(),
         "outdated": stale_on([name]).get(name, 0),
-        **_tab_context(request, found, tab),
+        **_tab_context(request, row, tab),
     }
     return render_page(request, "clusters/cluster.html", context)
 
 
-def _tab_context(request: HttpRequest, found: MemberCluster, tab: str) -> dict[str, Any]:
+def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict[str, Any]:
     """Return what a tab of a cluster shows."""
     if not may_administer_clusters(request.user):  # addresses are for cluster administrators
-        found.properties.pop(ENTRYPOINT, None)
+        cluster.properties.pop(ENTRYPOINT, None)
     if tab == "labels":
-        labels = found.document["metadata"].get("labels") or {}
+        labels = cluster.document["metadata"].get("labels") or {}
         counts = {key: dict(values) for key, values in groups_of(labels).items()}
         rows = [(key, value, counts[key].get(value, 1)) for key, value in sorted(labels.items())]
-        return {"labels": rows, "taints": found.document["spec"].get("taints") or []}
+        return {"labels": rows, "taints": cluster.document["spec"].get("taints") or []}
     if tab == "properties":
-        resources = sorted({name for amounts in found.usage.values() for name in amounts})
+        resources = sorted({name for amounts in cluster.usage.values() for name in amounts})
         sorts = ("capacity", "allocatable", "available")
         return {
             "usage": [
-                (name, [found.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources
+                (name, [cluster.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources
             ]
         }
     if tab == "events":
-        events = events_matching(kind="cluster", name=found.name).order_by("-at", "-id")
+        events = events_matching(kind="cluster", name=cluster.name).order_by("-at", "-id")
         return {"events": event_rows(events[:EVENTS_SHOWN])}
     if tab == "yaml":
-        return {"manifest": dump_yaml(manifest_of(found))}
+        return {"manifest": dump_yaml(manifest_of(cluster))}
     now = datetime.now(UTC)
-    here = statuses_on(bindings_on(found.name), most=BINDINGS_SHOWN, now=now)
+    here = statuses_on(bindings_on(cluster.name), most=BINDINGS_SHOWN, now=now)
     healths = healths_named([one.placement.full_name for one, _ in here], now=now)
     return {
         "bindings": [
@@ -355,7 +355,7 @@ def topology(request: HttpRequest) -> HttpResponse:
     counted = [Grouped(one.values, {str(state): n for state, n in one.counts.items()}) for one in groups]
     chart = topology_chart(chosen, counted) if chosen else None
     charts = [chart] if chart else []
-    if table := asked_table(request, charts):
+    if table := requested_table(request, charts):
         return table
     rows = []
     groups.sort(key=lambda one: -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total)

@@ -99,8 +99,8 @@ class ConnectionForm:
 
 def connection_form(entered: QueryDict | dict[str, str], errors: Sequence[FieldError] = ()) -> ConnectionForm:
     """Return the form with what was entered; the values of secrets are left out."""
-    given = entered.get("source", "")
-    source = given if given in (KUBECONFIG, FIELDS, IN_CLUSTER) else KUBECONFIG
+    entered_source = entered.get("source", "")
+    source = entered_source if entered_source in (KUBECONFIG, FIELDS, IN_CLUSTER) else KUBECONFIG
     proxies = tuple(sorted(settings.MEMBER_PROXIES))
     left_out = {
         name
@@ -134,7 +134,7 @@ def connection_form(entered: QueryDict | dict[str, str], errors: Sequence[FieldE
 
     name, *of_cluster = filled([NAME, LABELS, TAINTS])
     of_kubeconfig, of_fields = filled(_OF_KUBECONFIG), filled(_OF_FIELDS)
-    others = tuple(error for listed in by_field.values() for error in listed)
+    others = tuple(error for field_errors in by_field.values() for error in field_errors)
     return ConnectionForm(
         source, name, tuple(of_cluster), of_kubeconfig, of_fields, others, settings.IN_CLUSTER
     )
@@ -169,16 +169,16 @@ def connection_input(entered: QueryDict) -> ConnectionInput:
 _EMPTY_ROWS = 3
 
 
-def typed_rows(given: QueryDict) -> tuple[str, str]:
+def typed_rows(params: QueryDict) -> tuple[str, str]:
     """Return the rows as lines: labels `key=value`, taints `key=value:effect`. Empty rows are left out.
 
     Lines of the fields `labels` and `taints`, which scripts send, come first.
     """
-    labels, taints = given.get("labels", "").splitlines(), given.get("taints", "").splitlines()
-    for key, value in zip(given.getlist("label_key"), given.getlist("label_value"), strict=False):
+    labels, taints = params.get("labels", "").splitlines(), params.get("taints", "").splitlines()
+    for key, value in zip(params.getlist("label_key"), params.getlist("label_value"), strict=False):
         if key.strip() or value.strip():
             labels.append(f"{key.strip()}={value.strip()}")
-    columns = [given.getlist(f"taint_{part}") for part in ("key", "value", "effect")]
+    columns = [params.getlist(f"taint_{part}") for part in ("key", "value", "effect")]
     for key, value, effect in zip(*columns, strict=False):
         if key.strip() or value.strip():
             taints.append(f"{key.strip()}{'=' if value.strip() else ''}{value.strip()}:{effect.strip()}")

@@ -28,7 +28,7 @@ from placements.services.fleet.queries import Skew
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
-from placements.web.request import asked_table, current_user
+from placements.web.request import current_user, requested_table
 from placements.web.resilience import overview_card
 
 
@@ -122,8 +122,8 @@ def _tiles(
         ("attention", approvals, f"pending approval{'s' * (approvals != 1)}", f"{rollouts}?waiting=approval"),
     )
 
-    def parts(found: Iterable[tuple[str, int, str, str]]) -> list[TilePart]:
-        return [TilePart(level, f"{count:,} {words}", url) for level, count, words, url in found if count]
+    def parts(entries: Iterable[tuple[str, int, str, str]]) -> list[TilePart]:
+        return [TilePart(level, f"{count:,} {words}", url) for level, count, words, url in entries if count]
 
     return [
         Tile("Clusters", clusters, counts.clusters, parts(of_clusters), counts.ready, "ready", trend),
@@ -170,13 +170,13 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     fleet = {} if _has_fleet(request, version) else kept_map_context(request, of_fleet)
     if fleet and not (fleet["charts"] or fleet.get("domains")) and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
-    table = asked_table(request, fleet.get("charts", ()))
+    table = requested_table(request, fleet.get("charts", ()))
     if table:
         return table
     counts, under_way = queries.counts(), counts_of(request).rollouts
     waiting = counts.of_placements.waiting
     now = datetime.now(UTC)
-    found = attention(counts, current_user(request), snoozes=_snoozes(request), now=now)
+    items = attention(counts, current_user(request), snoozes=_snoozes(request), now=now)
     not_ready = counts.not_eligible + counts.leaving
     trend = fleet_trend(clusters=counts.clusters, not_ready=not_ready, now=now)
     context = {
@@ -185,10 +185,10 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         **fleet,
         "counts": counts,
         "sizes": DEMO_SIZES,
-        "tiles": _tiles(counts, under_way, waiting, found.approvals, trend),
+        "tiles": _tiles(counts, under_way, waiting, items.approvals, trend),
         "runs": under_way,
         "is_calm": under_way == waiting and not counts.pending,
-        "found": found,
+        "attention": items,
         "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),
         "placements": [headroom_row(one) for one in least_headroom()],
@@ -227,5 +227,5 @@ def _snoozes(request: HttpRequest) -> dict[str, Snooze]:
 
 
 def _has_fleet(request: HttpRequest, version: str) -> bool:
-    shown = request.GET.get("v", "").split("-")[:_VERSIONS_OF_FLEET]
-    return wants_fragment(request) and shown == version.split("-")[:_VERSIONS_OF_FLEET]
+    page_versions = request.GET.get("v", "").split("-")[:_VERSIONS_OF_FLEET]
+    return wants_fragment(request) and page_versions == version.split("-")[:_VERSIONS_OF_FLEET]

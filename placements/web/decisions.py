@@ -49,8 +49,8 @@ from placements.web.request import (
     UnknownWord,
     address_with,
     as_file,
-    asked_table,
     number_of,
+    requested_table,
     unknown_words,
     word_from,
 )
@@ -110,7 +110,7 @@ class Chooser:
     """The clusters to choose from: all names of a small fleet, and those that contain a part of a name."""
 
     names: tuple[str, ...]
-    found: tuple[str, ...]
+    matches: tuple[str, ...]
     more: int
 
 
@@ -162,13 +162,13 @@ class DecisionPage(DecisionView):
     @cached_property
     def exact(self) -> ExactRecord | None:
         """The exact search: where the address asks for it, and of an unfulfilled decision if it is fast."""
-        found = super().exact
-        if found is None and self.is_search_asked:
+        record = super().exact
+        if record is None and self.is_search_requested:
             return searched(self.value, user=self._request.user.pk)
-        return found
+        return record
 
     @property
-    def is_search_asked(self) -> bool:
+    def is_search_requested(self) -> bool:
         return self._request.GET.get("panel") == "exact"
 
     @property
@@ -217,9 +217,9 @@ class DecisionPage(DecisionView):
         row = self.row
         if isinstance(row, ScenarioDecision) or row.placement is None:
             return ""
-        found = ranking_decision(row.placement, row)
-        is_other = found is not None and found.pk != row.pk
-        return reverse("web:decision", args=[found.record.decision_id]) if found and is_other else ""
+        source = ranking_decision(row.placement, row)
+        is_other = source is not None and source.pk != row.pk
+        return reverse("web:decision", args=[source.record.decision_id]) if source and is_other else ""
 
     @cached_property
     def replayed(self) -> ReplayedRound | None:
@@ -274,8 +274,8 @@ class DecisionPage(DecisionView):
         """What the live hub decided, of a decision that is a replay of it."""
         if isinstance(self.row, ScenarioDecision) or not getattr(self.row, "hub_decision", None):
             return None
-        found = hub_decision_of(self.row)
-        return HubSide(found, self.clusters_count, condition_of(self.value)) if found else None
+        hub_decision = hub_decision_of(self.row)
+        return HubSide(hub_decision, self.clusters_count, condition_of(self.value)) if hub_decision else None
 
     @cached_property
     def why(self) -> Explanation | None:
@@ -285,11 +285,11 @@ class DecisionPage(DecisionView):
     @cached_property
     def chooser(self) -> Chooser:
         names, text = self.value.cycle.fleet.names, self.cluster
-        found = [name for name in names if text.lower() in name] if text and text not in names else []
+        matches = [name for name in names if text.lower() in name] if text and text not in names else []
         return Chooser(
             names if len(names) <= _MOST_OFFERED else (),
-            tuple(found[:_MOST_FOUND]),
-            max(0, len(found) - _MOST_FOUND),
+            tuple(matches[:_MOST_FOUND]),
+            max(0, len(matches) - _MOST_FOUND),
         )
 
     @cached_property
@@ -402,13 +402,13 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         form = request.GET["download"]
         table, name = page.cluster_list.table, f"{page.row.record.decision_id[:10]}.{form}"
         if form == "json":
-            return as_file(JsonResponse({"items": list(map(outcome_document, table.found))}), name)
+            return as_file(JsonResponse({"items": list(map(outcome_document, table.matches))}), name)
         is_filtered = page.cluster_list.is_filtered or table.chosen
-        text = written(rows_of(page.value, table.found)) if is_filtered else outcome_csv(page.value)
+        text = written(rows_of(page.value, table.matches)) if is_filtered else outcome_csv(page.value)
         return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
     if "table" in request.GET:
         chart = page.chart(request.GET["table"])
-        return asked_table(request, [chart] if chart else []) or HttpResponse(status=404)
+        return requested_table(request, [chart] if chart else []) or HttpResponse(status=404)
     fragment = PANELS.get(request.GET.get("panel", ""), "decisions/_record.html")
     return render_page(request, "decisions/decision.html", _context(page), fragment=fragment)
 
@@ -434,7 +434,7 @@ def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResp
 
     page.cluster = cluster
     build_up = page.why.build_up if page.why else None
-    table = asked_table(request, [build_up] if build_up else [])
+    table = requested_table(request, [build_up] if build_up else [])
     return table or render_page(request, "decisions/cluster.html", _context(page))
 
 

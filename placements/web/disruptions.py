@@ -61,10 +61,10 @@ def budget(request: HttpRequest, name: str) -> HttpResponse:
     if row is None:
         raise Http404(f"Disruption budget {name} not found on the hub.")
     [state] = budget_states([row])
-    found = list(evictions_matching(placement=name).order_by("-id")[:MOST_OF_A_BUDGET])
+    evictions = list(evictions_matching(placement=name).order_by("-id")[:MOST_OF_A_BUDGET])
     context = {
         "budget": state,
-        "evictions": [(one, *LEVELS[Eviction.Outcome(one.row.outcome)]) for one in eviction_rows(found)],
+        "evictions": [(one, *LEVELS[Eviction.Outcome(one.row.outcome)]) for one in eviction_rows(evictions)],
         "manifest": dump_yaml(row.document),
     }
     return render(request, "disruptions/budget.html", context)
@@ -75,8 +75,8 @@ def budget(request: HttpRequest, name: str) -> HttpResponse:
 def eviction(request: HttpRequest, number: int) -> HttpResponse:
     """Show an eviction: its target, outcome and conditions."""
     row = get_object_or_404(Eviction.objects.select_related("placement", "drain"), pk=number)
-    [shown] = eviction_rows([row])
+    [target] = eviction_rows([row])
     level, word = LEVELS[Eviction.Outcome(row.outcome)]
     manifest = dump_yaml(row.document) if row.document else ""
-    context = {"eviction": shown, "level": level, "word": word, "manifest": manifest}
+    context = {"eviction": target, "level": level, "word": word, "manifest": manifest}
     return render(request, "disruptions/eviction.html", context)

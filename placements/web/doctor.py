@@ -21,7 +21,7 @@ from placements.services.doctor import current_report, fixed_document
 from placements.web.badges import Badge
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 
-_SHOWN, _LINKS_SHOWN = 100, 5
+_ROWS_SHOWN, _LINKS_SHOWN = 100, 5
 _FILTERS = ("rule", "severity", "placement")
 _WORDS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Information"}
 
@@ -51,14 +51,14 @@ def doctor(request: HttpRequest) -> HttpResponse:
     """Show the findings by cause, filtered by rule, severity or placement."""
     text, report = read_typed(request, _FILTERS).lower(), current_report()
     rule, severity, name = (request.GET.get(one, "").strip() for one in _FILTERS)
-    shown = [
+    findings = [
         (placement, one)
         for placement, one in report.findings_of(name, rule)
         if severity in ("", str(one.severity)) and text in f"{placement} {one.message}".lower()
     ]
     order = list(Severity)
-    shown.sort(key=lambda found: order.index(found[1].severity))
-    names = {placement for placement, _ in shown[:_SHOWN]}
+    findings.sort(key=lambda pair: order.index(pair[1].severity))
+    names = {placement for placement, _ in findings[:_ROWS_SHOWN]}
     placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
@@ -73,8 +73,8 @@ def doctor(request: HttpRequest) -> HttpResponse:
     ]
     context = {
         "bar": filter_bar(request, _FILTERS, facets, rule=[*RULES, *ALIASES], severity=Severity),
-        "rows": [_row(placements.get(placement), one) for placement, one in shown[:_SHOWN]],
-        "more": max(0, len(shown) - _SHOWN),
+        "rows": [_row(placements.get(placement), one) for placement, one in findings[:_ROWS_SHOWN]],
+        "more": max(0, len(findings) - _ROWS_SHOWN),
         "total": len(report.findings),
         "examined": len(report.placements),
         "muted": sum(one.muted for one in examined),

@@ -101,10 +101,9 @@ def _version(cluster: str) -> str:
 def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Start, change or cancel a drain, or cordon only; restoring a placement has its own page."""
     if request.POST.get("do") == "bring-back":
-        found = get_object_or_404(Placement, full_name=request.POST.get("placement", ""))
-        return redirect(
-            f"{reverse('web:placement-reschedule', args=[found.name])}?{urlencode({'back': cluster.name})}"
-        )
+        placement = get_object_or_404(Placement, full_name=request.POST.get("placement", ""))
+        address = reverse("web:placement-reschedule", args=[placement.name])
+        return redirect(f"{address}?{urlencode({'back': cluster.name})}")
     try:
         what = request.POST.get("do", "")
         if what == "start":
@@ -120,8 +119,8 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             raise InvalidManifest(
                 [FieldError("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")]
             )
-    except InvalidManifest as found:
-        return _page(request, cluster, errors=found.errors, status=422)
+    except InvalidManifest as error:
+        return _page(request, cluster, errors=error.errors, status=422)
     except (ActionNotAllowed, NotWritableError, WriteRefusedError, HubRefusedError) as refused:
         return _page(request, cluster, refused=str(refused), status=409)
     messages.success(request, done)
@@ -163,13 +162,13 @@ def _live_hub(request: HttpRequest) -> Hub | None:
 
 
 def _number(request: HttpRequest, field: str, most: int, errors: list[FieldError]) -> int | None:
-    given = request.POST.get(field, "").strip()
-    if not given:
+    text = request.POST.get(field, "").strip()
+    if not text:
         return None
-    number = number_of(given)
+    number = number_of(text)
     if number and number <= most:
         return number
-    errors.append(FieldError(field, "out-of-range", f"Invalid value: {given[:20]!r}", f"1 to {most}"))
+    errors.append(FieldError(field, "out-of-range", f"Invalid value: {text[:20]!r}", f"1 to {most}"))
     return None
 
 
@@ -185,7 +184,7 @@ def _page(
     is_running = last is not None and last.state == Drain.State.RUNNING
     is_cordoned = bool(cordoned_among([cluster]))
     may_start = not is_running and cluster.membership != Membership.LEAVING
-    # A drain that has ended shows its result; the plan of another one is asked for.
+    # A drain that has ended shows its result; the plan of another one is requested.
     shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
     shows_result = shows_result or is_running
     impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_start and not shows_result else None
@@ -202,7 +201,7 @@ def _page(
         "impact": impact,
         "impact_rows": [(row, _IMPACTS[row.impact]) for row in impact.rows] if impact else [],
         "impact_totals": [(state, counts[impact]) for impact, state in _IMPACTS.items() if counts[impact]],
-        "given": {field: request.POST.get(field, default) for field, default in defaults.items()},
+        "fields": {field: request.POST.get(field, default) for field, default in defaults.items()},
         "most_at_once": MOST_AT_ONCE,
         "errors": errors,
         "refused": refused,
@@ -239,8 +238,8 @@ _ORDER = (
 
 
 def _step(step: DrainStep, went: list[Binding]) -> DrainStepRow:
-    shown = [(one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]]
+    clusters = [(one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]]
     more = max(0, len(went) - _NAMES_SHOWN)
     message = "" if step.state == DrainStep.State.GONE else step_sentence(step)
     state, is_evictable = _STEPS[DrainStep.State(step.state)], step.state != DrainStep.State.STAYS
-    return DrainStepRow(step.placement_name, state, message, step.changed_at, shown, more, is_evictable)
+    return DrainStepRow(step.placement_name, state, message, step.changed_at, clusters, more, is_evictable)

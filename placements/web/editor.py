@@ -136,8 +136,8 @@ def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def drafts(request: HttpRequest) -> HttpResponse:
     """List the latest drafts of all persons."""
-    found = list(latest_drafts()[: _DRAFTS_SHOWN + 1])
-    context = {"drafts": summaries_of(found[:_DRAFTS_SHOWN]), "more": len(found) > _DRAFTS_SHOWN}
+    rows = list(latest_drafts()[: _DRAFTS_SHOWN + 1])
+    context = {"drafts": summaries_of(rows[:_DRAFTS_SHOWN]), "more": len(rows) > _DRAFTS_SHOWN}
     return render(request, "editor/drafts.html", context)
 
 
@@ -170,8 +170,8 @@ def complete(request: HttpRequest) -> JsonResponse:
     """Return what is valid at the cursor in a manifest; nothing is saved."""
     row, column = (number_of(request.POST.get(name, "")) or 0 for name in ("row", "column"))
     cursor = cursor_at(request.POST.get("manifest", "")[:MEBIBYTE], row, column)
-    found = completions(cursor, fleet=current_fleet().fleet, objects=hub_objects())
-    return JsonResponse({"items": [asdict(one) for one in found]})
+    items = completions(cursor, fleet=current_fleet().fleet, objects=hub_objects())
+    return JsonResponse({"items": [asdict(one) for one in items]})
 
 
 @for_operators("discard drafts", of=by_operation)

@@ -38,7 +38,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
     503 is for errors of the environment, such as a stopped database.
     """
-    found, cause = request_id(request), environment_problem(sys.exception())
+    identifier, cause = request_id(request), environment_problem(sys.exception())
     status = HTTPStatus.SERVICE_UNAVAILABLE if cause else HTTPStatus.INTERNAL_SERVER_ERROR
     headers = {"Retry-After": str(cause.retry_after)} if cause else {}
     if request.path_info.startswith("/api/"):
@@ -46,11 +46,11 @@ def server_error(request: HttpRequest) -> HttpResponse:
             "type": f"urn:fleetui:problem:{cause.code}" if cause else "about:blank",
             "title": status.phrase,
             "status": status,
-            "detail": str(cause) if cause else f"Internal error; see the log for request {found}.",
+            "detail": str(cause) if cause else f"Internal error; see the log for request {identifier}.",
         }
         return JsonResponse(problem, status=status, content_type=_PROBLEM_TYPE, headers=headers)
     context = {
-        "request_id": found,
+        "request_id": identifier,
         "path": request.get_full_path(),
         "theme": preference_of(request, "theme"),
         "cause": cause,

@@ -59,8 +59,8 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
     try:
         wanted = _wanted(request, cluster, now)
         row = set_faults(name, wanted, by=current_user(request), now=now, expected=expected)
-    except InvalidManifest as found:
-        return _page(request, cluster, errors=found.errors, status=422)
+    except InvalidManifest as error:
+        return _page(request, cluster, errors=error.errors, status=422)
     except (NotSimulatedError, RevisionConflict) as error:
         return _page(request, MemberCluster.objects.get(pk=cluster.pk), refused=str(error), status=409)
     is_active = bool(fault_rows(row, now=now)) and "end" not in request.POST

@@ -97,8 +97,8 @@ def filter_bar(
     search, facets = request.GET.get("q", "").strip(), [one for one in facets if one.choices]
     names = {key: _TYPED.get(key, key) for key in keys}
     if text is None:
-        given = [(name, request.GET.get(key, "").strip()) for key, name in names.items()]
-        typed = [f'{name}="{value}"' if " " in value else f"{name}={value}" for name, value in given if value]
+        pairs = [(name, request.GET.get(key, "").strip()) for key, name in names.items()]
+        typed = [f'{name}="{value}"' if " " in value else f"{name}={value}" for name, value in pairs if value]
         text = " ".join([*typed, search]).strip()
     known = [
         (f"{names[one.key]}={choice[0]}", choice[1])

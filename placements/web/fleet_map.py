@@ -91,17 +91,17 @@ def kept_map_context(request: HttpRequest, version: str) -> dict[str, Any]:
 
 def map_context(request: HttpRequest) -> dict[str, Any]:
     """Return the map as the overview shows it: bars of a large fleet, cells of a small one."""
-    keys, given = [key for key, _ in label_keys()], request.GET
-    by = given.get("by", "").strip() or favourite_key(keys)
+    keys, params = [key for key, _ in label_keys()], request.GET
+    by = params.get("by", "").strip() or favourite_key(keys)
     unsorted, sample = members_by(by)
     members = dict(sorted(unsorted.items(), key=lambda one: (one[0] is None, -_problems(one[1]))))
     numeric = {name for one in sample for name, value in one.items() if _number(value) is not None}
     measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
-    measure = next((one for one in measures if one == given.get("measure")), HEALTH)
+    measure = next((one for one in measures if one == params.get("measure")), HEALTH)
     total = sum(map(len, members.values()))
     values = _measured(measure) if measure != HEALTH else {}
     is_large = total > OPENED_UP_TO
-    view = next((one for one in VIEWS if one == given.get("map")), VIEWS[not is_large])
+    view = next((one for one in VIEWS if one == params.get("map")), VIEWS[not is_large])
     context = {
         "by": by,
         "keys": keys[:_KEYS_SHOWN],
@@ -130,8 +130,8 @@ def _measured(measure: str) -> dict[str, float]:
         names = list(MemberCluster.objects.order_by().values_list("name", flat=True))
         return dict.fromkeys(names, 0.0) | {one: float(count) for one, count in placements_on(names).items()}
     rows = MemberCluster.objects.order_by().values_list("name", "properties")
-    found = ((name, _number(properties.get(measure))) for name, properties in rows)
-    return {name: value for name, value in found if value is not None}
+    values = ((name, _number(properties.get(measure))) for name, properties in rows)
+    return {name: value for name, value in values if value is not None}
 
 
 def _domain_row(by: str, value: str | None, clusters: Members, values: Mapping[str, float]) -> DomainRow:
@@ -189,19 +189,19 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     if not wants_fragment(request):
         return redirect(page)
     if label and not name:
-        found = list(clusters_matching(ClusterFilter(labels=(label,))))
-        if not found:
+        clusters = list(clusters_matching(ClusterFilter(labels=(label,))))
+        if not clusters:
             return HttpResponseClientRedirect(page)
-        cordoned, placed = cordoned_among(found), placements_on([one.name for one in found])
+        cordoned, placed = cordoned_among(clusters), placements_on([one.name for one in clusters])
         domain = {
             "label": label,
             "query": urlencode({"label": label}),
-            "total": len(found),
+            "total": len(clusters),
             "states": Counter(
-                badges.cluster_badge(one, is_cordoned=one.pk in cordoned) for one in found
+                badges.cluster_badge(one, is_cordoned=one.pk in cordoned) for one in clusters
             ).most_common(),
             "bindings": sum(placed.values()),
-            "empty": len(found) - len(placed),
+            "empty": len(clusters) - len(placed),
         }
         return render_page(request, "dashboard/_map_domain.html", domain)
 

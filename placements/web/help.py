@@ -41,8 +41,8 @@ def load(request: HttpRequest) -> HttpResponse:
         return redirect("web:demo")
     try:
         load_demo(int(size), by=current_user(request), now=datetime.now(UTC))
-    except NameTakenError as taken:
-        messages.error(request, f"Demo data not loaded: {taken}")
+    except NameTakenError as error:
+        messages.error(request, f"Demo data not loaded: {error}")
         return redirect("web:demo")
     messages.success(request, f"Demo data loaded: {int(size):,} clusters.")
     return redirect("web:overview")
@@ -52,7 +52,7 @@ def load(request: HttpRequest) -> HttpResponse:
 @for_operators("remove demo data")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest) -> HttpResponse:
-    """Ask for confirmation, or remove the demo data."""
+    """Show the confirmation, or remove the demo data."""
     if request.method == "POST":
         remove_demo(by=current_user(request), now=datetime.now(UTC))
         messages.success(request, "Demo data removed.")

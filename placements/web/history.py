@@ -59,19 +59,18 @@ class RevisionRow:
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` begins with the page of a policy."""
-    found = get_object_or_404(Placement, full_name=name)
-    at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(found)
-    asked = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
-    first = number_of(request.GET.get("from", "")) or (revisions.index(asked) if asked else 0)
+    placement = get_object_or_404(Placement, full_name=name)
+    at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(placement)
+    target = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
+    first = number_of(request.GET.get("from", "")) or (revisions.index(target) if target else 0)
     first -= first % PAGE_SIZE
     page = revisions[first : first + PAGE_SIZE]
-    shown = [*page, *(one.before for one in page if one.before)]
-    policies = [one.policy for one in shown if one.policy is not None]
-    snapshots = {one.number: one for one in found.policy_snapshots.filter(number__in=policies)}
-    restores, runs = spec_restores(found, page), run_rows(found.full_name, most=4 * PAGE_SIZE)
+    policies = [one.policy for row in page for one in (row, row.before) if one and one.policy is not None]
+    snapshots = {one.number: one for one in placement.policy_snapshots.filter(number__in=policies)}
+    restores, runs = spec_restores(placement, page), run_rows(placement.full_name, most=4 * PAGE_SIZE)
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
     changing = (
-        found.decisions.filter(CHANGES_CLUSTERS).order_by("-number").values_list("number", "created_at")
+        placement.decisions.filter(CHANGES_CLUSTERS).order_by("-number").values_list("number", "created_at")
     )
     later = {
         one.at: [
@@ -81,12 +80,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         ]
         for one in page
     }
-    listed = [number for numbers in later.values() for number in numbers[:_LATER_SHOWN]]
-    decisions = found.decisions.filter(number__in=listed).order_by("-number")
+    decision_numbers = [number for numbers in later.values() for number in numbers[:_LATER_SHOWN]]
+    decisions = placement.decisions.filter(number__in=decision_numbers).order_by("-number")
     decisions = decisions.select_related("record").defer("record__content")
     rows = [
         _row(
-            found,
+            placement,
             one,
             snapshots,
             dump_yaml(restores[one.at]) if one.at in restores else "",
@@ -97,11 +96,11 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         for one in page
     ]
     context = {
-        "placement": found,
+        "placement": placement,
         "tab": "history",
         "clusters": None,
-        "asked": asked,
-        "missing": at[1] if at and asked is None else "",
+        "target": target,
+        "missing": at[1] if at and target is None else "",
         "rows": rows,
         "sides": (("before", "from", 2), ("after", "to", 1)) if len(rows) > 1 else (),
         "earlier": max(0, first - PAGE_SIZE) if first else None,
@@ -187,26 +186,26 @@ def choose(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def compare_two(request: HttpRequest, name: str, before: str, after: str) -> HttpResponse:
     """Show what differs between two snapshots or decisions of a placement."""
-    found = get_object_or_404(Placement, full_name=name)
+    placement = get_object_or_404(Placement, full_name=name)
     try:
-        comparison = compare(found, before, after)
+        comparison = compare(placement, before, after)
     except UnknownRevisionError as error:
         raise Http404(str(error)) from error
     except IncomparableRevisionsError as error:
-        context = {"placement": found, "error": str(error), "comparison": None}
+        context = {"placement": placement, "error": str(error), "comparison": None}
         return render(request, "placements/compare.html", context, status=422)
     sides = {
         side.snapshot.number: (side, side.snapshot)
         for side in comparison.sides
         if side.snapshot and not side.snapshot.is_latest
     }
-    restores = policy_restores(found, [snapshot for _, snapshot in sides.values()])
+    restores = policy_restores(placement, [snapshot for _, snapshot in sides.values()])
     is_resources = comparison.before.resources is not None
-    entries = history_of(found, size=PAGE_SIZE, is_folded=True).entries
+    entries = history_of(placement, size=PAGE_SIZE, is_folded=True).entries
     kept = [one for one in entries if (one.kind is EntryKind.RESOURCES) == is_resources]
     revisions = {one.key: one.title for one in kept} | {one.key: one.title for one in comparison.sides}
     context = {
-        "placement": found,
+        "placement": placement,
         "comparison": comparison,
         "error": "",
         "revisions": list(revisions.items()),

@@ -47,20 +47,20 @@ INPUTS: Mapping[str, tuple[FormInput, ...]] = {
 }
 
 
-def fixed_fields(given: QueryDict) -> dict[str, str]:
+def fixed_fields(params: QueryDict) -> dict[str, str]:
     """Return which object the address names."""
-    return {name: str(given[name]) for name in FIXED if given.get(name)}
+    return {name: str(params[name]) for name in FIXED if params.get(name)}
 
 
-def inputs_for(action: str, given: QueryDict) -> list[FormInput]:
+def inputs_for(action: str, params: QueryDict) -> list[FormInput]:
     """Return the inputs of an action with what was entered, or with what there is."""
-    found = []
+    inputs = []
     for one in INPUTS.get(action, ()):
-        value = given.get(one.name, "")
-        if one.name not in given and action in ("labels", "taints"):
-            value = present_text(action, given.get("name", ""))
-        found.append(replace(one, value=value))
-    return found
+        value = params.get(one.name, "")
+        if one.name not in params and action in ("labels", "taints"):
+            value = present_text(action, params.get("name", ""))
+        inputs.append(replace(one, value=value))
+    return inputs
 
 
 def present_text(action: str, name: str) -> str:
@@ -78,28 +78,28 @@ def own_labels(cluster: MemberCluster) -> dict[str, str]:
     return {key: value for key, value in labels.items() if not key.startswith(PREFIX)}
 
 
-def entered_fields(action: str, given: QueryDict) -> dict[str, Any]:
+def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
     """Return the fields of an action. Raise InvalidManifest."""
     fields: dict[str, Any] = {}
     for one in INPUTS.get(action, ()):
-        if value := given.get(one.name, "").strip():
+        if value := params.get(one.name, "").strip():
             fields[one.name] = value
     if action == "scale" and (number := fields.get("numberOfClusters", "")).isdecimal() and len(number) < 10:
         fields["numberOfClusters"] = int(number)
     if action in ("labels", "taints"):
-        fields = {action: _read(action, given)}
-    return {**fields, **fixed_fields(given)}
+        fields = {action: _read(action, params)}
+    return {**fields, **fixed_fields(params)}
 
 
-def _read(action: str, given: QueryDict) -> Any:
+def _read(action: str, params: QueryDict) -> Any:
     """Return the labels with null for those that were removed, or the whole list of taints."""
-    text = given.get(action, "")
+    text = params.get(action, "")
     typed = forms.read_cluster(text if action == "labels" else "", text if action == "taints" else "")
     if typed.errors:
         raise InvalidManifest(typed.errors)
     if action == "taints":
         return typed.taints
-    cluster = MemberCluster.objects.filter(name=given.get("name", "")).first()
+    cluster = MemberCluster.objects.filter(name=params.get("name", "")).first()
     before = own_labels(cluster) if cluster else {}
     removed = dict.fromkeys(key for key in before if key not in typed.labels)
     return {**{key: value for key, value in typed.labels.items() if before.get(key) != value}, **removed}

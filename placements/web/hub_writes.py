@@ -108,15 +108,15 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
     hub = _hub()
     if name not in ACTIONS or name == "save":
         raise Http404(f"There is no action {name[:40]} on a live hub.")
-    given = request.POST if request.method == "POST" else request.GET
-    fields: dict[str, Any] = dict(fixed_fields(given))
+    params = request.POST if request.method == "POST" else request.GET
+    fields: dict[str, Any] = dict(fixed_fields(params))
     page = WritePage(request, hub, ACTIONS[name], fields, request.path, back_of(name, fields))
     try:
-        page.fields = posted_fields(given) or entered_fields(name, given)
+        page.fields = posted_fields(params) or entered_fields(name, params)
     except InvalidManifest as error:
         page.errors = error.errors
         return show(page, status=422)
-    has_inputs = bool(inputs_for(name, given))
+    has_inputs = bool(inputs_for(name, params))
     if request.method != "POST":
         return show(page) if has_inputs else show(planned(page))
     return respond(page)
@@ -140,25 +140,25 @@ def write_draft(request: HttpRequest, number: int) -> HttpResponse:
     return respond(page)
 
 
-def posted_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+def posted_fields(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the preview that the form is about; empty without one. Raise InvalidManifest."""
-    text = given.get("fields", "")
+    text = params.get("fields", "")
     if not text:
         return {}
     try:
-        found = load_json(text)
+        fields = load_json(text)
     except InvalidManifest as error:
         raise InvalidManifest.of("fields", "bad-format", "Invalid value", "JSON") from error
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def respond(page: WritePage) -> HttpResponse:
     """Do what the button of the form says: preview, apply, or a copy."""
-    given = page.request.POST
-    do = given.get("do", "preview")
+    params = page.request.POST
+    do = params.get("do", "preview")
     if do == "patch" or page.why_not():
         return copied(page) if do == "patch" else show(planned(page), status=200 if do == "preview" else 403)
-    conflicts, overwrite = given.getlist("conflict"), given.getlist("overwrite")
+    conflicts, overwrite = params.getlist("conflict"), params.getlist("overwrite")
     keep = [one for one in conflicts if one not in overwrite]
     if do == "keep":
         overwrite, keep = [], conflicts
@@ -237,7 +237,7 @@ def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> Ht
 
 
 def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
-    """Say what became of a write, once the mirror has it or after five seconds."""
+    """Show the result of a write, once the mirror has it or after five seconds."""
     has_rest = bool(done and done.plan.foreign)
     if page.draft and (done is None or done.answer.is_accepted) and not has_rest:
         discard_draft(page.draft.pk, by=current_user(page.request))
@@ -264,9 +264,9 @@ def await_mirror(hub: Hub, done: AppliedWrite) -> bool:
     until = time.monotonic() + MIRROR_SECONDS
     wanted = done.row.resource_version_after
     while True:
-        found = mirrored_version(hub, done.row)
-        is_there = found == wanted if wanted else not found
-        if is_there or (found and found.isdecimal() and wanted.isdecimal() and int(found) >= int(wanted)):
+        version = mirrored_version(hub, done.row)
+        is_newer = version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
+        if is_newer or (version == wanted if wanted else not version):
             return True
         if state_of(hub, now=datetime.now(UTC))[0] != "live" or time.monotonic() >= until:
             return False
@@ -298,7 +298,7 @@ def back_of(action: str, fields: Mapping[str, Any]) -> str:
 
 
 def show(page: WritePage, *, status: int = 200) -> HttpResponse:
-    given = page.request.POST if page.request.method == "POST" else page.request.GET
+    params = page.request.POST if page.request.method == "POST" else page.request.GET
     preview, plan = page.preview, page.plan
     answer = preview.answer if preview else None
     # The patch of the mirror has changes alone; that of a preview also what the console owns.
@@ -307,8 +307,8 @@ def show(page: WritePage, *, status: int = 200) -> HttpResponse:
     context = {
         "page": page,
         "action": page.action,
-        "inputs": [] if page.draft else inputs_for(page.action.name, given),
-        "fixed": fixed_fields(given),
+        "inputs": [] if page.draft else inputs_for(page.action.name, params),
+        "fixed": fixed_fields(params),
         "fields": "" if page.draft else json.dumps(page.fields),
         "errors": page.errors,
         "preview": preview,
@@ -316,8 +316,8 @@ def show(page: WritePage, *, status: int = 200) -> HttpResponse:
         "answer": answer,
         "outcome": OUTCOMES[answer.outcome] if answer else "",
         "is_stale": is_stale,
-        "kept": given.getlist("conflict") if "conflict" in given else [],
-        "overwritten": given.getlist("overwrite"),
+        "kept": params.getlist("conflict") if "conflict" in params else [],
+        "overwritten": params.getlist("overwrite"),
         "why_not": page.why_not(),
         "copies": copies,
         "impact": impact_on_placements(plan),

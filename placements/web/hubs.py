@@ -57,7 +57,7 @@ def hubs(request: HttpRequest) -> HttpResponse:
     now, visible = datetime.now(UTC), list(visible_hubs(request.user).order_by("name"))
     unresolved = unresolved_counts([hub.pk for hub in visible], now=now)
     disagreements = disagreements_by_hub()
-    found = [
+    rows = [
         shown_hub(
             one,
             now=now,
@@ -66,7 +66,7 @@ def hubs(request: HttpRequest) -> HttpResponse:
         )
         for one in summaries_of(visible, now=now)
     ]
-    return render_page(request, "hubs/list.html", {"hubs": found}, fragment="hubs/_list.html")
+    return render_page(request, "hubs/list.html", {"hubs": rows}, fragment="hubs/_list.html")
 
 
 @for_cluster_administrators("connect hubs")

@@ -49,8 +49,8 @@ _A_YEAR = 365 * 24 * 3600
 def preference_of(request: HttpRequest, name: str) -> str:
     """Return a preference; an unsupported cookie counts as not set."""
     allowed = PREFERENCES[name]
-    given = request.COOKIES.get(_cookie(name), "")
-    return given if given in allowed else allowed[0]
+    cookie = request.COOKIES.get(_cookie(name), "")
+    return cookie if cookie in allowed else allowed[0]
 
 
 @require_POST
@@ -108,11 +108,11 @@ class Section:
 
 
 def counts_of(request: HttpRequest) -> NavigationCounts:
-    found: NavigationCounts | None = getattr(request, "navigation_counts", None)
-    if found is None:
-        found = navigation_counts(request.user, now=timezone.now())
-        request.navigation_counts = found  # type: ignore[attr-defined]  # one query for navigation and page
-    return found
+    counts: NavigationCounts | None = getattr(request, "navigation_counts", None)
+    if counts is None:
+        counts = navigation_counts(request.user, now=timezone.now())
+        request.navigation_counts = counts  # type: ignore[attr-defined]  # one query for navigation and page
+    return counts
 
 
 _LABELS_OF_PAGES: tuple[tuple[str, LabelsOf], ...] = (
@@ -207,8 +207,8 @@ class PageLayout:
     @cached_property
     def simulated(self) -> frozenset[str]:
         """Return the names of the simulated clusters, where the fleet has others too."""
-        found: NavigationCounts | None = getattr(self._request, "navigation_counts", None)
-        if found and not (found.has_simulated and found.has_others):
+        counts: NavigationCounts | None = getattr(self._request, "navigation_counts", None)
+        if counts and not (counts.has_simulated and counts.has_others):
             return frozenset()
         # A fragment has no counts: one query for both.
         has_others = Exists(MemberCluster.objects.exclude(driver=SIMULATED))
@@ -220,8 +220,8 @@ class PageLayout:
     def is_all_simulated(self) -> bool:
         if not self.may_read:
             return False
-        found = counts_of(self._request)
-        return found.has_simulated and not found.has_others
+        counts = counts_of(self._request)
+        return counts.has_simulated and not counts.has_others
 
     @cached_property
     def worker(self) -> WorkerState:
@@ -247,8 +247,8 @@ class PageLayout:
     @cached_property
     def sections(self) -> list[Section]:
         path, inside = self._request.path, self._request.path_info
-        found = counts_of(self._request)
-        counts = {"Rollouts": found.rollouts, "Inbox": found.inbox}
+        navigation = counts_of(self._request)
+        counts = {"Rollouts": navigation.rollouts, "Inbox": navigation.inbox}
         return [
             Section(title, url, path == url or inside.startswith(prefixes), counts.get(title, 0))
             for title, url, prefixes in ((title, reverse(f"web:{name}"), at) for title, name, at in _SECTIONS)
@@ -300,20 +300,20 @@ def api_url(request: HttpRequest) -> str:
 
 def _at(name: str, *arguments: object, query: Mapping[str, str | list[str]] | None = None) -> str:
     """Return an address of the API, without empty parameters."""
-    given = QueryDict(mutable=True)
+    params = QueryDict(mutable=True)
     for key, value in (query or {}).items():
-        given.setlist(key, [one for one in ([value] if isinstance(value, str) else value) if one])
+        params.setlist(key, [one for one in ([value] if isinstance(value, str) else value) if one])
     address = reverse(f"api:{name}", args=arguments)
-    return f"{address}?{given.urlencode()}" if given.urlencode() else address
+    return f"{address}?{params.urlencode()}" if params.urlencode() else address
 
 
 def _list(name: str, *words: str, **renamed: str) -> Twin:
     """Make the twin of a list: the same filters, as many rows to a page."""
 
-    def twin(_: Arguments, asked: QueryDict) -> str:
+    def twin(_: Arguments, query: QueryDict) -> str:
         known = {word: word for word in (*words, "after")} | {new: old for old, new in renamed.items()}
-        given = {new: [one.strip() for one in asked.getlist(old)] for new, old in known.items()}
-        return _at(name, query={**given, "limit": str(page_size(asked))})
+        params = {new: [one.strip() for one in query.getlist(old)] for new, old in known.items()}
+        return _at(name, query={**params, "limit": str(page_size(query))})
 
     return twin
 
@@ -322,12 +322,12 @@ def _object(name: str, *keys: str) -> Twin:
     return lambda arguments, _: _at(name, *(arguments[key] for key in keys))
 
 
-def _clusters(arguments: Arguments, asked: QueryDict) -> str:
+def _clusters(arguments: Arguments, query: QueryDict) -> str:
     """Return the list under the same filters; REST has no order by a label."""
-    given = asked.copy()
-    if "label:" in given.get("sort", ""):
-        given.pop("sort")
-    return _list("clusters", "q", "label", "state", sort="order")(arguments, given)
+    params = query.copy()
+    if "label:" in params.get("sort", ""):
+        params.pop("sort")
+    return _list("clusters", "q", "label", "state", sort="order")(arguments, params)
 
 
 def _resource(arguments: Arguments, _: QueryDict) -> str:

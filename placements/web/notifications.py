@@ -63,7 +63,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
     """Create a channel, or replace the address of one; the address is never shown again."""
-    row = _found(named_channel, name) if name else None
+    row = _get_or_404(named_channel, name) if name else None
     entered = {
         "name": name or request.POST.get("name", "").strip(),
         "kind": request.POST.get("kind", row.kind if row else ChannelKind.APPRISE.value),
@@ -89,7 +89,7 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
 @require_POST
 def test_channel(request: HttpRequest, name: str) -> HttpResponse:
     """Send a test message; the list of messages shows its result."""
-    _found(named_channel, name)
+    _get_or_404(named_channel, name)
     send_test(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Test message for channel {name} queued.")
     return redirect("web:notifications")
@@ -99,7 +99,7 @@ def test_channel(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
     """Enable or disable a channel."""
-    row = _found(named_channel, name)
+    row = _get_or_404(named_channel, name)
     enable_channel(name, is_enabled=not row.is_enabled, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}.")
     return redirect("web:notifications")
@@ -109,7 +109,7 @@ def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
     """Confirm the deletion of a channel, or delete it."""
-    row = _found(named_channel, name)
+    row = _get_or_404(named_channel, name)
     if request.method != "POST":
         rules = list(row.rules.order_by("name").values_list("name", flat=True))
         context = {"noun": "channel", "name": name, "rules": rules}
@@ -123,24 +123,24 @@ def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
     """Create or change a rule; the page shows what it would have sent in the last days."""
-    row = _found(named_rule, name) if name else None
+    row = _get_or_404(named_rule, name) if name else None
     now = datetime.now(UTC)
     errors: Sequence[FieldError] = ()
-    given = entered_rule(request, name) if request.method == "POST" else shown_rule(row)
+    rule_input = entered_rule(request, name) if request.method == "POST" else shown_rule(row)
     if request.method == "POST":
         try:
-            save_rule(given, by=current_user(request), now=now)
+            save_rule(rule_input, by=current_user(request), now=now)
         except InvalidManifest as error:
             errors = error.errors
         else:
-            messages.success(request, f"Rule {given.name} saved.")
-            return redirect("web:notification-rule", given.name)
+            messages.success(request, f"Rule {rule_input.name} saved.")
+            return redirect("web:notification-rule", rule_input.name)
     matching, count = preview(row, now=now) if row else ([], 0)
     context = {
-        "entered": given,
+        "entered": rule_input,
         "rule": row,
         "errors": errors,
-        "kinds": [(str(kind), kind.label, str(kind) in given.events) for kind in ProblemKind],
+        "kinds": [(str(kind), kind.label, str(kind) in rule_input.events) for kind in ProblemKind],
         "channels": NotificationChannel.objects.order_by("name").values_list("name", flat=True),
         "preview": [(one, ProblemKind(one.kind).label) for one in matching],
         "preview_count": count,
@@ -150,18 +150,18 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
 
 
 def entered_rule(request: HttpRequest, name: str) -> RuleInput:
-    given = request.POST
+    params = request.POST
     return RuleInput(
-        name or given.get("name", "").strip(),
-        given.get("channel", ""),
-        tuple(given.getlist("events")),
-        given.get("label", "").strip(),
-        given.get("quiet_from", "").strip(),
-        given.get("quiet_until", "").strip(),
-        given.get("time_zone", "").strip() or "UTC",
-        given.get("reminder_hours", "").strip() or "0",
-        sends_resolved="sends_resolved" in given,
-        is_enabled="is_enabled" in given,
+        name or params.get("name", "").strip(),
+        params.get("channel", ""),
+        tuple(params.getlist("events")),
+        params.get("label", "").strip(),
+        params.get("quiet_from", "").strip(),
+        params.get("quiet_until", "").strip(),
+        params.get("time_zone", "").strip() or "UTC",
+        params.get("reminder_hours", "").strip() or "0",
+        sends_resolved="sends_resolved" in params,
+        is_enabled="is_enabled" in params,
     )
 
 
@@ -186,7 +186,7 @@ def shown_rule(row: NotificationRule | None) -> RuleInput:
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
     """Confirm the deletion of a rule, or delete it."""
-    _found(named_rule, name)
+    _get_or_404(named_rule, name)
     if request.method != "POST":
         return render(request, "notifications/delete.html", {"noun": "rule", "name": name, "rules": ()})
     delete_rule(name, by=current_user(request), now=datetime.now(UTC))
@@ -194,7 +194,7 @@ def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
     return redirect("web:notifications")
 
 
-def _found(find: Any, name: str) -> Any:
+def _get_or_404(find: Any, name: str) -> Any:
     """Return what has this name. Raise Http404."""
     try:
         return find(name)

@@ -42,7 +42,7 @@ class OutcomeRow:
 class OutcomeTable:
     """One page of the table, with all rows that the filters leave and the number of each outcome."""
 
-    found: tuple[ClusterOutcome, ...]
+    matches: tuple[ClusterOutcome, ...]
     rows: list[OutcomeRow]
     counts: list[tuple[str, str, int]]
     chosen: str
@@ -68,21 +68,21 @@ def outcome_table(
 
     chosen = word_from(request, "outcome", Outcome)
     counts = Counter(one.outcome for one in outcomes)
-    listed = (one for one in outcomes if chosen in (None, one.outcome) and one.outcome is not hidden)
-    found = tuple(sorted(listed, key=order))
+    matching = (one for one in outcomes if chosen in (None, one.outcome) and one.outcome is not hidden)
+    matches = tuple(sorted(matching, key=order))
     start = number_of(request.GET.get("from", "")) or 0
-    start = start - start % PAGE_SIZE if start < len(found) else 0
-    page = found[start : start + PAGE_SIZE]
+    start = start - start % PAGE_SIZE if start < len(matches) else 0
+    page = matches[start : start + PAGE_SIZE]
     return OutcomeTable(
-        found=found,
+        matches=matches,
         rows=list(map(outcome_row, page)),
         counts=[(str(one), OUTCOME_WORDS[one], counts[one]) for one in _ORDER if counts[one]],
         chosen=str(chosen or ""),
-        total=len(found),
+        total=len(matches),
         first=start + 1 if page else 0,
         last=start + len(page),
         earlier=max(0, start - PAGE_SIZE) if start else None,
-        later=start + PAGE_SIZE if start + PAGE_SIZE < len(found) else None,
+        later=start + PAGE_SIZE if start + PAGE_SIZE < len(matches) else None,
     )
 
 
@@ -285,8 +285,8 @@ def _cluster_rows(
         if status:
             badge = Badge(status.level, status.word)
         else:
-            found = outcome.outcome if outcome else Outcome.NOT_REACHED
-            badge = Badge(outcome_kind(found), OUTCOME_WORDS[found])
+            code = outcome.outcome if outcome else Outcome.NOT_REACHED
+            badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
         rows.append(
             PlacementCluster(
                 name,

@@ -235,25 +235,25 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         return same
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
-    found = rows.first() if version else None
-    if found is None:
+    row = rows.first() if version else None
+    if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
         raise Http404(f"No placement is named {name}.")
-    latest = latest_decision(found)
+    latest = latest_decision(row)
     now = datetime.now(UTC)
-    outdated = stale_picks_of(found)
+    outdated = stale_picks_of(row)
     if tab == "clusters":
-        context, health = _clusters_tab(request, found, latest, set(outdated), now=now)
+        context, health = _clusters_tab(request, row, latest, set(outdated), now=now)
     else:
-        context, health = {}, health_of(found, now=now)
-    stale = (found.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
-    context["outdated"] = [Stale(*stale, found.staleness_check.checked_at)] if outdated else []
-    context |= {"version": version, "tab": tab, **_head_context(found, latest, health, now=now)}
+        context, health = {}, health_of(row, now=now)
+    stale = (row.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
+    context["outdated"] = [Stale(*stale, row.staleness_check.checked_at)] if outdated else []
+    context |= {"version": version, "tab": tab, **_head_context(row, latest, health, now=now)}
     if tab != "clusters":
-        context |= _tab_context(request, found, tab, latest, run=context["run"])
+        context |= _tab_context(request, row, tab, latest, run=context["run"])
     if not wants_fragment(request):
-        context["your_draft"] = drafts_of(request.user, found).first()
+        context["your_draft"] = drafts_of(request.user, row).first()
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
 
 
@@ -412,8 +412,8 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
 @require_safe
 def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     """Download the manifest, with or without the status."""
-    found = get_object_or_404(Placement, full_name=name)
-    manifest = found.document if request.GET.get("status") == "0" else manifest_of(found)
+    placement = get_object_or_404(Placement, full_name=name)
+    manifest = placement.document if request.GET.get("status") == "0" else manifest_of(placement)
     return as_file(HttpResponse(dump_yaml(manifest), content_type="application/yaml"), f"{name}.yaml")
 
 
@@ -422,18 +422,18 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
     """Show what deleting would do, or delete."""
-    found = get_object_or_404(Placement, full_name=name)
+    placement = get_object_or_404(Placement, full_name=name)
     if request.method == "POST":
         gone = delete_placement(name, by=current_user(request), now=datetime.now(UTC))
         messages.success(request, f"Placement {name} deleted." if gone else f"Deleting placement {name}.")
         return redirect("web:placements") if gone else redirect("web:placement", name)
 
-    placed = Binding.objects.filter(placement=found).exclude(state=BindingState.UNSCHEDULED)
+    placed = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
     context = {
-        "placement": found,
+        "placement": placement,
         "placed": placed.order_by("cluster_name")[:_CLUSTERS_SHOWN],
         "more": max(0, placed.count() - _CLUSTERS_SHOWN),
-        "abandons": parse_placement(found.document).spec.strategy.abandons,
+        "abandons": parse_placement(placement.document).spec.strategy.abandons,
         "carried_out": placed.exclude(state=BindingState.SCHEDULED).count(),
     }
     return render(request, "placements/delete.html", context)
@@ -448,12 +448,12 @@ def reschedule(request: HttpRequest, name: str) -> HttpResponse:
 
     `?back=` is the cluster that the placement is to be restored to, from whose page this was opened.
     """
-    found = get_object_or_404(Placement, full_name=name)
+    placement = get_object_or_404(Placement, full_name=name)
     if request.method != "POST":
-        return _show_reschedule(request, found)
+        return _show_reschedule(request, placement)
     expected = number_of(request.POST.get("revision", ""), digits=18)
     if expected is None:
-        return _show_reschedule(request, found, status=409)
+        return _show_reschedule(request, placement, status=409)
     try:
         confirm_reschedule(
             name,
@@ -464,24 +464,24 @@ def reschedule(request: HttpRequest, name: str) -> HttpResponse:
             confirmed=is_confirmed(request),
         )
     except UnschedulesEverything as error:
-        return _show_reschedule(request, found, status=409, empties=error)
+        return _show_reschedule(request, placement, status=409, empties=error)
     except RevisionConflict:
-        found.refresh_from_db()
+        placement.refresh_from_db()
         events = event_rows(events_since(PLACEMENT, name, expected))
-        return _show_reschedule(request, found, status=409, outdated="placement", events=events)
+        return _show_reschedule(request, placement, status=409, outdated="placement", events=events)
     except PreviewOutdatedError:
-        found.refresh_from_db()
-        return _show_reschedule(request, found, status=409, outdated="fleet")
+        placement.refresh_from_db()
+        return _show_reschedule(request, placement, status=409, outdated="fleet")
     except ActionNotAllowed:
-        return _show_reschedule(request, found, status=409)
+        return _show_reschedule(request, placement, status=409)
     messages.success(request, f"Placement {name} rescheduled.")
     back = _cluster_to_restore(request)
     return redirect("web:cluster-drain", back) if back else redirect("web:placement", name)
 
 
 def _cluster_to_restore(request: HttpRequest) -> str:
-    given = request.GET.get("back", "")
-    return given if MemberCluster.objects.filter(name=given).exists() else ""
+    name = request.GET.get("back", "")
+    return name if MemberCluster.objects.filter(name=name).exists() else ""
 
 
 def _show_reschedule(
@@ -504,8 +504,8 @@ def _show_reschedule(
     if not context["refusal"]:
         try:
             schedule = preview_reschedule(placement)
-        except InvalidManifest as found:
-            context["errors"] = found.errors
+        except InvalidManifest as error:
+            context["errors"] = error.errors
         else:
             context |= {
                 **decision_context(schedule),

@@ -22,7 +22,7 @@ from placements.services.rebalance import MOST_MOVES, PLAN_ACTIONS, change_plan,
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.teams import of_placement
 from placements.web.badges import Badge
-from placements.web.request import asked_table, current_user, number_of
+from placements.web.request import current_user, number_of, requested_table
 
 _BATCHES_SHOWN = 100
 PLANS = {
@@ -71,19 +71,19 @@ def _change(request: HttpRequest, *, name: str) -> HttpResponse:
         else:
             allowed = ", ".join(["start", *PLAN_ACTIONS])
             raise InvalidManifest([FieldError("do", "not-one-of", f"Unsupported value: {action!r}", allowed)])
-    except InvalidManifest as found:
-        return _page(request, placement, errors=found.errors, status=422)
+    except InvalidManifest as error:
+        return _page(request, placement, errors=error.errors, status=422)
     except (ActionNotAllowed, LookupError) as refused:
         return _page(request, placement, refused=str(refused), status=409)
     messages.success(request, done)
     return redirect("web:placement-rebalance", name)
 
 
-def _moves(given: str) -> int | None:
-    if not given.strip():
+def _moves(text: str) -> int | None:
+    if not text.strip():
         return None
-    if (number := number_of(given.strip())) is None or number > MOST_MOVES:
-        message = f"Invalid value: {given[:20]!r}"
+    if (number := number_of(text.strip())) is None or number > MOST_MOVES:
+        message = f"Invalid value: {text[:20]!r}"
         raise InvalidManifest([FieldError("moves", "out-of-range", message, f"0 to {MOST_MOVES}")])
     return number
 
@@ -105,20 +105,20 @@ def _page(
         "version": _version(placement.full_name),
         "errors": errors,
         "refused": refused,
-        "given": request.GET.get("moves", ""),
+        "moves": request.GET.get("moves", ""),
     }
     if last is None or not last.is_active:
         try:
-            moves = _moves(context["given"])
-        except InvalidManifest as found:
-            moves, context["errors"], status = None, found.errors, 422
+            moves = _moves(context["moves"])
+        except InvalidManifest as error:
+            moves, context["errors"], status = None, error.errors, 422
         if last and last.state == RebalancePlan.State.STALE and moves is None and last.moves_left:
             moves = context["left"] = last.moves_left
         preview = preview_rebalance(placement, moves=moves)
         context |= {"preview": preview, "chart": None}
         if preview.plan is not None:
             chart = curve_chart(preview.plan)
-            if table := asked_table(request, [chart] if chart else []):
+            if table := requested_table(request, [chart] if chart else []):
                 return table
             context |= {
                 "chart": chart,

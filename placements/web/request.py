@@ -75,8 +75,8 @@ def page_from(request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: 
 
 
 def page_size(query: QueryDict) -> int:
-    given = number_of(query.get("size", ""))
-    return given if given in PAGE_SIZES else PAGE_SIZE
+    size = number_of(query.get("size", ""))
+    return size if size in PAGE_SIZES else PAGE_SIZE
 
 
 def start_of(request: HttpRequest) -> int:
@@ -119,8 +119,8 @@ def pager_of(
 
 def word_from(request: HttpRequest, name: str, words: type[Word]) -> Word | None:
     """Return the value of a filter; an unsupported one filters nothing (see `unknown_words`)."""
-    given = request.GET.get(name, "")
-    return words(given) if given in list(words) else None
+    word = request.GET.get(name, "")
+    return words(word) if word in list(words) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class UnknownWord:
     """A filter with an unsupported value; `known` are the supported values with their links."""
 
     name: str
-    given: str
+    value: str
     known: list[tuple[str, str]]
     without: str
 
@@ -138,43 +138,43 @@ def unknown_words(request: HttpRequest, **closed: Iterable[str]) -> list[Unknown
     return [
         UnknownWord(
             name,
-            given[:_LONGEST_WORD],
+            value[:_LONGEST_WORD],
             [(str(one), _with_query(request, after=None, v=None, **{name: one})) for one in words],
             _with_query(request, after=None, v=None, **{name: None}),
         )
         for name, words in closed.items()
-        if (given := request.GET.get(name, "")) and given not in set(map(str, words))
+        if (value := request.GET.get(name, "")) and value not in set(map(str, words))
     ]
 
 
 def order_from(request: HttpRequest, orders: tuple[str, ...]) -> str:
     """Read the order, the first one by default."""
-    given = request.GET.get("sort", "")
-    return given if given in orders else orders[0]
+    order = request.GET.get("sort", "")
+    return order if order in orders else orders[0]
 
 
-def asked_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse | None:
-    """Answer `?table=NAME&row=N`: 50 rows of that chart's table, from row N on; None when none is asked for.
+def requested_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse | None:
+    """Answer `?table=NAME&row=N`: 50 rows of that chart's table, from row N on; None without this parameter.
 
     Raise Http404 for a chart that is not among these, or a row that there is not.
     """
     name = request.GET.get("table")
     if name is None:
         return None
-    found = next((one for one in charts if one.name == name), None)
-    if found is None:
+    chart = next((one for one in charts if one.name == name), None)
+    if chart is None:
         raise Http404(f"There is no chart called {name[:40]} here.")
-    given = request.GET.get("row", "0")
-    if not given.isdecimal() or int(given) > len(found.rows):
-        raise Http404(f"There is no row {given[:10]}.")
-    start, end = int(given), min(int(given) + PAGE_SIZE, len(found.rows))
+    row = request.GET.get("row", "0")
+    if not row.isdecimal() or int(row) > len(chart.rows):
+        raise Http404(f"There is no row {row[:10]}.")
+    start, end = int(row), min(int(row) + PAGE_SIZE, len(chart.rows))
     context = {
-        "chart": found,
-        "rows": found.lines(start, end),
+        "chart": chart,
+        "rows": chart.lines(start, end),
         "first": start + 1,
         "last": end,
         "before": _with_query(request, row=max(0, start - PAGE_SIZE)) if start else "",
-        "after": _with_query(request, row=end) if end < len(found.rows) else "",
+        "after": _with_query(request, row=end) if end < len(chart.rows) else "",
         "back": address_with(request),
     }
     return render_page(request, "parts/chart_table.html", context, fragment="parts/chart_rows.html")

@@ -32,7 +32,7 @@ from placements.services.resilience.queries import (
     worst_losses,
 )
 from placements.services.teams import labels_in
-from placements.web.request import asked_table, current_user, unknown_words, word_from
+from placements.web.request import current_user, requested_table, unknown_words, word_from
 
 _LOSSES_SHOWN = 25
 _PLACEMENTS_SHOWN = 100
@@ -55,11 +55,11 @@ def resilience(request: HttpRequest) -> HttpResponse:
         keys = request.POST.get("keys", "").replace(",", " ").split()
         try:
             start_report(keys=keys, by=current_user(request), now=datetime.now(UTC))
-        except InvalidManifest as found:
-            return _page(request, _version(), keys=" ".join(keys), errors=found.errors, status=422)
+        except InvalidManifest as error:
+            return _page(request, _version(), keys=" ".join(keys), errors=error.errors, status=422)
         return redirect("web:resilience")
     version = _version()
-    if "table" in request.GET and (table := asked_table(request, _charts(*_chosen(request)))):
+    if "table" in request.GET and (table := requested_table(request, _charts(*_chosen(request)))):
         return table
     if same := not_modified(request, version, _version):
         return same
@@ -70,11 +70,11 @@ def _chosen(request: HttpRequest) -> tuple[ResilienceReport | None, str, str]:
     """Return the latest report, and the variant and the level of it to show."""
     report = latest_report()
     variants = report.variants if report else list(LossVariant)
-    given = word_from(request, "variant", LossVariant)
+    variant = word_from(request, "variant", LossVariant)
     level = request.GET.get("level", "")
     return (
         report,
-        str(given) if given in variants else variants[-1],
+        str(variant) if variant in variants else variants[-1],
         level if report and level in report.totals else "",
     )
 

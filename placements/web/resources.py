@@ -62,8 +62,8 @@ def resources(request: HttpRequest) -> HttpResponse:
     return render_page(request, "resources/list.html", context, fragment="resources/_list.html")
 
 
-def _found(group: str, kind: str, namespace: str, name: str) -> Resource:
-    """Return a resource by the parts of its address, where `_` stands for nothing. Raises Http404."""
+def _get_resource(group: str, kind: str, namespace: str, name: str) -> Resource:
+    """Return a resource by the parts of its address, where `_` is an empty part. Raises Http404."""
     key = {"group": group, "namespace": namespace}
     plain = {field: "" if value == "_" else value for field, value in key.items()}
     row = Resource.objects.filter(kind=kind, name=name, **plain).first()
@@ -76,7 +76,7 @@ def _found(group: str, kind: str, namespace: str, name: str) -> Resource:
 @require_safe
 def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
     """Show one resource and the placements that select it."""
-    row = _found(group, kind, namespace, name)
+    row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     events = events_matching(kind=RESOURCE, name=name_of(one))
     context = {
@@ -100,8 +100,8 @@ def _taken_by(one: HubObject) -> list[str]:
 @for_operators("delete resources", of=of_resource)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
-    """Ask for confirmation, or delete the resource."""
-    row = _found(group, kind, namespace, name)
+    """Show the confirmation, or delete the resource."""
+    row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     if request.method == "POST":
         gone = delete_resource(one.key, by=current_user(request), now=datetime.now(UTC))
@@ -128,19 +128,19 @@ def apply(request: HttpRequest) -> HttpResponse:
     """Apply the documents of a text or file, all or none, and show the result of each."""
     if request.method != "POST":
         key = request.GET.get("from", "").split("/")  # the resource to start with
-        found = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
-        row = Resource.objects.filter(**found).first() if len(key) == 4 else None
+        parts = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
+        row = Resource.objects.filter(**parts).first() if len(key) == 4 else None
         return render(request, "resources/apply.html", {"text": _editable_text(request, row) if row else ""})
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
-        given = file_or_text(request, text)
-        documents, by, now = read_documents(given), current_user(request), datetime.now(UTC)
+        content = file_or_text(request, text)
+        documents, by, now = read_documents(content), current_user(request), datetime.now(UTC)
+        manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
         confirmed, strict = is_confirmed(request), "strict" in request.POST
         if "preview" in request.POST:
-            shown = given if isinstance(given, str) else given.decode("utf-8-sig")
             preview = preview_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
             context = {
-                "text": shown,
+                "text": manifests,
                 "strict": strict,
                 "results": [_result_row(one) for one in preview.results],
                 "impact": preview.impact,
@@ -148,10 +148,9 @@ def apply(request: HttpRequest) -> HttpResponse:
             return render(request, "resources/apply.html", context)
         results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
     except UnschedulesEverything as error:
-        shown = given if isinstance(given, str) else given.decode("utf-8-sig")
-        return render(request, "resources/apply.html", {"text": shown, "empties": error}, status=409)
-    except InvalidManifest as found:
-        return render(request, "resources/apply.html", {"text": text, "errors": found.errors}, status=422)
+        return render(request, "resources/apply.html", {"text": manifests, "empties": error}, status=409)
+    except InvalidManifest as error:
+        return render(request, "resources/apply.html", {"text": text, "errors": error.errors}, status=422)
     return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
 
 
@@ -169,15 +168,15 @@ def _editable_text(request: HttpRequest, row: Resource) -> str:
 @costly
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:
-    """Ask the clusters what applying the documents of a text or file would do there."""
+    """Start a dry run of applying the documents of a text or file to the clusters."""
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
-        given = file_or_text(request, text)
-        read_documents(given)
-        manifests = given if isinstance(given, str) else given.decode("utf-8-sig")
+        content = file_or_text(request, text)
+        read_documents(content)
+        manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
         row = start_dry_run(manifests=manifests, by=current_user(request), now=datetime.now(UTC))
-    except InvalidManifest as found:
-        context = {"text": text, "errors": found.errors}
+    except InvalidManifest as error:
+        context = {"text": text, "errors": error.errors}
         return render_page(
             request, "resources/apply.html", context, fragment="dry_runs/_refused.html", status=422
         )

@@ -61,8 +61,8 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, row, status=409, outdated="draft" if error.is_text else "fleet")
     except RevisionConflict:
         return _show_review(request, own_draft(request, number), status=409)
-    except InvalidManifest as found:
-        return _show_review(request, row, status=422, refused=found.errors)
+    except InvalidManifest as error:
+        return _show_review(request, row, status=422, refused=error.errors)
     messages.success(request, f"Placement {saved.object.full_name} saved.")
     return redirect("web:placement", saved.object.full_name)
 
@@ -72,7 +72,7 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 @costly
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
-    """Ask the clusters what saving a draft would do there."""
+    """Start a dry run of saving a draft on the clusters."""
     row = own_draft(request, number)
     now = datetime.now(UTC)
     return redirect("web:dry-run", start_dry_run(manifests=row.text, by=current_user(request), now=now).pk)
@@ -193,9 +193,9 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
         return "The review shows the rollout plan."
     if not waves:
         return "Nothing to roll out."
-    shown = ", ".join(map(str, waves[:WAVES_SHOWN])) + (", …" if len(waves) > WAVES_SHOWN else "")
+    sizes = ", ".join(map(str, waves[:WAVES_SHOWN])) + (", …" if len(waves) > WAVES_SHOWN else "")
     clusters = "cluster" if waves == (1,) else "clusters"
-    return f"Rolls out in {counted(len(waves), 'wave')}: {shown} {clusters}."
+    return f"Rolls out in {counted(len(waves), 'wave')}: {sizes} {clusters}."
 
 
 def conflict_context(draft: Draft | None) -> dict[str, Any]:

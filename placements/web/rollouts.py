@@ -85,18 +85,18 @@ from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import operates_here
 from placements.web.request import (
-    asked_table,
     current_user,
     number_of,
     page_from,
     page_size,
     pager_of,
+    requested_table,
     start_of,
     word_from,
 )
 from placements.web.review import preview_context
 
-_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _SHOWN = 50, 20, 50, 8
+_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _NAMES_SHOWN = 50, 20, 50, 8
 TABS = ("charts", "clusters", "events", "plan")
 """Tabs of a rollout with an address of their own; the steps are on its page."""
 _APPROVAL = "approval"
@@ -216,18 +216,18 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def rollout(request: HttpRequest, name: str, number: int, tab: str = "steps") -> HttpResponse:
     """Show one tab of a rollout; while it is in progress the page polls its fragment."""
-    look = partial(pulse_of, name, number)
-    version = look()
+    read_pulse = partial(pulse_of, name, number)
+    version = read_pulse()
     if not version:
         raise Http404(f"There is no rollout {number} of a placement {name}.")
-    if same := not_modified(request, version, look):
+    if same := not_modified(request, version, read_pulse):
         return same
     if wants_fragment(request) and "table" not in request.GET:
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
         key = (request.path, operates_here(request), str(query))
         make = partial(_rollout, request, name, number, tab)
-        return shared_fragment(request, key, version, make, read_version=look)
+        return shared_fragment(request, key, version, make, read_version=read_pulse)
     return _rollout(request, name, number, tab)
 
 
@@ -268,12 +268,12 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "has_failed": is_running and Part.FAILED in parts.values(),
     }
     if tab == "steps":
-        updating = [one.cluster for one in result.in_progress[:_SHOWN]] if result else []
+        updating = [one.cluster for one in result.in_progress[:_NAMES_SHOWN]] if result else []
         failed = [name for name, part in parts.items() if part is Part.FAILED]
-        named = [*updating, *failed[:_SHOWN]]
+        named = [*updating, *failed[:_NAMES_SHOWN]]
         rows = clusters_in(run, named, report) if named else []
         texts = {row.cluster: row.message for row in rows}
-        context |= {"failed": rows[len(updating) :], "more_failed": max(0, len(failed) - _SHOWN)}
+        context |= {"failed": rows[len(updating) :], "more_failed": max(0, len(failed) - _NAMES_SHOWN)}
         context["why"] = _waiting_context(result, texts, is_initial=run.is_initial) if result else None
         context |= {"waves": _wave_rows(run, parts), "more_waves": max(0, len(run.waves) - _WAVES_SHOWN)}
     elif tab == "clusters":
@@ -286,7 +286,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         context |= _plan_context(placement)
     if wants_fragment(request):
         context["csrf_token"] = TOKEN
-    return asked_table(request, charts) or render_page(
+    return requested_table(request, charts) or render_page(
         request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
     )
 
@@ -328,7 +328,7 @@ _ORDER: dict[Part | None, int] = {
     Part.UPDATED: 4,
     Part.REMOVED: 4,
 }
-"""The order of the table of clusters; None stands for a blocked one."""
+"""The order of the table of clusters; None is a blocked one."""
 _PILLS, _WAVES_SHOWN = 60, 20
 
 
@@ -354,7 +354,7 @@ def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
     for number, wave in enumerate(run.waves[:_WAVES_SHOWN], 1):
         states = [(name, parts.get(name, Part.PENDING)) for name in wave]
         is_small = len(parts) <= _PILLS
-        left = [one for one in states if one[1] not in _DONE][:_SHOWN]
+        left = [one for one in states if one[1] not in _DONE][:_NAMES_SHOWN]
         pills = states if is_small else left
         rows.append(
             WaveRow(
@@ -377,14 +377,14 @@ def _waiting_context(
         "phase": phase_sentence(result),
         "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "blocked": [
-            (one, one.clusters[:_SHOWN], one.count - len(one.clusters[:_SHOWN]))
+            (one, one.clusters[:_NAMES_SHOWN], one.count - len(one.clusters[:_NAMES_SHOWN]))
             for one in blocked_groups(result)
         ],
         "in_progress": [
             (one.cluster, in_progress_sentence(one), one.available_at, texts.get(one.cluster, ""))
-            for one in result.in_progress[:_SHOWN]
+            for one in result.in_progress[:_NAMES_SHOWN]
         ],
-        "more_in_progress": max(0, len(result.in_progress) - _SHOWN),
+        "more_in_progress": max(0, len(result.in_progress) - _NAMES_SHOWN),
         "blocked_removals": blocked_removals_sentence(removals) if removals else "",
     }
 
@@ -434,7 +434,7 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
 def run_action(
     request: HttpRequest, name: str, kind: RolloutKind, action: str, value: str = ""
 ) -> HttpResponseBase:
-    """Ask for confirmation, or run an action; a refusal is shown on the same page."""
+    """Show the confirmation, or run an action; a refusal is shown on the same page."""
     entry, of = ACTIONS[kind, action], of_placement if kind is RolloutKind.ROLLING else of_run
     if entry.permission is Role.APPROVER:
         check = for_approvers("approve stages", of=of)

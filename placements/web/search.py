@@ -24,23 +24,23 @@ def search(request: HttpRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()
     if pair := pair_named(text):
         return redirect(f"{reverse('web:decision', args=[pair.decision_id])}?cluster={pair.cluster}#why")
-    found, elsewhere = find(text), _on_other_hubs(request, text)
-    only = _only(text, found) if found.count else ""
-    if len(elsewhere) == 1 and not found.count:
+    results, elsewhere = find(text), _on_other_hubs(request, text)
+    only = _only(text, results) if results.count else ""
+    if len(elsewhere) == 1 and not results.count:
         only = url_of_result(elsewhere[0])
-    elif any(one.name == text.lower() for one in elsewhere) or (elsewhere and found.count == 1):
+    elif any(one.name == text.lower() for one in elsewhere) or (elsewhere and results.count == 1):
         only = ""
     if only:
         return redirect(only)
-    healths = healths_named(found.placements, now=datetime.now(UTC)) if found.placements else {}
+    healths = healths_named(results.placements, now=datetime.now(UTC)) if results.placements else {}
     context = {
         "text": text,
         "most": MOST,
-        "found": found,
+        "results": results,
         "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
-        "is_empty": not found.count and not elsewhere,
+        "is_empty": not results.count and not elsewhere,
         "placements": [(name, badges.placement_state(healths[name])) for name in sorted(healths)],
-        "resources": [(one, resource_url(one)) for one in found.resources],
+        "resources": [(one, resource_url(one)) for one in results.resources],
     }
     return render(request, "search.html", context)
 
@@ -59,19 +59,19 @@ def url_of_result(one: HubResult) -> str:
     return at_hub(one.hub, reverse(f"web:{one.noun}", args=arguments))
 
 
-def _only(text: str, found: SearchResult) -> str:
+def _only(text: str, results: SearchResult) -> str:
     """Return the address of the object with exactly this name, or of the only result."""
     named = [
-        *((name, reverse("web:cluster", args=[name])) for name in found.clusters),
-        *((name, reverse("web:placement", args=[name])) for name in found.placements),
+        *((name, reverse("web:cluster", args=[name])) for name in results.clusters),
+        *((name, reverse("web:placement", args=[name])) for name in results.placements),
         *(
             (one.record.decision_id, reverse("web:decision", args=[one.record.decision_id]))
-            for one in found.decisions
+            for one in results.decisions
         ),
     ]
     exactly = [url for name, url in named if name == text.lower()]
     if len(exactly) == 1:
         return exactly[0]
-    numbered = [reverse("web:rollout", args=[one.placement_name, one.number]) for one in found.runs]
-    addresses = [*(url for _, url in named), *numbered, *map(resource_url, found.resources)]
+    numbered = [reverse("web:rollout", args=[one.placement_name, one.number]) for one in results.runs]
+    addresses = [*(url for _, url in named), *numbered, *map(resource_url, results.resources)]
     return addresses[0] if len(addresses) == 1 else ""

@@ -35,7 +35,7 @@ class StageRow:
             raise InvalidManifest([FieldError(path, "syntax", f"Invalid value: {wrong}", "key=value")])
         labels = {key.strip(): value.strip() for key, _, value in pairs}
         waits = [{"type": _WAIT, "waitTime": self.wait}] if self.wait else []
-        found = {
+        stage = {
             "name": self.name,
             "labelSelector": {"matchLabels": labels} if labels else {},
             "sortingLabelKey": self.sort,
@@ -43,7 +43,7 @@ class StageRow:
             "beforeStageTasks": [{"type": self.before}] if self.before else [],
             "afterStageTasks": [*waits, *([{"type": self.after}] if self.after else [])],
         }
-        return {key: value for key, value in found.items() if key == "labelSelector" or value not in ("", [])}
+        return {key: value for key, value in stage.items() if key == "labelSelector" or value not in ("", [])}
 
 
 def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
@@ -67,17 +67,17 @@ def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
     return rows
 
 
-def typed_stages(given: QueryDict) -> list[StageRow]:
+def typed_stages(params: QueryDict) -> list[StageRow]:
     """Return the rows of a form that are not empty."""
-    columns = [given.getlist(f"stage_{part}") for part in StageRow.__slots__]
+    columns = [params.getlist(f"stage_{part}") for part in StageRow.__slots__]
     rows = (StageRow(*(one.strip() for one in values)) for values in zip(*columns, strict=False))
     return [row for row in rows if row != StageRow()]
 
 
-def with_stages(text: str, given: QueryDict) -> str:
+def with_stages(text: str, params: QueryDict) -> str:
     """Return a manifest with the stages and the name of a form, and all else of it. Raise InvalidManifest."""
     data = read_documents(text)[0].data
     metadata, spec = (mapping_at(data.get(part)) for part in ("metadata", "spec"))
-    name = {"name": given.get("name", "").strip()} if "name" in given else {}
-    stages = [row.stage(place) for place, row in enumerate(typed_stages(given))]
+    name = {"name": params.get("name", "").strip()} if "name" in params else {}
+    stages = [row.stage(place) for place, row in enumerate(typed_stages(params))]
     return dump_yaml({**data, "metadata": {**metadata, **name}, "spec": {**spec, "stages": stages}})

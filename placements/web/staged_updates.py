@@ -151,11 +151,11 @@ _BY_USERS = (WaitReason.RUN, WaitReason.RESUME, WaitReason.APPROVAL_BEFORE, Wait
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Select a strategy and resources and preview the stages; then start a run, or only create it."""
-    found = get_object_or_404(Placement, full_name=name)
-    given = request.POST if request.method == "POST" else request.GET
-    strategy, snapshot = given.get("strategy", ""), number_of(given.get("snapshot", ""))
+    placement = get_object_or_404(Placement, full_name=name)
+    params = request.POST if request.method == "POST" else request.GET
+    strategy, snapshot = params.get("strategy", ""), number_of(params.get("snapshot", ""))
     if request.method != "POST":
-        return _start_page(request, found, strategy, snapshot)
+        return _start_page(request, placement, strategy, snapshot)
     try:
         run = start_run(
             request.POST.get("name", "").strip(),
@@ -167,7 +167,7 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
             now=datetime.now(UTC),
         )
     except InvalidManifest as invalid:
-        return _start_page(request, found, strategy, snapshot, errors=invalid.errors, status=422)
+        return _start_page(request, placement, strategy, snapshot, errors=invalid.errors, status=422)
     done = "started" if run.started_at else "created"
     messages.success(request, f"Staged update run {run.full_name} {done}.")
     return redirect("web:staged-run", run.full_name)
@@ -228,16 +228,16 @@ def strategies(request: HttpRequest) -> HttpResponse:
 @require_safe
 def strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Show one strategy, stage by stage, and the runs that use it."""
-    found = get_object_or_404(StagedStrategy, full_name=name)
-    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=found.name, namespace=found.namespace)
+    row = get_object_or_404(StagedStrategy, full_name=name)
+    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=row.name, namespace=row.namespace)
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
     context = {
-        "strategy": found,
-        "stages": tuple(map(stage_words, parse_staged_strategy(found.document).spec.stages)),
+        "strategy": row,
+        "stages": tuple(map(stage_words, parse_staged_strategy(row.document).spec.stages)),
         "runs": runs.only("full_name", "placement_name", "status", "created_at").order_by("-id")[
             :_RUNS_SHOWN
         ],
-        "manifest": dump_yaml(found.document),
+        "manifest": dump_yaml(row.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }
     return render_page(request, "staged_updates/strategy.html", context)
@@ -256,8 +256,8 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Edit a strategy, by rows or by its manifest."""
-    found = get_object_or_404(StagedStrategy, full_name=name)
-    return _edit_strategy(request, found, dump_yaml(found.document))
+    row = get_object_or_404(StagedStrategy, full_name=name)
+    return _edit_strategy(request, row, dump_yaml(row.document))
 
 
 def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str) -> HttpResponse:
@@ -293,9 +293,9 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
         now, expected = datetime.now(UTC), editor["revision"]
         with lines_of(document):
             save_strategy(document.data, by=current_user(request), now=now, expected=expected)
-    except InvalidManifest as found:
+    except InvalidManifest as error:
         # Rows have no lines.
-        errors = [replace(one, line=None) for one in found.errors] if has_rows else found.errors
+        errors = [replace(one, line=None) for one in error.errors] if has_rows else error.errors
         return render(request, page, {"editor": editor | {"errors": errors}}, status=422)
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
@@ -322,10 +322,10 @@ def _counted_stage(stage: StageSpec) -> StageWords:
 @for_operators("delete strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Ask for confirmation, or delete a strategy."""
-    found = get_object_or_404(StagedStrategy, full_name=name)
+    """Show the confirmation, or delete a strategy."""
+    row = get_object_or_404(StagedStrategy, full_name=name)
     if request.method != "POST":
-        return render(request, "staged_updates/strategy_delete.html", {"strategy": found})
+        return render(request, "staged_updates/strategy_delete.html", {"strategy": row})
     delete_strategy(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Strategy {name} deleted.")
     return redirect("web:staged-strategies")

@@ -43,12 +43,12 @@ def tokens(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"name": "", "chosen": ["read"], "days": _DAYS}
     status = 200
     if request.method == "POST":
-        given = request.POST
-        context |= {"name": given.get("name", ""), "chosen": given.getlist("scopes")}
-        context["days"] = number_of(given.get("days", "")) or 0
+        params = request.POST
+        context |= {"name": params.get("name", ""), "chosen": params.getlist("scopes")}
+        context["days"] = number_of(params.get("days", "")) or 0
         try:
             context["created"], context["secret"] = create_token(
-                _owner(given.get("user", ""), user),
+                _owner(params.get("user", ""), user),
                 name=context["name"],
                 scopes=context["chosen"],
                 days=context["days"],
@@ -56,8 +56,8 @@ def tokens(request: HttpRequest) -> HttpResponse:
                 now=now,
             )
             context["name"] = ""
-        except InvalidManifest as found:
-            context["errors"], status = found.errors, 422
+        except InvalidManifest as error:
+            context["errors"], status = error.errors, 422
         except NotOwnerError as error:
             raise PermissionDenied(str(error)) from error
     accounts = User.objects.filter(service_account__isnull=False).order_by("username")
@@ -76,16 +76,16 @@ def _owner(name: str, user: User) -> User:
     """Return the user of a new token: the caller, or a service account. Raise InvalidManifest."""
     if name in ("", user.get_username()):
         return user
-    found = User.objects.filter(username=name, service_account__isnull=False).first()
-    if found is None:
+    account = User.objects.filter(username=name, service_account__isnull=False).first()
+    if account is None:
         raise InvalidManifest([FieldError("user", "not-found", "Not found", "a service account")])
-    return found
+    return account
 
 
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
-    """Ask for confirmation, or revoke one token, or all of the user."""
+    """Show the confirmation, or revoke one token, or all of the user."""
     user, now = current_user(request), datetime.now(UTC)
     if number is None:
         if request.method == "POST":
@@ -93,14 +93,14 @@ def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
             messages.success(request, f"{count} API token{'' if count == 1 else 's'} revoked.")
             return redirect("web:tokens")
         return render(request, "access/revoke.html", {"count": user.api_tokens.count()})
-    found = visible_tokens(user).filter(pk=number).first()
-    if found is None:
+    token = visible_tokens(user).filter(pk=number).first()
+    if token is None:
         raise Http404(f"There is no API token {number}.")
     if request.method == "POST":
         try:
             revoke_token(number, by=user, now=now)
         except UnknownTokenError as error:
             raise Http404(str(error)) from error
-        messages.success(request, f"API token {found.name} revoked.")
+        messages.success(request, f"API token {token.name} revoked.")
         return redirect("web:tokens")
-    return render(request, "access/revoke.html", {"token": found})
+    return render(request, "access/revoke.html", {"token": token})

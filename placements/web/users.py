@@ -29,21 +29,21 @@ ROLES = {
 @require_http_methods(["GET", "HEAD", "POST"])
 def users(request: HttpRequest) -> HttpResponse:
     """List the users with their roles, or add one."""
-    given, status = request.POST, 200
+    params, status = request.POST, 200
     context: dict[str, Any] = {"username": ""}
     if request.method == "POST":
-        name = given.get("username", "").strip()
+        name = params.get("username", "").strip()
         try:
-            password = given.get("password", "")
-            create_user(name, password, roles=given.getlist("roles"), by=current_user(request))
-        except InvalidManifest as found:
-            context, status = {"errors": found.errors, "username": name}, 422
+            password = params.get("password", "")
+            create_user(name, password, roles=params.getlist("roles"), by=current_user(request))
+        except InvalidManifest as error:
+            context, status = {"errors": error.errors, "username": name}, 422
         else:
             messages.success(request, f"User {name} added.")
             return redirect("web:users")
     page = page_from(request, known_users(), order="username", unique="username")
     rows = [(one, _roles_of(one)) for one in page.rows]
-    context |= {"rows": rows, "after": page.after, **_form(given.getlist("roles") or [Role.VIEWER])}
+    context |= {"rows": rows, "after": page.after, **_form(params.getlist("roles") or [Role.VIEWER])}
     return render(request, "users/list.html", context, status=status)
 
 
@@ -53,15 +53,15 @@ def users(request: HttpRequest) -> HttpResponse:
 def user(request: HttpRequest, number: int) -> HttpResponse:
     """Show the roles of a user and whether the account is active, or change them."""
     person = get_object_or_404(known_users(), pk=number)
-    given, status = request.POST, 200
+    params, status = request.POST, 200
     roles, is_active = _roles_of(person), person.is_active
     context: dict[str, Any] = {"person": person}
     if request.method == "POST":
-        roles, is_active = given.getlist("roles"), "active" in given
+        roles, is_active = params.getlist("roles"), "active" in params
         try:
             change_user(person, roles=roles, is_active=is_active, by=current_user(request))
-        except InvalidManifest as found:
-            context["errors"], status = found.errors, 422
+        except InvalidManifest as error:
+            context["errors"], status = error.errors, 422
         else:
             messages.success(request, f"User {person} saved.")
             return redirect("web:users")

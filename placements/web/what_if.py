@@ -40,10 +40,10 @@ from placements.services.what_if.queries import (
 from placements.web.badges import Badge
 from placements.web.request import (
     PAGE_SIZE,
-    asked_table,
     current_user,
     number_of,
     page_from,
+    requested_table,
     unknown_words,
     word_from,
 )
@@ -67,37 +67,37 @@ def what_if(request: HttpRequest) -> HttpResponse:
     """List the analyses with a form, or create one."""
     source = request.POST if request.method == "POST" else request.GET
     names = " ".join([source.get("clusters", ""), *source.getlist("cluster")]).replace(",", " ").split()
-    written = " ".join(source.getlist("label")).replace(",", " ").split()
+    labels = " ".join(source.getlist("label")).replace(",", " ").split()
     variant = source.get("variant", "")
-    given = {
+    fields = {
         "names": list(dict.fromkeys(names)),
-        "labels": [one.replace("=", ":", 1) for one in dict.fromkeys(written)],
+        "labels": [one.replace("=", ":", 1) for one in dict.fromkeys(labels)],
         "variant": variant if variant in Variant.values else str(Variant.LEAVE),
     }
     if request.method != "POST":
-        return _form(request, given)
+        return _form(request, fields)
     try:
         row = create_scenario(
-            names=given["names"], labels=given["labels"], by=current_user(request), now=datetime.now(UTC)
+            names=fields["names"], labels=fields["labels"], by=current_user(request), now=datetime.now(UTC)
         )
-    except InvalidManifest as found:
-        return _form(request, given, errors=found.errors, status=422)
+    except InvalidManifest as error:
+        return _form(request, fields, errors=error.errors, status=422)
     except TooManyAnalysesError as error:
         return too_many(request, error)
     answer = redirect("web:scenario", row.pk)
-    answer["Location"] += f"?variant={given['variant']}"
+    answer["Location"] += f"?variant={fields['variant']}"
     return answer
 
 
 def _form(
-    request: HttpRequest, given: dict[str, Any], *, errors: tuple[FieldError, ...] = (), status: int = 200
+    request: HttpRequest, fields: dict[str, Any], *, errors: tuple[FieldError, ...] = (), status: int = 200
 ) -> HttpResponse:
     page = page_from(request, Scenario.objects.all(), order="-pk", unique="pk")
     counts = impact_counts(page.rows)
     context = {
-        "names": "\n".join(given["names"]),
-        "labels": " ".join(one.replace(":", "=", 1) for one in given["labels"]),
-        "variant": given["variant"],
+        "names": "\n".join(fields["names"]),
+        "labels": " ".join(one.replace(":", "=", 1) for one in fields["labels"]),
+        "variant": fields["variant"],
         "variants": VARIANT_WORDS,
         "errors": errors,
         "keys": label_keys(),
@@ -116,17 +116,17 @@ def _form(
 @require_POST
 def scenario_action(request: HttpRequest, number: int, action: str) -> HttpResponse:
     """Cancel an analysis, save it under a name, or run it again with the clusters of today."""
-    found, user = get_object_or_404(Scenario, pk=number), current_user(request)
-    if action != "run-again" and user.get_username() != found.created_by and not may_operate(user):
+    scenario, user = get_object_or_404(Scenario, pk=number), current_user(request)
+    if action != "run-again" and user.get_username() != scenario.created_by and not may_operate(user):
         raise PermissionDenied("Only its author and operators may change an analysis.")
     try:
         if action == "cancel":
-            message = "Analysis canceled." if cancel_scenario(found) else "The analysis has ended already."
+            message = "Analysis canceled." if cancel_scenario(scenario) else "The analysis has ended already."
         elif action == "save":
-            save_scenario(found, request.POST.get("name", "").strip())
-            message = f"Analysis {found.name} saved." if found.name else "Name removed."
+            save_scenario(scenario, request.POST.get("name", "").strip())
+            message = f"Analysis {scenario.name} saved." if scenario.name else "Name removed."
         else:
-            same = {"names": found.clusters, "labels": (), "chosen_by": found.chosen_by}
+            same = {"names": scenario.clusters, "labels": (), "chosen_by": scenario.chosen_by}
             return redirect("web:scenario", create_scenario(**same, by=user, now=datetime.now(UTC)).pk)
     except InvalidManifest as error:
         messages.error(request, "; ".join(map(str, error.errors)))
@@ -141,35 +141,35 @@ def scenario_action(request: HttpRequest, number: int, action: str) -> HttpRespo
 @require_safe
 def scenario(request: HttpRequest, number: int) -> HttpResponse:
     """Show the impact on every placement; the page polls until all are evaluated."""
-    found = get_object_or_404(Scenario, pk=number)
-    given = request.GET.get("variant", "")
-    variant, version = (given if given in Variant.values else str(Variant.LEAVE)), scenario_pulse(number)
+    row = get_object_or_404(Scenario, pk=number)
+    choice = request.GET.get("variant", "")
+    variant, version = (choice if choice in Variant.values else str(Variant.LEAVE)), scenario_pulse(number)
     if same := not_modified(request, version, partial(scenario_pulse, number)):
         return same
-    rows, charts = outcomes_in(found, variant), []
-    if found.is_answered:
+    rows, charts = outcomes_in(row, variant), []
+    if row.is_answered:
         bars = [
             _bar(one.placement_name, _MARKS[PlacementImpact(one.impact)].words, Totals.of(one))
             for one in rows[:MOST_BARS]
         ]
-        total = _bar("All placements", "", totals_in(found, variant))
+        total = _bar("All placements", "", totals_in(row, variant))
         chart = what_if_chart(bars, total=total, in_all=rows.count())
         charts = [chart] if chart else []
-    table = asked_table(request, charts)
+    table = requested_table(request, charts)
     if table:
         return table
-    counts, impact = impact_counts([found]), word_from(request, "impact", PlacementImpact)
-    mine = counts.get((found.pk, variant), {})
+    counts, impact = impact_counts([row]), word_from(request, "impact", PlacementImpact)
+    mine = counts.get((row.pk, variant), {})
     other = Variant.CORDON if variant == Variant.LEAVE else Variant.LEAVE
     rows = rows.filter(impact=impact) if impact else rows
     start = number_of(request.GET.get("from", "")) or 0
-    shown = list(rows[start : start + PAGE_SIZE + 1])
+    outcomes = list(rows[start : start + PAGE_SIZE + 1])
     notes: dict[str, list[str]] = {}
-    for one in shown:
+    for one in outcomes:
         if one.note:
             notes.setdefault(one.note, []).append(one.placement_name)
     context = {
-        "scenario": found,
+        "scenario": row,
         "variant": variant,
         "variants": VARIANT_WORDS,
         "unknown": unknown_words(request, variant=Variant.values, impact=PlacementImpact),
@@ -179,17 +179,17 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "charts": charts,
         "sentence": impacts_sentence(mine),
         "other": str(other),
-        "other_sentence": impacts_sentence(counts.get((found.pk, other), {})),
+        "other_sentence": impacts_sentence(counts.get((row.pk, other), {})),
         "impacts": [(one, _MARKS[one].words, mine[one]) for one in PlacementImpact if mine.get(one)],
         "impact": impact,
         "default_rules": str(DEFAULT_SEMANTICS),
-        "rows": [(one, _MARKS[PlacementImpact(one.impact)]) for one in shown[:PAGE_SIZE]],
+        "rows": [(one, _MARKS[PlacementImpact(one.impact)]) for one in outcomes[:PAGE_SIZE]],
         "notes": notes,
         "longest_name": LONGEST_NAME,
-        "may_change": found.created_by == request.user.get_username() or may_operate(request.user),
-        "names": found.clusters[:_NAMES_SHOWN],
-        "more_names": max(0, len(found.clusters) - _NAMES_SHOWN),
-        "later": start + PAGE_SIZE if len(shown) > PAGE_SIZE else None,
+        "may_change": row.created_by == request.user.get_username() or may_operate(request.user),
+        "names": row.clusters[:_NAMES_SHOWN],
+        "more_names": max(0, len(row.clusters) - _NAMES_SHOWN),
+        "later": start + PAGE_SIZE if len(outcomes) > PAGE_SIZE else None,
         "earlier": max(0, start - PAGE_SIZE) if start else None,
     }
     return render_page(request, "what_if/scenario.html", context, fragment="what_if/_result.html")

@@ -126,12 +126,13 @@ def test_an_account_is_connected_by_its_owner(log_in: Enter) -> None:
     browser = Client()
     browser.force_login(person("ana", "viewer"))
 
-    asked = log_in(ADA, browser=browser, process="connect")
+    confirmation = log_in(ADA, browser=browser, process="connect")
     unconnected = SocialAccount.objects.count()
-    connected = browser.post(asked["Location"], {"password": PASSWORD})
+    connected = browser.post(confirmation["Location"], {"password": PASSWORD})
     response = log_in({**ADA, "groups": ["fleet-ops"]})
 
-    assert (asked["Location"], unconnected, connected["Location"]) == ("/account/confirm/", 0, "/clusters/")
+    addresses = confirmation["Location"], connected["Location"]
+    assert (unconnected, addresses) == (0, ("/account/confirm/", "/clusters/"))
     assert "This account is connected" in browser.get("/account/").content.decode()
     assert response.client.get("/clusters/").status_code == 200
     assert roles_of("ana") == {"operator"}

@@ -174,11 +174,11 @@ def test_sessions_end_after_the_password_again(browser: Client) -> None:
     phone = Client()
     phone.post("/login/", {"username": "ana", "password": PASSWORD})
 
-    asked = browser.post("/account/sessions/end/")
+    confirmation = browser.post("/account/sessions/end/")
     meanwhile = phone.get("/account/").status_code
-    after = browser.post(asked["Location"], {"password": PASSWORD}, follow=True).content.decode()
+    after = browser.post(confirmation["Location"], {"password": PASSWORD}, follow=True).content.decode()
 
-    assert asked["Location"].startswith("/account/confirm/")
+    assert confirmation["Location"].startswith("/account/confirm/")
     assert meanwhile == 200
     assert "Other sessions ended: 1" in after
     assert phone.get("/account/").status_code == 302
@@ -188,7 +188,7 @@ def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Cli
     stranger, out = Client(), StringIO()
     stranger.force_login(person("li", "viewer"))
 
-    for arguments in ([], ["ana", "--all"], ["ana", "nobody"]):
+    for arguments in ([], ["ana", "--all"], ["ana", "missing"]):
         with pytest.raises(CommandError):
             call_command("end_sessions", *arguments)
     unchanged = browser.get("/").status_code

@@ -20,14 +20,14 @@ def _plain_static(settings, tmp_path) -> None:
 
 @pytest.fixture
 def browser_of() -> Callable[[str], Client]:
-    """Return a browser that is logged in with a role; "nobody" has none, "anonymous" is not logged in."""
+    """Return a browser that is logged in with a role; "no-role" has none, "anonymous" is not logged in."""
 
     def browser(role: str) -> Client:
         client = Client()
         if role == "superuser":
             client.force_login(User.objects.create_superuser("root", password="a long enough password"))
         elif role != "anonymous":
-            client.force_login(person(f"a-{role}", *(() if role == "nobody" else (role,))))
+            client.force_login(person(f"a-{role}", *(() if role == "no-role" else (role,))))
         return client
 
     return browser

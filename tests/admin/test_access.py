@@ -40,7 +40,7 @@ def _send(client: Client, what: str) -> int:
 
 @pytest.mark.parametrize("what", MUTATING)
 @pytest.mark.parametrize(
-    ("role", "status"), [("anonymous", 302), ("nobody", 302), ("viewer", 403), ("approver", 403)]
+    ("role", "status"), [("anonymous", 302), ("no-role", 302), ("viewer", 403), ("approver", 403)]
 )
 def test_only_operators_change_anything(
     browser_of: Callable[[str], Client], what: str, role: str, status: int
@@ -74,7 +74,7 @@ def test_the_list_offers_no_actions_to_those_who_look(browser_of: Callable[[str]
     assert MemberCluster.objects.get().membership == "joined"
 
 
-@pytest.mark.parametrize("role", ["anonymous", "nobody", "viewer", "approver", "operator", "superuser"])
+@pytest.mark.parametrize("role", ["anonymous", "no-role", "viewer", "approver", "operator", "superuser"])
 def test_clusters_cannot_be_deleted(browser_of: Callable[[str], Client], role: str) -> None:
     cluster = joined("a")
 
@@ -98,7 +98,7 @@ def test_everyone_with_a_role_looks_at_everything(
 
 
 @pytest.mark.parametrize("address", [*LISTS, ""])
-@pytest.mark.parametrize("role", ["anonymous", "nobody"])
+@pytest.mark.parametrize("role", ["anonymous", "no-role"])
 def test_others_are_sent_to_log_in(browser_of: Callable[[str], Client], role: str, address: str) -> None:
     answer = browser_of(role).get(f"/admin/{address}/".replace("//", "/"))
 
@@ -147,7 +147,7 @@ def test_the_admin_has_no_login_of_its_own(browser_of: Callable[[str], Client]) 
     answer = Client().post("/admin/login/", {"username": "ada", "password": "a long enough password"})
 
     assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/admin/")
-    assert browser_of("nobody").get("/admin/login/?next=/admin/").status_code == 403
+    assert browser_of("no-role").get("/admin/login/?next=/admin/").status_code == 403
 
 
 def test_a_role_is_enough_to_log_in() -> None:

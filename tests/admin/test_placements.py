@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 SECRET = {
     "apiVersion": "v1",
     "kind": "Secret",
-    "metadata": {"name": "door", "namespace": "shop"},
+    "metadata": {"name": "api-key", "namespace": "shop"},
     "data": {"password": "aHVzaA=="},
 }
 MODELS = [
@@ -93,7 +93,7 @@ def test_every_list_searches_with_few_queries(
 
 def test_secrets_stay_secret(viewer: Client) -> None:
     secret = Resource.objects.get(kind="Secret")
-    event = Event.objects.get(kind="resource", name__contains="door")
+    event = Event.objects.get(kind="resource", name__contains="api-key")
 
     pages = [f"/admin/placements/resource/{secret.pk}/change/", f"/admin/fleetui/event/{event.pk}/change/"]
     texts = [text_of(viewer.get(page)) for page in pages]

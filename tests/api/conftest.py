@@ -22,7 +22,7 @@ def caller(db: None) -> Callable[..., APIClient]:  # noqa: ARG001 -- callers hav
 
     def make(*roles: str) -> APIClient:
         client = APIClient()
-        token = api_token(person("-".join(roles) or "nobody", *roles))
+        token = api_token(person("-".join(roles) or "no-role", *roles))
         client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
         return client
 

@@ -201,11 +201,11 @@ def test_bindings_of_a_cluster_name_placement_and_decision(reader: APIClient) ->
 
 
 def test_an_unknown_cluster_is_a_problem(reader: APIClient) -> None:
-    answer = reader.get(f"{CLUSTERS}/nobody")
+    answer = reader.get(f"{CLUSTERS}/missing")
 
     assert answer.status_code == 404
     assert answer.headers["Content-Type"] == "application/problem+json"
-    assert answer.json()["detail"] == "cluster 'nobody' not found"
+    assert answer.json()["detail"] == "cluster 'missing' not found"
 
 
 def test_a_document_of_another_name_is_refused(api: APIClient) -> None:

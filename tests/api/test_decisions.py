@@ -97,7 +97,7 @@ def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
     assert reader.post(address, wanted, format="json").json() == large
     assert reader.get("/api/v1/exact/x-0").status_code == 404
     with in_hub(live_hub("prod-eu").pk), pytest.raises(exact.UnknownSearchError):
-        exact.result_of(search)  # what another hub was asked for
+        exact.result_of(search)  # a search of another hub
 
 
 def test_one_large_search_at_a_time_is_kept_and_has_a_price(
@@ -199,7 +199,7 @@ def test_advice_says_what_would_help(reader: APIClient, decision: str) -> None:
 
 
 def test_a_cluster_that_was_not_there_is_not_found(reader: APIClient, decision: str) -> None:
-    for address in ("nobody", "nobody/advice"):
+    for address in ("missing", "missing/advice"):
         assert reader.get(f"{DECISIONS}/{decision}/clusters/{address}").status_code == 404
 
 

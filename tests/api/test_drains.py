@@ -55,7 +55,7 @@ def test_what_is_left_at_the_deadline_is_listed(api: APIClient) -> None:
         ({"atOnce": 0}, "atOnce"),
         ({"atOnce": 101}, "atOnce"),
         ({"deadlineSeconds": 0}, "deadlineSeconds"),
-        ({"order": ["nobody"]}, "order[0]"),
+        ({"order": ["missing"]}, "order[0]"),
         ({"order": "web"}, "order"),
         ({"force": True}, "force"),
         ([], ""),
@@ -89,7 +89,7 @@ def test_the_command_takes_the_same_pace() -> None:
     row = Drain.objects.get()
     assert (row.at_once, row.first) == (3, ["web", "ledger"])
     assert row.deadline == row.started_at + timedelta(minutes=90)
-    for odd in (["--at-once", "0"], ["--first", "nobody"], ["--deadline", "soon"]):
+    for odd in (["--at-once", "0"], ["--first", "missing"], ["--deadline", "soon"]):
         with pytest.raises(CommandError):
             call_command("drain", "b", *odd, stdout=out)
     assert Drain.objects.count() == 1

@@ -106,7 +106,7 @@ def test_writes_are_listed_newest_first_and_filtered(hub: WritableHub, caller: C
     assert [one["name"] for one in rest["items"]] == ["east"]
     assert rest["next"] is None
     assert len(client.get(WRITES, {"kind": "MemberCluster"}).json()["items"]) == 2
-    assert client.get(WRITES, {"by": "nobody"}).json()["items"] == []
+    assert client.get(WRITES, {"by": "no-role"}).json()["items"] == []
     assert client.get(WRITES, {"colour": "red"}).status_code == 400
     assert client.get(WRITES, {"state": "lost"}).status_code == 400
 
@@ -203,7 +203,7 @@ def test_a_team_writes_only_what_has_its_label(
 ) -> None:
     client = caller()
     group = Group.objects.create(name="payments")
-    group.user_set.add(User.objects.get(username="nobody"))
+    group.user_set.add(User.objects.get(username="no-role"))
     for role in ("operator", "approver"):
         TeamGrant.objects.create(hub=hub.hub, group=group, role=role, key="team", value="payments")
     for action in EVERY_ACTION:

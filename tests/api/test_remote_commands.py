@@ -37,7 +37,7 @@ ELSEWHERE = {
 
 
 class InProcess:
-    """A pool of connections that hands each request to the console of the test."""
+    """A pool of connections that passes each request to the console of the test."""
 
     def __init__(self, client: Any) -> None:
         self.client = client

@@ -25,7 +25,7 @@ def test_lists_runs_the_newest_first_and_filters(reader: APIClient) -> None:
 
     assert numbers("") == [2, 1]
     assert numbers("?state=finished") == [1]
-    assert numbers("?placement=nobody") == []
+    assert numbers("?placement=missing") == []
     assert reader.get("/api/v1/rollouts?state=odd").status_code == 400
     assert reader.get(reader.get("/api/v1/rollouts?limit=1").json()["next"]).json()["items"][0]["number"] == 1
 
@@ -162,4 +162,4 @@ def test_refuses_actions_that_are_not_allowed(api: APIClient, name: str, body: o
 
 
 def test_an_action_on_an_unknown_placement_is_not_found(api: APIClient) -> None:
-    assert api.post("/api/v1/placements/nobody/pause").status_code == 404
+    assert api.post("/api/v1/placements/missing/pause").status_code == 404

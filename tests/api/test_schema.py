@@ -342,7 +342,7 @@ def filled_hub() -> dict[str, str]:
         "cluster": "a",
         "number": "0",
         "round": "1",
-        "eviction": str(evict("nobody", "nowhere", by=None, now=NOW).pk),
+        "eviction": str(evict("missing", "nowhere", by=None, now=NOW).pk),
         "event": str(Event.objects.latest("pk").pk),
         "decision": decision,
         "search": search.id,

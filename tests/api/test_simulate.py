@@ -118,7 +118,7 @@ def test_simulate_takes_bindings(reader: APIClient) -> None:
         ({"placement": placement_document("web", {})}, "spec.resourceSelectors", "placement"),
         ({"bindings": [{}]}, "[0].cluster", "bindings"),
         ({"step": 99}, "step", None),
-        ({"why": "nobody"}, "why", None),
+        ({"why": "missing"}, "why", None),
         ({"semantics": "all", "step": 1}, "step", None),
         ({"semantics": "all", "exact": True}, "exact", None),
         ({"odd": 1}, "odd", None),

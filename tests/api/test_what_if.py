@@ -49,7 +49,7 @@ def test_a_placement_has_its_moves_and_its_decision(reader: APIClient) -> None:
 def test_an_invalid_analysis_is_refused_with_paths(reader: APIClient) -> None:
     answers = [
         reader.post("/api/v1/what-if", body, format="json")
-        for body in ({"clusters": ["nobody"]}, {}, {"cluster": "bravelion"})
+        for body in ({"clusters": ["missing"]}, {}, {"cluster": "bravelion"})
     ]
 
     assert [one.status_code for one in answers] == [422, 422, 422]

@@ -55,7 +55,7 @@ NARROWED = """most => new Promise(resolve => {
     if (width <= most || performance.now() > end) resolve(width); else requestAnimationFrame(look);
   })();
 })"""
-"""The width of a page once it is as narrow as asked, or after 2 s: charts are drawn again a moment later."""
+"""The width of a page once it is narrow enough, or after 2 s: charts are drawn again a moment later."""
 SERIOUS = ("serious", "critical")
 RULES = {
     "type": "tag",

@@ -122,10 +122,10 @@ def test_input_is_not_lost_by_tab_keys_tabs_of_the_page_or_leaving(
     expect(page.locator("#manifest")).to_have_value(re.compile("numberOfClusters: 6(.|\n)*# mine"))
     expect(page.locator("#unsaved")).to_be_empty()
 
-    asked: list[str] = []
+    dialogs: list[str] = []
 
     def stay(dialog: Dialog) -> None:
-        asked.append(dialog.type)
+        dialogs.append(dialog.type)
         dialog.dismiss()
 
     def refuse(route: Route) -> None:
@@ -138,7 +138,7 @@ def test_input_is_not_lost_by_tab_keys_tabs_of_the_page_or_leaving(
     expect(page.locator("#unsaved")).to_contain_text("Not saved")
     page.get_by_role("link", name="Cancel").click()
     expect(editor).to_be_visible()
-    assert asked == ["beforeunload"]
+    assert dialogs == ["beforeunload"]
     assert "# minex" not in Draft.objects.get().text
     page.unroute("**/drafts/**")
     page.keyboard.insert_text("y")
@@ -170,7 +170,7 @@ def test_buttons_pressed_while_a_response_is_awaited_are_not_lost(enter: Enter) 
     page, held = enter("/placements/web/edit/", "operator"), list[Route]()
     rows = page.get_by_role("group", name="Topology spread constraints").locator(".row")
     expect(rows).to_have_count(2)
-    page.evaluate("() => { window.asked = 0; addEventListener('htmx:confirm', () => window.asked++) }")
+    page.evaluate("() => { window.requests = 0; addEventListener('htmx:confirm', () => window.requests++) }")
     page.route("**/placements/web/edit/**", lambda route: held.append(route), times=1)  # noqa: PLW0108
 
     with page.expect_request("**/placements/web/edit/**"):
@@ -178,7 +178,7 @@ def test_buttons_pressed_while_a_response_is_awaited_are_not_lost(enter: Enter) 
     page.get_by_role("button", name="Add constraint").click()
     page.get_by_role("button", name="Add constraint").click()
     page.get_by_label("Number of clusters").fill("4")
-    page.wait_for_function("() => window.asked === 4")
+    page.wait_for_function("() => window.requests === 4")
     held[0].continue_()
 
     expect(rows).to_have_count(4)

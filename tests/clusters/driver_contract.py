@@ -77,7 +77,7 @@ class DriverContract:
             driver.remove("web", fence=7)
 
         seen = driver.observe("web").of("web")
-        assert late.value.seen == 8
+        assert late.value.fence == 8
         assert seen is not None
         assert seen.version == V2.id
 
@@ -89,15 +89,15 @@ class DriverContract:
         with pytest.raises(DriverFenced):
             driver.apply(replace(V1, fence=8))
 
-        assert driver.observe(inventory=True).held == {}
+        assert driver.observe(inventory=True).fences == {}
 
     def test_the_inventory_has_every_placement_with_its_fence(self, connect: Callable[..., Driver]) -> None:
         driver = connect()
         driver.apply(replace(V1, fence=7))
         driver.apply(Version("x1", "other", (config_map("other"),), fence=3))
 
-        assert driver.observe(inventory=True).held == {"web": 7, "other": 3}
-        assert driver.observe().held is None
+        assert driver.observe(inventory=True).fences == {"web": 7, "other": 3}
+        assert driver.observe().fences is None
 
     def test_a_cluster_without_calls_has_nothing(self, connect: Callable[..., Driver]) -> None:
         seen = connect().observe("web")

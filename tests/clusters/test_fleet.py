@@ -122,10 +122,10 @@ def test_a_changed_fleet_is_the_one_that_would_have_been_made_so(changed: Cluste
 
     after = one.with_clusters([changed])
 
-    anew = Fleet({each.name: each for each in (*one, changed)}.values())
-    assert after.clusters == anew.clusters
-    assert _columns_of(after) == _columns_of(anew)
-    assert after.digest(labels, properties) == anew.digest(labels, properties)
+    expected = Fleet({each.name: each for each in (*one, changed)}.values())
+    assert after.clusters == expected.clusters
+    assert _columns_of(after) == _columns_of(expected)
+    assert after.digest(labels, properties) == expected.digest(labels, properties)
     assert _columns_of(one) == _columns_of(Fleet(one.clusters))
 
 

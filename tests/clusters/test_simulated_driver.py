@@ -67,7 +67,7 @@ def holds(connect: Connect) -> Callable[[str], set[str]]:
 
     def look(placement: str) -> set[str]:
         state = connect().states().get(placement)
-        return {str(one.ref) for one in state.held.objects} if state and state.held else set()
+        return {str(one.ref) for one in state.placement.objects} if state and state.placement else set()
 
     return look
 
@@ -278,6 +278,6 @@ def test_a_lost_state_leaves_what_came_after_it(connect: Connect, clock: Clock) 
     clock.sleep(60)
     connect().apply(Version("x1", "other", (config_map("x"),)))
 
-    assert set(connect(faults=[lost]).observe(inventory=True).held or ()) == {"other"}
+    assert set(connect(faults=[lost]).observe(inventory=True).fences or ()) == {"other"}
     clock.now -= timedelta(minutes=2)
-    assert set(connect(faults=[lost]).observe(inventory=True).held or ()) == {"web", "other"}
+    assert set(connect(faults=[lost]).observe(inventory=True).fences or ()) == {"web", "other"}

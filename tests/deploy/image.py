@@ -42,7 +42,7 @@ def instructions(dockerfile: str) -> Iterator[tuple[str, str]]:
 
 
 def bootstrap_base(folder: Path, mirror: str) -> Path:
-    """Make the root that stands for the base image, or return the one that is there."""
+    """Make the root that replaces the base image, or return the one that is there."""
     base = folder / "base"
     if not (base / "usr/bin/python3").exists():
         shutil.rmtree(base, ignore_errors=True)

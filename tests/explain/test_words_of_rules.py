@@ -191,7 +191,7 @@ NEVER_GIVEN = {
     | {"already-placed", "kept", "namespace-missing", "nothing-to-do", "scaled-down", "scaling-down"},
     KUBERNETES: BY_PLAN | {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
 }
-"""What each set of rules has no use for: that a cluster is placed already never stands in an outcome."""
+"""What each set of rules does not use: no outcome has the reason that a cluster is placed already."""
 
 
 def test_every_reason_has_words_under_all_rules_that_can_give_it() -> None:
@@ -226,7 +226,7 @@ def test_a_cycle_that_wants_all_or_none_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("semantics", "kept", "anew"),
+    ("semantics", "kept", "words"),
     [
         (Semantics.FLEET, "incremental", "existing placements only win ties"),
         (Semantics.KUBEFLEET, "incremental", "existing placements only win ties"),
@@ -234,12 +234,12 @@ def test_a_cycle_that_wants_all_or_none_says_so() -> None:
         (Semantics.OCM, "selects again", "Steady alone scores for existing placements"),
     ],
 )
-def test_what_being_placed_is_worth(semantics: Semantics, kept: str, anew: str) -> None:
+def test_what_being_placed_is_worth(semantics: Semantics, kept: str, words: str) -> None:
     cycle = Cycle(fleet("a"), pick_n(1), (), semantics)
 
     assert beginning(cycle, is_incremental=True).name == kept
-    assert anew in beginning(cycle, is_incremental=False).words
-    assert anew in rescheduling_words(cycle)
+    assert words in beginning(cycle, is_incremental=False).words
+    assert words in rescheduling_words(cycle)
 
 
 def _step_words(decision: Decision) -> list[str]:

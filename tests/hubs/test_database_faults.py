@@ -81,7 +81,7 @@ def test_while_the_database_is_away_the_streams_stop_reading() -> None:
         lists, held = lists_of(run), []
 
         def measure() -> bool:
-            held.append(queue.held)
+            held.append(queue.weight)
             return True
 
         change_everything(run.fake, bindings=100)

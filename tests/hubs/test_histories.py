@@ -64,7 +64,7 @@ class Delivery:
         self.seen[plural] = self.fake.revision
         uids = frozenset(one.uid for one in records)
         items = [StreamItem(number, one, is_from_list=True) for one in records]
-        return [*items, StreamItem(number, position=str(self.fake.revision), listed=uids)]
+        return [*items, StreamItem(number, position=str(self.fake.revision), listed_uids=uids)]
 
     def some(self) -> list[StreamItem]:
         """Return a part of what the streams have, in any order between them."""

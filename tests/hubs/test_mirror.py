@@ -68,7 +68,7 @@ class Written:
         return StreamItem(self.row.pk, removal=removal, position=str(version))
 
     def listed(self, version: int, *uids: str) -> StreamItem:
-        return StreamItem(self.row.pk, position=str(version), listed=frozenset(uids))
+        return StreamItem(self.row.pk, position=str(version), listed_uids=frozenset(uids))
 
     def write(self, *items: StreamItem) -> bool:
         return self.mirror.write(items)
@@ -310,7 +310,7 @@ def test_equal_names_of_two_hubs_are_two_objects(clusters: Written) -> None:
     item = clusters.put(member("c1"), "u1", 1)
 
     mirror.write([replace(item, stream=next(iter(mirror.streams)))])
-    mirror.write([StreamItem(next(iter(mirror.streams)), position="9", listed=frozenset())])
+    mirror.write([StreamItem(next(iter(mirror.streams)), position="9", listed_uids=frozenset())])
 
     assert clusters.rows("name") == [("c1",)]
     with in_hub(other.pk):

@@ -85,8 +85,8 @@ class Reader:
                 self.objects[item.record.uid] = item.record.resource_version
             if item.removal:
                 self.objects.pop(item.removal.uid, None)
-            if item.listed is not None:
-                self.objects = {uid: rv for uid, rv in self.objects.items() if uid in item.listed}
+            if item.listed_uids is not None:
+                self.objects = {uid: rv for uid, rv in self.objects.items() if uid in item.listed_uids}
             self.changed.notify_all()
         return True
 
@@ -96,7 +96,7 @@ class Reader:
 
     @property
     def lists(self) -> int:
-        return sum(one.listed is not None for one in self.items)
+        return sum(one.listed_uids is not None for one in self.items)
 
 
 @dataclass
@@ -179,7 +179,7 @@ def test_pages_arrive_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         run.wait_equal()
 
     assert (run.hub.count("list"), run.hub.count("continue")) == (1, 2)
-    assert [one.listed is not None for one in run.reader.items[:6]] == [False] * 5 + [True]
+    assert [one.listed_uids is not None for one in run.reader.items[:6]] == [False] * 5 + [True]
 
 
 def test_bookmarks_move_the_position_without_an_object() -> None:
@@ -189,7 +189,7 @@ def test_bookmarks_move_the_position_without_an_object() -> None:
         run.reader.wait_until(lambda: run.reader.items[-1].position == str(run.hub.revision))
 
     last = run.reader.items[-1]
-    assert (last.record, last.removal, last.listed) == (None, None, None)
+    assert (last.record, last.removal, last.listed_uids) == (None, None, None)
 
 
 def test_a_watch_continues_at_its_position_after_its_end_or_a_cut() -> None:

@@ -45,13 +45,13 @@ def test_an_edit_that_deselects_all_clusters_is_sent_once_confirmed(
 
 def test_the_page_asks_for_the_confirmation(hub: WritableHub, client: Client) -> None:
     client.force_login(operator())
-    asked = {"name": "web", "numberOfClusters": "0", "overwrite": "spec.policy.numberOfClusters"}
+    form = {"name": "web", "numberOfClusters": "0", "overwrite": "spec.policy.numberOfClusters"}
     address = "/hubs/prod-eu/hub-write/scale/"
 
-    page = client.post(address, {**asked, "do": "preview"})
+    page = client.post(address, {**form, "do": "preview"})
     token = page.content.decode().partition('name="token" value="')[2].partition('"')[0]
     fields = '{"name": "web", "numberOfClusters": 0}'
-    apply = {"do": "apply", "fields": fields, "token": token, "overwrite": asked["overwrite"]}
+    apply = {"do": "apply", "fields": fields, "token": token, "overwrite": form["overwrite"]}
     refused = client.post(address, apply)
 
     assert 'name="confirm" value="unschedule-everything" required' in page.content.decode()
@@ -67,12 +67,12 @@ def test_the_stages_of_a_run_name_their_clusters_and_what_is_missing(hub: Writab
     hub.projected.put("ClusterResourceBinding", binding("web", "north", state="Bound"))
     hub.projected.project()
     by_region = {"labelSelector": {"matchLabels": {"region": "eu"}}, "sortingLabelKey": "order"}
-    nobody = stage("nobody", labelSelector={"matchLabels": {"a": "b"}})
+    empty = stage("empty", labelSelector={"matchLabels": {"a": "b"}})
     stages = {
         **VERSION,
         "kind": "ClusterStagedUpdateStrategy",
         **strategy("stages"),
-        "spec": {"stages": [stage("eu", **by_region), nobody]},
+        "spec": {"stages": [stage("eu", **by_region), empty]},
     }
 
     with hub.projected.scope():
@@ -80,7 +80,7 @@ def test_the_stages_of_a_run_name_their_clusters_and_what_is_missing(hub: Writab
 
     assert notes == (
         "Stage eu: east, west.",
-        "Stage nobody: no clusters.",
+        "Stage empty: no clusters.",
         "Clusters in no stage; the run would fail: north.",
         "Clusters without a whole number in the sorting label; the run would fail: "
         "east in stage eu, west in stage eu.",

@@ -135,7 +135,7 @@ class Administrator:
         return self.call("GET", path).status == 200
 
     def apply(
-        self, path: str, body: Mapping[str, Any], *, manager: str = "somebody", **query: str
+        self, path: str, body: Mapping[str, Any], *, manager: str = "other-manager", **query: str
     ) -> dict[str, Any]:
         query = {"fieldManager": manager, "force": "true", **query}
         answer = self.call("PATCH", path, body=body, query=query, content_type=APPLY_PATCH)
@@ -147,7 +147,7 @@ class Administrator:
         assert answer.status in (200, 201), answer
         return dict(answer.body)
 
-    def merge(self, path: str, body: Mapping[str, Any], *, manager: str = "somebody") -> dict[str, Any]:
+    def merge(self, path: str, body: Mapping[str, Any], *, manager: str = "other-manager") -> dict[str, Any]:
         kind = "application/merge-patch+json"
         answer = self.call("PATCH", path, body=body, query={"fieldManager": manager}, content_type=kind)
         assert answer.status == 200, answer

@@ -201,10 +201,10 @@ def test_a_lower_fence_is_refused_by_any_process_and_writes_nothing(hub: Hub) ->
     ):
         with pytest.raises(DriverFenced) as caught:
             call()
-        assert caught.value.seen == 8
+        assert caught.value.fence == 8
 
     assert hub.recorders[-1].writes == []
-    assert hub.driver().observe(inventory=True).held == {"web": 8}
+    assert hub.driver().observe(inventory=True).fences == {"web": 8}
 
 
 def test_a_call_that_was_overtaken_does_not_overwrite_the_inventory(hub: Hub) -> None:

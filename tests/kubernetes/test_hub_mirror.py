@@ -359,7 +359,7 @@ class Collected:
         self.items.append(item)
         if len(self.items) == 1:
             self.happens()
-        if item.listed is not None:
+        if item.listed_uids is not None:
             self.is_listed.set()
         return True
 
@@ -387,7 +387,7 @@ def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(hub: H
     names = [one.record.name for one in sink.items if one.record]
     assert len(set(names)) == 510
     assert len(names) > 1000  # the first page was read twice
-    assert next(one.listed for one in sink.items if one.listed is not None) == {
+    assert next(one.listed_uids for one in sink.items if one.listed_uids is not None) == {
         one.record.uid for one in sink.items if one.record
     }
     hub.admin.delete(hub.path(find("clusterresourcebindings")))

@@ -91,8 +91,8 @@ def _rebalance() -> Iterator[Goal]:
         for keys in range(1, most_keys + 1):
             for shape in ("uniform", "zipf"):
                 cycle = _drifted(clusters, keys, shape)
-                greedy, anew = _seconds(partial(schedule, cycle.rescheduled()), 2)
-                fresh = len({one.cluster for one in cycle.live_bindings} - {*anew.picked_names})
+                greedy, decision = _seconds(partial(schedule, cycle.rescheduled()), 2)
+                fresh = len({one.cluster for one in cycle.live_bindings} - {*decision.picked_names})
                 search = rebalance._OrderSearch
                 with mock.patch.object(
                     search, "_successors", autospec=True, side_effect=search._successors
@@ -101,7 +101,9 @@ def _rebalance() -> Iterator[Goal]:
                 assert isinstance(plan, MovePlan)
                 cases += 1
                 repairs = plan.chosen.hard_excess == 0 and not plan.is_cut
-                few += repairs and (plan.chosen.moves <= fresh or plan.chosen.placed > len(anew.picked_names))
+                few += repairs and (
+                    plan.chosen.moves <= fresh or plan.chosen.placed > len(decision.picked_names)
+                )
                 backtracked += seen.call_count > len(plan.steps) + 1
                 unsafe += not plan.is_safe
                 if (clusters, keys) == (10_000, 3):
@@ -113,7 +115,9 @@ def _rebalance() -> Iterator[Goal]:
                     f" rescheduled, {fresh} moves in {greedy:.4f} s",
                     flush=True,
                 )
-    yield Goal("rebalance, plans with no more moves than anew", f"{cases} of {cases}", str(few), few == cases)
+    yield Goal(
+        "rebalance, plans with no more moves than a reschedule", f"{cases} of {cases}", str(few), few == cases
+    )
     yield Goal("rebalance, orders with a step back", "0", str(backtracked), not backtracked)
     yield Goal("rebalance, plans without a safe order", "0", str(unsafe), not unsafe)
     yield Goal("rebalance, 10k, 3 keys, to greedy", "<= 200 x", f"{largest:.0f} x", largest <= 200)

@@ -117,7 +117,7 @@ def _rows(size: int, domains: tuple[int, ...], shape: str, is_selective: bool) -
 
 
 def _column(draw: random.Random, size: int, domain: int, shape: str) -> list[str]:
-    """Draw one label of every cluster; an empty text stands for a cluster without the key."""
+    """Draw one label of every cluster; an empty text is a cluster without the key."""
     values = [f"v{index:06}" for index in range(domain)]
     if domain == size:
         return draw.sample(values, size)
@@ -126,7 +126,7 @@ def _column(draw: random.Random, size: int, domain: int, shape: str) -> list[str
     if shape == "missing_key":
         column = ["" if draw.random() < 0.1 else value for value in column]
     if shape == "stuck":
-        column[0] = "nobody-can-be-picked-here"
+        column[0] = "no-cluster-can-be-picked"
     return column
 
 

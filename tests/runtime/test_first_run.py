@@ -35,7 +35,7 @@ def test_password_of_the_environment_is_used_and_not_printed() -> None:
 
 
 def test_nobody_is_made_where_an_administrator_is() -> None:
-    User.objects.create_superuser("somebody")
+    User.objects.create_superuser("root")
 
     assert make_first_administrator(username="admin", password=None) is None
     assert User.objects.count() == 1

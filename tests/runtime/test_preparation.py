@@ -17,12 +17,12 @@ from fleetui.env import read_database
 
 pytestmark = pytest.mark.django_db
 
-NOBODY = "postgres://user:hunter2@127.0.0.1:1/fleet"
+UNREACHABLE = "postgres://user:hunter2@127.0.0.1:1/fleet"
 
 
 def test_a_database_that_never_answers_is_reported_once_and_without_its_password(tmp_path: Path) -> None:
     said: list[str] = []
-    settings = connections.settings["default"] | read_database({"D": NOBODY}, "D", default=tmp_path)
+    settings = connections.settings["default"] | read_database({"D": UNREACHABLE}, "D", default=tmp_path)
 
     with pytest.raises(
         DatabaseMissingError, match=r"did not answer within 0\.7 s: .*port 1 failed"

@@ -109,7 +109,7 @@ def test_refuses_options_that_a_manifest_could_not_have(
 
 def test_selects_known_clusters_only_and_changes_nothing_without_the_role() -> None:
     joined("a")
-    for names in ([], ["nobody"]):
+    for names in ([], ["missing"]):
         with pytest.raises(InvalidManifest):
             selected_clusters(names)
     viewer: User = person("vic", "viewer")

@@ -1,4 +1,4 @@
-"""The demos: what is in them, that all doors take it, and what the placements come to."""
+"""The demos: what is in them, that all entry points accept it, and what the placements come to."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Dry runs on the clusters: what they answer to an edit, who is asked, and that nothing is written."""
+"""Dry runs on the clusters: what they answer to an edit, which are called, and that nothing is written."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

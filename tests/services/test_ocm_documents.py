@@ -375,10 +375,10 @@ def test_the_status_distinguishes_why_nothing_is_selected() -> None:
 def test_selectors_that_come_to_be_at_fault_are_a_misconfiguration() -> None:
     apply_resources([namespace("shop")], by=None, now=NOW)
     placement = save(with_resources(ocm_document(), NAMESPACE))
-    Placement.objects.update(selection_faults=[{"path": "", "code": "x", "message": "shop is gone"}])
+    Placement.objects.update(selection_faults=[{"path": "", "code": "x", "message": "shop was deleted"}])
     placement.refresh_from_db()
 
-    assert condition(placement, "PlacementMisconfigured") == ("True", "Misconfigured", "shop is gone")
+    assert condition(placement, "PlacementMisconfigured") == ("True", "Misconfigured", "shop was deleted")
 
 
 def test_its_decision_compares_under_all_four_semantics() -> None:

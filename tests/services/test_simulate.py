@@ -362,8 +362,8 @@ class TestStatus:
             (("--clusters", NINE, "--placement", WEB, "--step", 6), "--step: there is no round 6"),
             (("--clusters", NINE, "--placement", WEB, "--step", 0), "--step: there is no round 0"),
             (
-                ("--clusters", NINE, "--placement", WEB, "--why", "nobody"),
-                "--why: the fleet has no cluster 'nobody'",
+                ("--clusters", NINE, "--placement", WEB, "--why", "missing"),
+                "--why: the fleet has no cluster 'missing'",
             ),
             (
                 ("--clusters", NINE, "--placement", WEB, "--name", "other"),

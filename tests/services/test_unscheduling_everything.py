@@ -25,7 +25,7 @@ PICK_ALL = spec({"placementType": "PickAll", **NOWHERE})
 PICK_N = spec({"placementType": "PickN", "numberOfClusters": 2, **NOWHERE})
 PICK_NONE = spec({"placementType": "PickN", "numberOfClusters": 0})
 FIXED = spec({"placementType": "PickFixed", "clusterNames": ["a", "b"]})
-FIXED_ELSEWHERE = spec({"placementType": "PickFixed", "clusterNames": ["nobody"]})
+FIXED_ELSEWHERE = spec({"placementType": "PickFixed", "clusterNames": ["missing"]})
 EMPTYING = [
     (spec({"placementType": "PickAll"}), PICK_ALL, ("a", "b")),
     (pick_n_spec(2), PICK_N, ("a", "b")),
@@ -71,7 +71,7 @@ def test_a_change_that_keeps_one_cluster_requires_no_confirmation() -> None:
     all_joined("a", "b")
     decided("web", FIXED)
 
-    change(spec({"placementType": "PickFixed", "clusterNames": ["b", "nobody"]}))
+    change(spec({"placementType": "PickFixed", "clusterNames": ["b", "missing"]}))
 
     assert Placement.objects.get().revision == 2
 

@@ -224,7 +224,7 @@ def test_uses_the_fleet_of_its_first_step(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("chosen", "path", "code"),
     [
-        ({"names": ["a", "nobody"], "labels": []}, "clusters[1]", "unknown-cluster"),
+        ({"names": ["a", "missing"], "labels": []}, "clusters[1]", "unknown-cluster"),
         ({"names": [], "labels": ["region:moon"]}, "labels", "unsatisfiable"),
         ({"names": [], "labels": []}, "clusters", "required"),
     ],

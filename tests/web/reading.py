@@ -52,7 +52,7 @@ class Outline(HTMLParser):
     @property
     def problems(self) -> list[str]:
         """Return everything that is wrong with the page."""
-        twice = [f"id {one} stands twice" for one in set(self.ids) if self.ids.count(one) > 1]
+        twice = [f"id {one} is used twice" for one in set(self.ids) if self.ids.count(one) > 1]
         nameless = [
             f"{tag} {given}"
             for tag, given in self.fields

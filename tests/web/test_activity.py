@@ -32,7 +32,7 @@ def secret(password: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": "door", "namespace": "shop", "annotations": {COPY: f"{{{password}}}"}},
+        "metadata": {"name": "api-key", "namespace": "shop", "annotations": {COPY: f"{{{password}}}"}},
         "data": {"password": password, "user": "YW5h"},
         "stringData": {"plain": password},
     }
@@ -73,7 +73,7 @@ def test_there_is_no_page_of_what_never_happened(viewer: Client) -> None:
 
 
 def test_events_never_hold_what_a_secret_holds(changed: Event) -> None:
-    delete_resource(("", "Secret", "shop", "door"), by=None, now=NOW)
+    delete_resource(("", "Secret", "shop", "api-key"), by=None, now=NOW)
 
     held = str(list(Event.objects.values_list("before", "after")))
 
@@ -86,7 +86,7 @@ def test_events_never_hold_what_a_secret_holds(changed: Event) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/resources/_/Secret/shop/door/"])
+@pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/resources/_/Secret/shop/api-key/"])
 def test_no_page_shows_what_a_secret_holds(
     viewer: Client, text_of: Fetch, changed: Event, address: str
 ) -> None:
@@ -108,7 +108,7 @@ def reader_of_secrets() -> Client:
 
 
 def test_the_object_itself_stays_complete_over_rest(reader_of_secrets: Client, changed: Event) -> None:
-    answer = reader_of_secrets.get("/api/v1/resources/core/Secret/shop/door")
+    answer = reader_of_secrets.get("/api/v1/resources/core/Secret/shop/api-key")
 
     assert changed.kind == "resource"
     assert answer.json()["data"] == {"password": LATER, "user": "YW5h"}
@@ -127,13 +127,13 @@ def test_finds_a_person_by_a_part_of_the_name_in_any_case(viewer: Client, text_o
     assert "No events match" in text_of(viewer, "/activity/?by=otto")
 
 
-SECRET = {"group": "", "version": "v1", "kind": "Secret", "name": "door"}
+SECRET = {"group": "", "version": "v1", "kind": "Secret", "name": "api-key"}
 
 
 def overriding(password: str) -> dict[str, Any]:
     """Write an override that gives the Secret a password of its own on some clusters."""
     patch = {"op": "replace", "path": "/data/password", "value": password}
-    return for_resource("door", rule(patch, env="canary"), of=SECRET)
+    return for_resource("api-key", rule(patch, env="canary"), of=SECRET)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def overridden() -> Event:
 
 @pytest.mark.usefixtures("overridden")
 def test_events_never_hold_what_an_override_puts_into_a_secret() -> None:
-    delete_override("ResourceOverride", "shop", "door", by=None, now=NOW)
+    delete_override("ResourceOverride", "shop", "api-key", by=None, now=NOW)
 
     held = str(list(Event.objects.filter(kind="override").values_list("before", "after")))
 
@@ -170,7 +170,7 @@ def test_no_page_shows_what_an_override_puts_into_a_secret(
 
 @pytest.mark.usefixtures("overridden")
 def test_the_override_itself_stays_complete_over_rest(reader_of_secrets: Client) -> None:
-    answer = reader_of_secrets.get("/api/v1/overrides/ResourceOverride/shop/door")
+    answer = reader_of_secrets.get("/api/v1/overrides/ResourceOverride/shop/api-key")
 
     assert stored_document(answer.json()) == overriding(LATER)
 

@@ -45,7 +45,7 @@ def test_every_page_has_one_that_answers(
 ) -> None:
     for address in (one for one in (*READ, *WRITE) if not one.startswith(WITHOUT)):
         with subtests.test(address):
-            page, twin = _twin(operator, address_of(address, decision_id).replace("?cluster=nobody", ""))
+            page, twin = _twin(operator, address_of(address, decision_id).replace("?cluster=missing", ""))
 
             assert twin is not None
             assert "curl -H &quot;Authorization: Token $FLEETUI_TOKEN&quot; " in page

@@ -199,5 +199,5 @@ def test_refuses_an_import_with_its_faults(operator: Client, given: dict[str, ob
 def test_a_cluster_that_is_gone_cannot_be_changed(operator: Client) -> None:
     joined("other")
 
-    assert operator.post("/clusters/nobody/leave/").status_code == 404
-    assert operator.post("/clusters/nobody/edit/").status_code == 404
+    assert operator.post("/clusters/missing/leave/").status_code == 404
+    assert operator.post("/clusters/missing/edit/").status_code == 404

@@ -221,7 +221,7 @@ def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) ->
         ("", 7),
         ("?kind=cluster", 3),
         ("?kind=placement&name=web", 2),
-        ("?by=nobody", 0),
+        ("?by=missing", 0),
         ("?q=ELI", 1),
         ("?q=o&kind=cluster", 2),
         ("?kind=cluster&verb=joined", 3),

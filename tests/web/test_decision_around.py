@@ -112,7 +112,7 @@ def test_its_snapshot_leads_to_its_line_in_the_history(
     history = text_of(viewer, address.partition("#")[0])
 
     assert address == "/placements/web/history/?at=p0#p0"
-    assert '<tr class="asked" id="p0">' in history
+    assert '<tr class="highlighted" id="p0">' in history
     assert "was pruned" not in history
     assert "Policy #7 was pruned" in text_of(viewer, "/placements/web/history/?at=p7")
 
@@ -127,8 +127,8 @@ def test_an_old_snapshot_is_found_on_a_later_page(viewer: Client, text_of: Fetch
 
     page = text_of(viewer, "/placements/web/history/?at=p0")
 
-    assert '<tr class="asked" id="p0">' in page
-    assert '<tr class="asked"' not in text_of(viewer, "/placements/web/history/")
+    assert '<tr class="highlighted" id="p0">' in page
+    assert '<tr class="highlighted"' not in text_of(viewer, "/placements/web/history/")
 
 
 def test_names_the_staged_run_that_carried_it_out(viewer: Client, text_of: Fetch) -> None:

@@ -211,7 +211,7 @@ def test_a_cluster_in_a_decision_has_an_address_of_its_own(viewer: Client, text_
     page = text_of(viewer, address("web", "clusters/bravelion/"))
 
     assert "Why bravelion was not selected" in page
-    assert viewer.get(address("web", "clusters/nobody/")).status_code == 404
+    assert viewer.get(address("web", "clusters/missing/")).status_code == 404
     short = viewer.get(f"{address('web')[:20]}/clusters/bravelion/")
     assert short["Location"] == address("web", "clusters/bravelion/")
 

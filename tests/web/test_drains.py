@@ -118,7 +118,7 @@ def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, st
     [
         ("at_once", "0", "Invalid value: &#x27;0&#x27;"),
         ("minutes", "soon", "Invalid value: &#x27;soon&#x27;"),
-        ("first", "nobody", "&#x27;nobody&#x27; is not placed on nimblefox"),
+        ("first", "missing", "&#x27;missing&#x27; is not placed on nimblefox"),
     ],
 )
 def test_an_odd_pace_is_refused_with_its_fault(operator: Client, field: str, value: str, said: str) -> None:
@@ -226,7 +226,7 @@ def test_brings_a_placement_back_by_a_fresh_schedule_after_a_look_at_it(
     assert PolicySnapshot.objects.filter(placement__name="web").count() == before + 1
     assert refused.status_code == 409
     assert "config names its clusters" in refused.content.decode()
-    assert operator.post(PAGE, {"do": "bring-back", "placement": "nobody"}).status_code == 404
+    assert operator.post(PAGE, {"do": "bring-back", "placement": "missing"}).status_code == 404
 
 
 @pytest.mark.nightly
@@ -258,7 +258,7 @@ def test_a_cluster_to_come_back_to_that_is_not_there_is_left_out(operator: Clien
 
 
 def test_a_cluster_that_is_not_there_has_no_drain(operator: Client) -> None:
-    assert operator.get("/clusters/nobody/drain/").status_code == 404
+    assert operator.get("/clusters/missing/drain/").status_code == 404
 
 
 def test_since_names_its_moment_so_that_the_page_counts_on(operator: Client, text_of: Fetch) -> None:

@@ -79,7 +79,7 @@ def test_what_is_refused_or_missing_offers_no_json(viewer: Client) -> None:
 
 
 def test_what_is_not_there_is_explained_in_plain_words(viewer: Client) -> None:
-    answer = viewer.get("/clusters/nobody/")
+    answer = viewer.get("/clusters/missing/")
 
     assert answer.status_code == 404
     assert "The object does not exist or was deleted." in answer.content.decode()

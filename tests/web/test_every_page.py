@@ -95,7 +95,7 @@ READ = [
     "/resources/_/ConfigMap/shop/settings/",
     "/decisions/{id}/",
     "/decisions/{id}/?cluster=bravelion",
-    "/decisions/{id}/?cluster=nobody",
+    "/decisions/{id}/?cluster=missing",
     "/decisions/{id}/?step=1&cluster=bravelion&group=region:west",
     "/decisions/{id}/?view=funnel",
     "/decisions/{id}/?view=scores",

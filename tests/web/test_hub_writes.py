@@ -30,7 +30,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[WritableHub]:
 
 def visitor(*roles: str) -> Client:
     client = Client()
-    client.force_login(person("-".join(roles) or "nobody", *roles))
+    client.force_login(person("-".join(roles) or "no-role", *roles))
     return client
 
 

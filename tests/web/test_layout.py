@@ -103,7 +103,7 @@ def test_says_that_demo_data_is_loaded(operator: Client, viewer: Client, text_of
     "address",
     [
         "/nothing/here/",
-        "/clusters/nobody/",
+        "/clusters/missing/",
         "/placements/nothing/",
         "/decisions/d-00000000/",
         "/decisions/abc/",

@@ -51,7 +51,7 @@ def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: l
 def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) -> None:
     decided("all", spec())
     decided("many", pick_n_spec(7))
-    decided("named", spec({"placementType": "PickFixed", "clusterNames": ["bravelion", "nobody"]}))
+    decided("named", spec({"placementType": "PickFixed", "clusterNames": ["bravelion", "missing"]}))
 
     cells = re.findall(r"selected </span>([\w ]+)</td>", text_of(viewer, "/placements/"))
 

@@ -74,11 +74,11 @@ def test_what_changes_is_reported_at_once(viewer: Client, world: World, address:
 def test_another_session_is_identified(viewer: Client) -> None:
     address = _asking(viewer)
     viewer.get(address, headers=HTMX)
-    stranger, nobody = Client(), Client()
+    stranger, anonymous = Client(), Client()
     stranger.force_login(person("eve"))
 
     assert stranger.get(address, headers=HTMX).status_code == 403
-    assert nobody.get(address, headers=HTMX).headers["HX-Redirect"].startswith("/login/")
+    assert anonymous.get(address, headers=HTMX).headers["HX-Redirect"].startswith("/login/")
 
 
 @pytest.mark.usefixtures("world")

@@ -90,7 +90,7 @@ def test_over_rest_and_as_a_command_it_is_the_same() -> None:
     call_command("rebalance", "web", "--start", stdout=out, stderr=StringIO())
     assert RebalancePlan.objects.latest("number").state == "running"
     with pytest.raises(CommandError, match="no placement is named"):
-        call_command("rebalance", "nobody", stdout=out)
+        call_command("rebalance", "missing", stdout=out)
 
 
 def test_the_page_of_a_placement_leads_to_its_plan(viewer: Client) -> None:

@@ -56,7 +56,7 @@ def test_lists_what_is_under_way_first_and_filters(viewer: Client, text_of: Fetc
 
     assert runs("") == ["2", "1"]
     assert runs("?state=finished") == ["1"]
-    assert runs("?placement=nobody") == []
+    assert runs("?placement=missing") == []
     rail = text_of(viewer, "/clusters/")
     assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in rail
 
@@ -326,7 +326,7 @@ def test_the_name_of_a_placement_leads_to_its_newest_run(viewer: Client) -> None
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("web", "The placement web has no rollout yet."), ("nobody", "There is no placement nobody")],
+    [("web", "The placement web has no rollout yet."), ("missing", "There is no placement missing")],
 )
 @pytest.mark.usefixtures("web")
 def test_says_why_there_is_no_newest_run(viewer: Client, name: str, words: str) -> None:

@@ -659,9 +659,9 @@ def test_runs_few_queries(
 
 
 def test_what_is_not_there_is_not_found(viewer: Client, operator: Client) -> None:
-    gone = ["/rollouts/staged/runs/nobody/", "/rollouts/staged/strategies/nobody/"]
+    gone = ["/rollouts/staged/runs/missing/", "/rollouts/staged/strategies/missing/"]
     assert [viewer.get(one).status_code for one in gone] == [404, 404]
-    assert operator.post("/rollouts/staged/runs/nobody/stop/").status_code == 404
+    assert operator.post("/rollouts/staged/runs/missing/stop/").status_code == 404
 
 
 @pytest.mark.usefixtures("waiting")

@@ -77,7 +77,7 @@ def test_a_real_decision_is_not_called_hypothetical(viewer: Client, text_of: Fet
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"clusters": "nobody"}, "Invalid value: &#x27;nobody&#x27;"),
+        ({"clusters": "missing"}, "Invalid value: &#x27;missing&#x27;"),
         ({"label": "region=moon"}, "No cluster has region:moon"),
         ({}, "Required value"),
     ],

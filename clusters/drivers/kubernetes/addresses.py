@@ -32,8 +32,8 @@ class NameNotResolved(Exception):
 
 def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a host. Raise OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(one[4][0]) for one in entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +93,20 @@ def resolved_addresses(host: str, port: int, rules: AddressRules, *, seconds: fl
     """
     if is_ip_address(host):
         return [host]
-    found: list[str] = []
+    addresses: list[str] = []
 
     def resolve() -> None:
         with suppress(OSError, UnicodeError):  # UnicodeError: a label that IDNA does not encode
-            found.extend(rules.resolve(host, port))
+            addresses.extend(rules.resolve(host, port))
 
     thread = threading.Thread(target=resolve, name=f"resolve {host}", daemon=True)
     thread.start()
     thread.join(max(0.0, seconds))
     if thread.is_alive():
         raise NameNotResolved(f"the name servers did not answer for {host} in time")
-    if not found:
+    if not addresses:
         raise NameNotResolved(f"{host} has no address")
-    return found
+    return addresses
 
 
 def is_ip_address(host: str) -> bool:

@@ -193,19 +193,19 @@ def apply_targets(
         waves = [[one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)]
         return run_waves(waves, first_step, time_left=call.access.until(call.last_start))
 
-    found = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
+    results = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
     custom = [one for one in targets if one.is_custom]
     if custom:
         definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
-        waiting = await_definitions(call, definitions, {**finished, **found})
+        waiting = await_definitions(call, definitions, {**finished, **results})
         ready = [one for one in custom if one.ref.group not in waiting]
-        refused = {defined_group(one) for one in definitions if one.ref in found and found[one.ref].refusal}
+        refused = {defined_group(one) for one in definitions if (end := results.get(one.ref)) and end.refusal}
         for target, result in run(ready):
             is_late = result.refusal and result.refusal.code == NOT_SERVED and target.ref.group not in refused
             if is_late:  # established a moment ago, and not in discovery yet
                 call.access.discovery.forget(target.ref.group)
-            found[target.ref] = DEFERRED if is_late else result
-    every = {**finished, **found}
+            results[target.ref] = DEFERRED if is_late else result
+    every = {**finished, **results}
     return {one.ref: every[one.ref] for one in targets if one.ref in every}
 
 

@@ -231,12 +231,12 @@ class ConnectionCheck:
         missing = []
         for api_version, kind in self._kinds:
             try:
-                found = discovery.resource(api_version, kind, deadline=self._deadline)
+                served = discovery.resource(api_version, kind, deadline=self._deadline)
             except (KindNotServedError, DriverUnavailable) as error:
                 missing.append(CheckStep(f"{kind} in {api_version}", False, str(error)))
                 continue
             group = api_version.rpartition("/")[0]
-            needed += [Access(verb, group, found.plural) for verb in KIND_VERBS]
+            needed += [Access(verb, group, served.plural) for verb in KIND_VERBS]
         names = {one.name for one in needed}
         usual = (
             Access(verb, group, resource, is_optional=True)

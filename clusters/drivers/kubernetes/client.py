@@ -385,7 +385,7 @@ def read_body(answer: BaseHTTPResponse) -> bytes:
 def encode_body(body: Mapping[str, Any], content_type: str) -> bytes:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     if content_type == APPLY_PATCH:
-        text = _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+        text = _NOT_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
     return text.encode()
 
 

@@ -211,8 +211,8 @@ def diff_version(
         raise DriverPending(
             f"{done} of {total} objects compared; continuing", done=done, total=total, remaining=remaining
         )
-    found = [diff for target in targets if (diff := progress.get(target.ref))]
-    return DiffResult(version.id, tuple(found), tuple(failures))
+    diffs = [diff for target in targets if (diff := progress.get(target.ref))]
+    return DiffResult(version.id, tuple(diffs), tuple(failures))
 
 
 _UNREACHED = "not reached in time"

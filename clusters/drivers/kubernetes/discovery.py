@@ -93,16 +93,16 @@ class Discovery:
 
     def resource(self, api_version: str, kind: str, *, deadline: float) -> ResourceType:
         """Return how a kind is addressed. Raise KindNotServedError, DriverUnavailable."""
-        found = self.load(api_version, deadline=deadline).get(kind)
-        if found is None:
-            found = self.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline).get(kind)
-        if found is None:
+        resource = self.load(api_version, deadline=deadline).get(kind)
+        if resource is None:
+            resource = self.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline).get(kind)
+        if resource is None:
             others = self.other_versions(api_version, kind, deadline=deadline)
             hint = f"; it serves {', '.join(others)}" if others else ""
             raise KindNotServedError(f"the cluster serves no {kind} in {api_version}{hint}", others)
-        if not found.can_be_patched:
+        if not resource.can_be_patched:
             raise KindNotServedError(f"{kind} in {api_version} cannot be applied: it has no verb patch")
-        return found
+        return resource
 
     def load(self, api_version: str, *, keep: float = KEEP_SECONDS, deadline: float) -> Table:
         """Return the table of a group version, empty when it is not served; at most `keep` seconds old."""

@@ -79,22 +79,22 @@ class KubernetesDriver:
             )
         # An inventory alone opens no second socket for it.
         health = pool().submit(read_health, self._access, deadline=deadline) if placements else None
-        seen = observe_placements(
+        states = observe_placements(
             self._access,
             placements,
             deadline=deadline,
             cleared=lambda name: self._cleared.setdefault(name, {}),
             version_of=version_of,
         )
-        held = list_inventories(self._access, deadline=deadline) if inventory else None
+        inventories = list_inventories(self._access, deadline=deadline) if inventory else None
         if health:
             problem = result_of(health, deadline - self._access.monotonic())
         else:
             problem = read_health(self._access, deadline=deadline)
         return Observation(
             is_healthy=not problem,
-            placements=seen,
-            held=None if held is None else {one.placement: one.fence for one in held},
+            placements=states,
+            fences=None if inventories is None else {one.placement: one.fence for one in inventories},
             health_message=problem,
         )
 

@@ -56,11 +56,11 @@ def dry_run_version(access: MemberAccess, version: Version, *, deadline: float) 
         message = f"{done_count} of {total} objects tried in time"
         raise DriverPending(message, done=done_count, total=total, remaining=tuple(unreached))
     for target in targets:
-        found = results[target.ref].refusal if target.ref in results else None
-        if found and target.is_custom and found.code == NOT_SERVED:
+        refusal = results[target.ref].refusal if target.ref in results else None
+        if refusal and target.is_custom and refusal.code == NOT_SERVED:
             unchecked.add(target.ref)
-        elif found:
-            refusals.append(found)
+        elif refusal:
+            refusals.append(refusal)
     tried = [results[one.ref] for one in targets if one.ref in results and not results[one.ref].refusal]
     return DiffResult(
         version.id,

@@ -143,14 +143,14 @@ def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> 
 def list_inventories(access: MemberAccess, *, deadline: float) -> list[PlacementInventory]:
     """Return the inventories of this hub on the cluster. Raise DriverRejected, DriverUnavailable."""
     prefix = owner_value(access.hub_id, "")
-    found = []
+    inventories = []
     for one in _pages(access, _PATH, _ID, deadline=deadline):
         if isinstance(one, Response):
             raise _rejected(one, "list")
         owner = str(((one.get("metadata") or {}).get("annotations") or {}).get(OWNER) or "")
         if owner.startswith(prefix):
-            found.append(_parsed(one, owner.removeprefix(prefix), owner=owner))
-    return found
+            inventories.append(_parsed(one, owner.removeprefix(prefix), owner=owner))
+    return inventories
 
 
 def write_inventory(
@@ -206,7 +206,7 @@ def find_labelled(
     """
     selector = f"{PART_OF}={applyset_id(inventory_name(access.hub_id, placement))}"
     owner = owner_value(access.hub_id, placement)
-    found: dict[ObjectRef, Entry] = {}
+    entries: dict[ObjectRef, Entry] = {}
     incomplete = []
     for api_version, kind in sorted(set(kinds)):
         try:
@@ -223,8 +223,8 @@ def find_labelled(
                 # The items of a list have neither apiVersion nor kind.
                 live = {**one, "apiVersion": api_version, "kind": kind}
                 ref = ObjectRef.of(live)
-                found[ref] = live_entry(ref, live)
-    return list(found.values()), tuple(incomplete)
+                entries[ref] = live_entry(ref, live)
+    return list(entries.values()), tuple(incomplete)
 
 
 def _pages(

@@ -77,7 +77,7 @@ def observe_placements(
     """
     left = access.until(deadline)
     read = partial(read_inventory, access, deadline=deadline)
-    inventories = {name: found for name, found in run_each(read, placements, time_left=left) if found.exists}
+    inventories = {name: one for name, one in run_each(read, placements, time_left=left) if one.exists}
     known = {name: cleared(name) for name in inventories}
     objects = [
         (name, entry)
@@ -170,10 +170,10 @@ def _compare(
     if target is None:
         return object_diff(Target(entry.ref, entry.api_version, {}), live, Comparison())
     try:
-        found = compare_live(access, target, live, is_full=is_full, deadline=deadline)
+        comparison = compare_live(access, target, live, is_full=is_full, deadline=deadline)
     except RefusedError:  # an apply shows why
         return object_diff(target, live, Comparison())
-    return object_diff(target, live, found) if found.fields else None
+    return object_diff(target, live, comparison) if comparison.fields else None
 
 
 def placement_seen(

@@ -110,10 +110,10 @@ DEFERRED = ObjectResult(is_deferred=True)
 class DifferencesError(RefusedError):
     """An object is refused because it differs from its manifest."""
 
-    def __init__(self, code: str, message: str, found: ObjectDiff, *, is_drift: bool) -> None:
+    def __init__(self, code: str, message: str, difference: ObjectDiff, *, is_drift: bool) -> None:
         super().__init__(code, message)
-        self.drift = found if is_drift else None
-        self.diff = None if is_drift else found
+        self.drift = difference if is_drift else None
+        self.diff = None if is_drift else difference
 
 
 def examine(call: ApplyCall, target: Target) -> Outcome:
@@ -161,11 +161,11 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
         entry = live_entry(target.ref, live, manifest_hash=target.hash)
         return ObjectResult(entry, is_established=_is_established(target, live))
     if options.when_to_apply == "IfNotDrifted" and annotations.get(MANIFEST_HASH) == target.hash:
-        found = _compare(call, target, live, code="FailedToRunDriftDetection")
-        if found.fields:
-            code = "FoundDriftsInDegradedMode" if found.is_degraded else "FoundDrifts"
+        comparison = _compare(call, target, live, code="FailedToRunDriftDetection")
+        if comparison.fields:
+            code = "FoundDriftsInDegradedMode" if comparison.is_degraded else "FoundDrifts"
             message = f"{target.ref} has drifted, and whenToApply is IfNotDrifted"
-            raise DifferencesError(code, message, object_diff(target, live, found), is_drift=True)
+            raise DifferencesError(code, message, object_diff(target, live, comparison), is_drift=True)
     return _planned_patch(call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
 
 
@@ -179,8 +179,8 @@ def _planned_patch(
 def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
     if (record.hash, record.uid) != (target.hash, live["metadata"].get("uid")):
         return False
-    seen = managed_fields_digest(live), generation_of(live)
-    return seen == (record.fields, record.generation) or call.cleared.get(target.ref) == (record.uid, *seen)
+    state = managed_fields_digest(live), generation_of(live)
+    return state == (record.fields, record.generation) or call.cleared.get(target.ref) == (record.uid, *state)
 
 
 def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
@@ -200,10 +200,10 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
         message = f"{target.ref} is owned by {first.get('kind')} {first.get('name')}; see allowCoOwnership"
         raise RefusedError("FailedToTakeOver", message)
     if options.when_to_take_over == "IfNoDiff":
-        found = _compare(call, target, live, code="FailedToTakeOver")
-        if found.fields:
+        comparison = _compare(call, target, live, code="FailedToTakeOver")
+        if comparison.fields:
             message = f"{target.ref} differs from its manifest, and whenToTakeOver is IfNoDiff"
-            difference = object_diff(target, live, found)
+            difference = object_diff(target, live, comparison)
             raise DifferencesError("FailedToTakeOver", message, difference, is_drift=False)
 
 
@@ -247,8 +247,8 @@ def apply_object(
 
     drift = None
     if options.comparison == "FullComparison":
-        found = find_differences(clean(applied), clean(target.manifest))
-        drift = object_diff(target, applied, found) if found.fields else None
+        comparison = find_differences(clean(applied), clean(target.manifest))
+        drift = object_diff(target, applied, comparison) if comparison.fields else None
     is_changed = live is None or clean(live) != clean(applied)
     if is_changed and (target.ref.group, target.ref.kind) == CUSTOM_RESOURCE_DEFINITION:
         call.access.discovery.forget(str((target.manifest.get("spec") or {}).get("group")))
@@ -265,8 +265,8 @@ def change_of(target: Target, live: Live | None, applied: Live) -> ObjectDiff | 
     """Return what a dry run would change; None where that is nothing but ownership metadata."""
     if live is None:
         return object_diff(target, None, Comparison((WHOLE_OBJECT,)))
-    found = find_differences(clean(live), clean(applied))
-    return object_diff(target, live, found) if found.fields else None
+    comparison = find_differences(clean(live), clean(applied))
+    return object_diff(target, live, comparison) if comparison.fields else None
 
 
 def _is_established(target: Target, live: Live) -> bool:

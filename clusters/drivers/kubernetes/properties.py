@@ -74,8 +74,8 @@ class Readings:
                 (self.nodes, self.read_nodes, NODES_SECONDS),
                 (self.pods, self.read_pods, PODS_SECONDS),
             )
-            taken = [self._take(*one, deadline=deadline) for one in steps]
-            return self.facts() if any(taken) else None
+            reads = [self._take(*one, deadline=deadline) for one in steps]
+            return self.facts() if any(reads) else None
         finally:
             self._lock.release()
 

@@ -90,8 +90,8 @@ class BoundedConnection(HTTPSConnection):
             return self._connect_to(addresses, stop)
         if is_ip_address(host):
             check_address(host, self.rules)
-        found = resolved_addresses(self.host, self.port, self.rules, seconds=stop - self.monotonic())
-        return self._connect_to(found, stop)
+        addresses = resolved_addresses(self.host, self.port, self.rules, seconds=stop - self.monotonic())
+        return self._connect_to(addresses, stop)
 
     def _connect_to(self, addresses: Sequence[str], stop: float) -> socket.socket:
         """Connect to the first address that answers. Raise the OSError of the last one."""

@@ -66,5 +66,5 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> Non
 
 
 def _refuse_password() -> str:
-    """Keep OpenSSL from asking for a password on the terminal of the console."""
+    """Return no password: OpenSSL would prompt for one on the terminal of the console."""
     return ""

@@ -57,21 +57,22 @@ def apply_objects(
 
     `is_without_namespace`: nothing has placed the namespace of the placement there.
     """
-    before = state.held
+    before = state.placement
     if before and before.version == version.id and not before.refusals:
-        return state.noting(CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False)
-    held = _held(before, version, configuration, now=now, is_without_namespace=is_without_namespace)
+        return state.with_entry(CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False)
+    after = _merge(before, version, configuration, now=now, is_without_namespace=is_without_namespace)
     was = (before.whole_version, before.objects) if before else ("", ())
-    entry = CallLogEntry(now.isoformat(), "refused" if held.refusals else "applied", version.id)
-    return replace(state, held=held).noting(entry, is_change=was != (held.whole_version, held.objects))
+    entry = CallLogEntry(now.isoformat(), "refused" if after.refusals else "applied", version.id)
+    is_change = was != (after.whole_version, after.objects)
+    return replace(state, placement=after).with_entry(entry, is_change=is_change)
 
 
 def removed(state: PlacementState, what: str, *, now: datetime) -> PlacementState:
     """Remove the objects of a placement; the log has it as a change to the version "" ."""
     entry = CallLogEntry(now.isoformat(), what, "")
-    if state.held is None:
-        return state.noting(entry._replace(what=f"{what} again"), is_change=False)
-    return replace(state, held=None).noting(entry, is_change=True)
+    if state.placement is None:
+        return state.with_entry(entry._replace(what=f"{what} again"), is_change=False)
+    return replace(state, placement=None).with_entry(entry, is_change=True)
 
 
 def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
@@ -79,7 +80,7 @@ def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
     return max((moment for moment in lost if moment), default=None)
 
 
-def _held(
+def _merge(
     before: StoredPlacement | None,
     version: Version,
     configuration: Configuration,
@@ -108,12 +109,12 @@ def _held(
             message = f"injected fault: {ref} rejected" if is_refused else ""
         if message:
             refusals.append(Refusal(ref, APPLY_FAILED, message))
-        held = there.get(ref)
+        record = there.get(ref)
         if not message:
             wanted = stored_object(manifest, ready_at=ready_at)
-            held = held if held and held.digest == wanted.digest else wanted
-        if held:
-            objects.append(held)
+            record = record if record and record.digest == wanted.digest else wanted
+        if record:
+            objects.append(record)
     whole = (before.whole_version if before else "") if refusals else version.id
     return StoredPlacement(version.id, whole, now, tuple(objects), tuple(refusals))
 
@@ -148,12 +149,13 @@ class SimulatedDriver:
 
         before, after = self._change(version.placement, version.fence, step)
         self._lose_answer(DriverCall.APPLY, timeout)
-        if refusals := after.held.refusals if after.held else ():
+        if refusals := after.placement.refusals if after.placement else ():
             raise DriverRejected(f"{len(refusals)} of {len(version.manifests)} objects refused", refusals)
         now = self._clock()
         faults = self._configuration.faults_at(now)
-        seen = placement_seen(version.placement, after.held, faults, now) if after.held else None
-        return Applied(version.id, changed=before.changes != after.changes, seen=seen)
+        placement, is_changed = after.placement, before.changes != after.changes
+        seen_placement = placement_seen(version.placement, placement, faults, now) if placement else None
+        return Applied(version.id, changed=is_changed, placement=seen_placement)
 
     def observe(
         self,
@@ -168,20 +170,20 @@ class SimulatedDriver:
         now = self._clock()
         faults = self._configuration.faults_at(now)
         states = self.states(*(() if inventory else placements)) if placements or inventory else {}
-        held = {name: state.held for name, state in states.items() if state.held}
+        stored = {name: state.placement for name, state in states.items() if state.placement}
         return Observation(
             is_healthy=all(fault.kind is not FaultKind.UNHEALTHY for fault in faults),
             placements=tuple(
-                placement_seen(name, held[name], faults, now) for name in placements if name in held
+                placement_seen(name, stored[name], faults, now) for name in placements if name in stored
             ),
-            held={name: states[name].fence for name in held} if inventory else None,
+            fences={name: states[name].fence for name in stored} if inventory else None,
         )
 
     def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(placement, fence, lambda state, now: removed(state, "removed", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
-        return before.held is not None
+        return before.placement is not None
 
     def diff(
         self,
@@ -194,18 +196,18 @@ class SimulatedDriver:
         self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
         self._lose_answer(DriverCall.OBSERVE, timeout)
         state = self.states(version.placement).get(version.placement)
-        held = state.held if state else None
-        there = {one.ref: one for one in held.objects} if held else {}
+        placement = state.placement if state else None
+        there = {one.ref: one for one in placement.objects} if placement else {}
         diffs = []
         for manifest in version.manifests:
             ref = ObjectRef.of(manifest)
-            found = there.get(ref)
-            if found and found.digest == stored_object(manifest, ready_at=self._clock()).digest:
+            record = there.get(ref)
+            if record and record.digest == stored_object(manifest, ready_at=self._clock()).digest:
                 continue
-            member = "(another manifest)" if found else ""
+            member = "(another manifest)" if record else ""
             field = FieldDiff("/", member, "(the whole object)")
             api_version = str(manifest["apiVersion"]).rpartition("/")[2]
-            diffs.append(ObjectDiff(ref, api_version, 1 if found else None, (field,)))
+            diffs.append(ObjectDiff(ref, api_version, 1 if record else None, (field,)))
         return DiffResult(version.id, tuple(diffs))
 
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
@@ -213,7 +215,7 @@ class SimulatedDriver:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(placement, fence, lambda state, now: removed(state, "released", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
-        return before.held is not None
+        return before.placement is not None
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         self._reach(DriverCall.LEAVE, timeout, 0)
@@ -232,8 +234,8 @@ class SimulatedDriver:
         if name == "default" or name.startswith("kube-"):
             return True
         wanted = ObjectRef("", "Namespace", "", name)
-        held = (state.held for state in self.states().values() if state.held)
-        return any(one.ref == wanted for placement in held for one in placement.objects)
+        placements = (state.placement for state in self.states().values() if state.placement)
+        return any(one.ref == wanted for placement in placements for one in placement.objects)
 
     def _change(
         self, placement: str, fence: int, step: Callable[[PlacementState, datetime], PlacementState]
@@ -278,21 +280,22 @@ class SimulatedDriver:
 
 
 def placement_seen(
-    name: str, held: StoredPlacement, faults: list[SimulatedFault], now: datetime
+    name: str, placement: StoredPlacement, faults: list[SimulatedFault], now: datetime
 ) -> PlacementSeen:
-    unready = [_object_seen(one, faults, now) for one in held.objects]
+    unready = [_object_seen(one, faults, now) for one in placement.objects]
     return PlacementSeen(
         name,
-        held.version,
-        held.whole_version,
-        held.refusals,
+        placement.version,
+        placement.whole_version,
+        placement.refusals,
         tuple(one for one in unready if one is not None),
     )
 
 
-def _object_seen(held: HeldObject, faults: list[SimulatedFault], now: datetime) -> ObjectSeen | None:
+def _object_seen(record: HeldObject, faults: list[SimulatedFault], now: datetime) -> ObjectSeen | None:
     is_kept = any(
-        fault.keeps_unready(now) and fault.is_about(held.kind, held.name, held.images) for fault in faults
+        fault.keeps_unready(now) and fault.is_about(record.kind, record.name, record.images)
+        for fault in faults
     )
-    judged = readiness_of(live_object(held, is_ready=held.ready_at <= now and not is_kept))
-    return None if judged == AVAILABLE else ObjectSeen(held.ref, judged.readiness, judged.reason)
+    judged = readiness_of(live_object(record, is_ready=record.ready_at <= now and not is_kept))
+    return None if judged == AVAILABLE else ObjectSeen(record.ref, judged.readiness, judged.reason)

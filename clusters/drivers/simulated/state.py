@@ -64,30 +64,30 @@ def images_in(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(one["image"]) for one in containers if one.get("image"))[:_MOST_IMAGES]
 
 
-def live_object(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
+def live_object(record: HeldObject, *, is_ready: bool) -> dict[str, Any]:
     """Return the object as on a real cluster, with the status fields that readiness reads."""
     return {
-        "apiVersion": held.api_version,
-        "kind": held.kind,
-        "metadata": {"name": held.name, "namespace": held.namespace, "generation": 1},
+        "apiVersion": record.api_version,
+        "kind": record.kind,
+        "metadata": {"name": record.name, "namespace": record.namespace, "generation": 1},
         "spec": {
-            "replicas": held.replicas,
-            "type": held.service_type,
+            "replicas": record.replicas,
+            "type": record.service_type,
             "clusterIPs": ["10.96.0.1"] if is_ready else [],
         },
-        "status": {"observedGeneration": 1, **_status(held, is_ready=is_ready)},
+        "status": {"observedGeneration": 1, **_status(record, is_ready=is_ready)},
     }
 
 
-def _status(held: HeldObject, *, is_ready: bool) -> dict[str, Any]:
-    there = held.replicas if is_ready else 0
-    match held.kind:
+def _status(record: HeldObject, *, is_ready: bool) -> dict[str, Any]:
+    there = record.replicas if is_ready else 0
+    match record.kind:
         case "Deployment" | "StatefulSet":
             return {
                 "availableReplicas": there,
-                "unavailableReplicas": held.replicas - there,
-                "updatedReplicas": held.replicas,
-                "currentReplicas": held.replicas,
+                "unavailableReplicas": record.replicas - there,
+                "updatedReplicas": record.replicas,
+                "currentReplicas": record.replicas,
             }
         case "DaemonSet":
             return {"desiredNumberScheduled": _DAEMONS, "numberAvailable": _DAEMONS if is_ready else 0}
@@ -168,7 +168,7 @@ class PlacementState:
     deletes neither. `fence` is the highest that was seen, also after a removal.
     """
 
-    held: StoredPlacement | None = None
+    placement: StoredPlacement | None = None
     fence: int = 0
     log: tuple[CallLogEntry, ...] = ()
     changes: Mapping[str, int] = field(default_factory=dict)
@@ -180,10 +180,10 @@ class PlacementState:
         return replace(self, fence=fence)
 
     def without_lost(self, lost_at: datetime | None) -> "PlacementState":
-        is_lost = lost_at is not None and self.held is not None and self.held.since < lost_at
-        return replace(self, held=None) if is_lost else self
+        is_lost = lost_at is not None and self.placement is not None and self.placement.since < lost_at
+        return replace(self, placement=None) if is_lost else self
 
-    def noting(self, entry: CallLogEntry, *, is_change: bool) -> "PlacementState":
+    def with_entry(self, entry: CallLogEntry, *, is_change: bool) -> "PlacementState":
         """Return the state with a call in the log, which drops the oldest entries."""
         changes = dict(self.changes)
         if is_change:
@@ -193,7 +193,7 @@ class PlacementState:
 
     def to_plain(self) -> dict[str, Any]:
         return {
-            "held": self.held.to_plain() if self.held else None,
+            "held": self.placement.to_plain() if self.placement else None,
             "fence": self.fence,
             "log": [list(entry) for entry in self.log],
             "changes": [list(item) for item in self.changes.items()],
@@ -201,9 +201,9 @@ class PlacementState:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "PlacementState":
-        held = plain.get("held")
+        placement = plain.get("held")
         return cls(
-            StoredPlacement.from_plain(held) if held else None,
+            StoredPlacement.from_plain(placement) if placement else None,
             plain.get("fence", 0),
             tuple(CallLogEntry(*entry) for entry in plain.get("log", ())),
             dict(plain.get("changes", ())),

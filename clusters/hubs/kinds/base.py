@@ -84,16 +84,16 @@ class HubApi:
 
 def mapping_at(manifest: object, *keys: str) -> Mapping[str, Any]:
     """Return the object at these keys; an empty one where there is none."""
-    found = manifest
+    value = manifest
     for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
 def items_at(manifest: object, *keys: str) -> list[Any]:
     """Return the list at these keys; an empty one where there is none."""
-    found = mapping_at(manifest, *keys[:-1]).get(keys[-1])
-    return found if isinstance(found, list) else []
+    items = mapping_at(manifest, *keys[:-1]).get(keys[-1])
+    return items if isinstance(items, list) else []
 
 
 def text_of(value: object, *, longest: int = 253) -> str:

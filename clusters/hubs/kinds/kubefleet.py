@@ -109,8 +109,8 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
 
 def _key(metadata: Mapping[str, Any], name: object) -> str:
     namespace = text_of(metadata.get("namespace"), longest=63)
-    found = text_of(name, longest=63)
-    return f"{namespace}/{found}" if namespace and found else found
+    text = text_of(name, longest=63)
+    return f"{namespace}/{text}" if namespace and text else text
 
 
 def _number(stream: StreamKind, metadata: Mapping[str, Any], labels: Mapping[str, Any]) -> int | None:
@@ -119,8 +119,8 @@ def _number(stream: StreamKind, metadata: Mapping[str, Any], labels: Mapping[str
         return None
     text = labels.get(POLICY_INDEX if "Policy" in stream.kind else RESOURCE_INDEX)
     if not isinstance(text, str) or not text.isdecimal():
-        found = _LAST_NUMBER.search(text_of(metadata.get("name")))
-        text = found[1] if found else ""
+        match = _LAST_NUMBER.search(text_of(metadata.get("name")))
+        text = match[1] if match else ""
     return int(text) if text and len(text) < 11 and int(text) < _MOST_NUMBER else None
 
 

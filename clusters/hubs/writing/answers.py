@@ -113,8 +113,8 @@ def answer_of(request: WriteRequest, response: Response, live: Manifest | None) 
         return WriteAnswer(WriteOutcome.ACCEPTED, "", status, content=body if is_object else None)
     message = shown_message(request, str(body.get("message") or f"the hub answers {status}"))
     causes = tuple(causes_in(request, body))
-    if found := _WEBHOOK.search(message):
-        return WriteAnswer(WriteOutcome.WEBHOOK, message, status, causes, webhook=found["name"])
+    if match := _WEBHOOK.search(message):
+        return WriteAnswer(WriteOutcome.WEBHOOK, message, status, causes, webhook=match["name"])
     outcome = WriteOutcome.REFUSED
     if status == 409:
         conflicts = tuple(conflicts_in(request, body, live))
@@ -177,8 +177,8 @@ def conflicts_in(request: WriteRequest, body: Manifest, live: Manifest | None) -
         if cause.get("reason") != "FieldManagerConflict":
             continue
         field = text_of(cause.get("field"))
-        found = _CONFLICT_WITH.search(str(cause.get("message") or ""))
-        manager, path = (found["manager"] if found else ""), paths.get(field, ())
+        match = _CONFLICT_WITH.search(str(cause.get("message") or ""))
+        manager, path = (match["manager"] if match else ""), paths.get(field, ())
         owners = owners_of(live, path) if live and path else ()
         entry = next((each for each in owners if each.get("manager") == manager), {})
         ours, theirs = value_at(request.body, path), value_at(live, path) if path else ABSENT

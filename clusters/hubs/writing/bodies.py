@@ -79,12 +79,12 @@ class EditBody:
 
 def value_at(document: object, path: Iterable[str]) -> Any:
     """Return the value at a path, ABSENT where there is none."""
-    found = document
+    value = document
     for key in path:
-        if not isinstance(found, Mapping) or key not in found:
+        if not isinstance(value, Mapping) or key not in value:
             return ABSENT
-        found = found[key]
-    return found
+        value = value[key]
+    return value
 
 
 def set_at(document: dict[str, Any], path: Path, value: Any) -> None:
@@ -142,7 +142,7 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
     defaults = _ITEM_DEFAULTS.get(path[-1])
     if not defaults or not isinstance(items, list) or not isinstance(live, list):
         return items
-    found = []
+    with_defaults = []
     for item in items:
         whole = {**defaults, **item} if isinstance(item, Mapping) else item
         candidates = [
@@ -153,18 +153,18 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
             and item.items() <= one.items()
             and one.items() <= whole.items()
         ]
-        found.append(deepcopy(candidates[0]) if candidates and item not in live else item)
-    return found
+        with_defaults.append(deepcopy(candidates[0]) if candidates and item not in live else item)
+    return with_defaults
 
 
 def owned_paths(live: Manifest, manager: str, *, operation: str = "Apply") -> frozenset[Path]:
     """Return the writable paths that a manager owns by its applies."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for entry in items_at(live, "metadata", "managedFields"):
         owner = tuple(mapping_at(entry).get(key) or "" for key in ("manager", "operation", "subresource"))
         if owner == (manager, operation, ""):
-            found.update(_field_paths(mapping_at(entry, "fieldsV1"), ()))
-    return frozenset(one for one in found if any(one[: len(root)] == root for root in WRITABLE))
+            paths.update(_field_paths(mapping_at(entry, "fieldsV1"), ()))
+    return frozenset(one for one in paths if any(one[: len(root)] == root for root in WRITABLE))
 
 
 def _field_paths(fields: Mapping[str, Any], path: Path) -> Iterator[Path]:
@@ -182,12 +182,12 @@ def _field_paths(fields: Mapping[str, Any], path: Path) -> Iterator[Path]:
 
 def owners_of(live: Manifest, path: Path) -> tuple[Mapping[str, Any], ...]:
     """Return the entries of managedFields that own a path, or something inside of it."""
-    found = []
+    owners = []
     for entry in items_at(live, "metadata", "managedFields"):
         paths = _field_paths(mapping_at(entry, "fieldsV1"), ())
         if any(one[: len(path)] == path or path[: len(one)] == one for one in paths):
-            found.append(mapping_at(entry))
-    return tuple(found)
+            owners.append(mapping_at(entry))
+    return tuple(owners)
 
 
 def edit_body(live: Manifest, base: Manifest, draft: Manifest, *, manager: str) -> EditBody:
@@ -220,9 +220,9 @@ def is_ours_alone(live: Manifest, path: Path, manager: str) -> bool:
 
 def without_paths(body: Mapping[str, Any], dropped: Iterable[Path]) -> dict[str, Any]:
     """Return a body without these paths, and without the objects that are empty after that."""
-    found = deepcopy(dict(body))
+    remaining = deepcopy(dict(body))
     for path in dropped:
-        around = [found]
+        around = [remaining]
         for key in path[:-1]:
             inner = around[-1].get(key)
             if not isinstance(inner, dict):
@@ -233,13 +233,13 @@ def without_paths(body: Mapping[str, Any], dropped: Iterable[Path]) -> dict[str,
             for depth in range(len(path) - 1, 0, -1):
                 if not around[depth]:
                     around[depth - 1].pop(path[depth - 1])
-    return found
+    return remaining
 
 
 def leaf_paths(content: Manifest) -> tuple[Path, ...]:
     """Return the writable paths of a body, a list as one value."""
-    found = [path for root in WRITABLE for path in _leaves(root, content)]
-    return tuple(path for path in found if value_at(content, path) not in (ABSENT, {}))
+    paths = [path for root in WRITABLE for path in _leaves(root, content)]
+    return tuple(path for path in paths if value_at(content, path) not in (ABSENT, {}))
 
 
 def _leaves(path: Path, content: Manifest) -> Iterator[Path]:

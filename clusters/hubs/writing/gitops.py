@@ -14,12 +14,12 @@ def gitops_marks(live: Manifest | None) -> tuple[str, ...]:
     metadata = mapping_at(live, "metadata")
     labels, annotations = mapping_at(metadata, "labels"), mapping_at(metadata, "annotations")
     is_tracked = any(key in labels or key in annotations for key in _TRACKING)
-    found = []
+    marks = []
     for entry in items_at(metadata, "managedFields"):
         name = text_of(mapping_at(entry).get("manager"))
         # Versions of Argo CD before server-side apply wrote as the client library.
         if name in _MANAGERS or name.startswith("flux") or (name == _GO_CLIENT and is_tracked):
-            found.append(f"field manager {name}")
-    found += [f"label {key}={text_of(labels[key])}" for key in _LABELS if labels.get(key)]
-    found += [f"annotation {key}" for key in _TRACKING if key in annotations]
-    return tuple(dict.fromkeys(found))
+            marks.append(f"field manager {name}")
+    marks += [f"label {key}={text_of(labels[key])}" for key in _LABELS if labels.get(key)]
+    marks += [f"annotation {key}" for key in _TRACKING if key in annotations]
+    return tuple(dict.fromkeys(marks))

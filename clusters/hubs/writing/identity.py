@@ -72,23 +72,23 @@ class ReviewCache:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[object, ...], tuple[float, Permission]] = OrderedDict()
+        self._permissions: OrderedDict[tuple[object, ...], tuple[float, Permission]] = OrderedDict()
 
     def get(self, key: tuple[object, ...]) -> Permission | None:
         with self._lock:
-            until, found = self._found.get(key, (0.0, None))
-            return found if found and until > self._monotonic() else None
+            until, permission = self._permissions.get(key, (0.0, None))
+            return permission if permission and until > self._monotonic() else None
 
-    def put(self, key: tuple[object, ...], found: Permission) -> None:
+    def put(self, key: tuple[object, ...], permission: Permission) -> None:
         with self._lock:
-            self._found[key] = (self._monotonic() + REVIEW_SECONDS, found)
-            self._found.move_to_end(key)
-            while len(self._found) > MOST_REVIEWS:
-                self._found.popitem(last=False)
+            self._permissions[key] = (self._monotonic() + REVIEW_SECONDS, permission)
+            self._permissions.move_to_end(key)
+            while len(self._permissions) > MOST_REVIEWS:
+                self._permissions.popitem(last=False)
 
     def clear(self) -> None:
         with self._lock:
-            self._found.clear()
+            self._permissions.clear()
 
 
 reviews = ReviewCache()
@@ -138,8 +138,8 @@ def review(
         request.verb.permission, request.kind, request.subresource, request.namespace, name
     )
     key = access.key(hub, requester)
-    if found := reviews.get(key):
-        return found
+    if permission := reviews.get(key):
+        return permission
     spec: dict[str, Any] = {"resourceAttributes": access.attributes}
     kind = "SelfSubjectAccessReview"
     if requester.user:
@@ -150,10 +150,10 @@ def review(
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     answer = client.request("POST", f"{_REVIEWS}/{kind.lower()}s", body=body, deadline=deadline)
     if answer.status != 201:
-        found = Permission(True, f"The hub does not say what {account_of(requester)} may do.")
+        permission = Permission(True, f"The hub does not say what {account_of(requester)} may do.")
     elif mapping_at(answer.body, "status").get("allowed") is True:
-        found = Permission(True)
+        permission = Permission(True)
     else:
-        found = Permission(False, access.lacking(account_of(requester)))
-    reviews.put(key, found)
-    return found
+        permission = Permission(False, access.lacking(account_of(requester)))
+    reviews.put(key, permission)
+    return permission

@@ -134,24 +134,23 @@ class WriteRequest:
 
     @property
     def stored_body(self) -> dict[str, Any]:
-        shown: dict[str, Any] = without_secrets({**self.body, "kind": self.kind.kind})
-        return shown if "kind" in self.body else {key: one for key, one in shown.items() if key != "kind"}
+        body: dict[str, Any] = without_secrets({**self.body, "kind": self.kind.kind})
+        return body if "kind" in self.body else {key: one for key, one in body.items() if key != "kind"}
 
     def forced(self) -> "WriteRequest":
         return replace(self, is_forced=True)
 
     def hidden_texts(self) -> list[str]:
         """Return the secret values of the body, the longest first: a message of the hub may quote them."""
-        found = set(_hidden(self.body, self.stored_body))
-        return sorted(found, key=len, reverse=True)
+        return sorted(set(_hidden(self.body, self.stored_body)), key=len, reverse=True)
 
 
-def _hidden(value: Any, shown: Any) -> list[str]:
-    if isinstance(value, Mapping) and isinstance(shown, Mapping):
-        return [text for key in value for text in _hidden(value[key], shown.get(key))]
-    if isinstance(value, list) and isinstance(shown, list) and len(value) == len(shown):
-        return [text for pair in zip(value, shown, strict=True) for text in _hidden(*pair)]
-    if value == shown:
+def _hidden(value: Any, public: Any) -> list[str]:
+    if isinstance(value, Mapping) and isinstance(public, Mapping):
+        return [text for key in value for text in _hidden(value[key], public.get(key))]
+    if isinstance(value, list) and isinstance(public, list) and len(value) == len(public):
+        return [text for pair in zip(value, public, strict=True) for text in _hidden(*pair)]
+    if value == public:
         return []
     if isinstance(value, (Mapping, list)):
         inner = value.values() if isinstance(value, Mapping) else value

@@ -76,8 +76,8 @@ def version_of(hub: Hub, kind: str) -> str:
     """Return the version that the hub stores a kind in. Raise HubKindNotServedError."""
     wanted = KINDS[kind]
     with in_hub(hub.pk):
-        found = HubStream.objects.filter(group=wanted.group, plural=wanted.plural).exclude(state="absent")
-        version = found.values_list("version", flat=True).first()
+        streams = HubStream.objects.filter(group=wanted.group, plural=wanted.plural).exclude(state="absent")
+        version = streams.values_list("version", flat=True).first()
     if not version:
         raise HubKindNotServedError(f"hub {hub.name} does not serve {wanted.resource}")
     return version
@@ -202,22 +202,22 @@ class HubWriter:
     def _read_back(self, request: WriteRequest, answer: WriteAnswer) -> WriteAnswer:
         """Return what the object says; the answer as it was where that stays unknown."""
         try:
-            found = read_back(request, self.read(request.object_path), manager=self.hub.field_manager)
+            evidence = read_back(request, self.read(request.object_path), manager=self.hub.field_manager)
         except DriverUnavailable:
             return answer
-        if found.outcome is WriteOutcome.UNKNOWN:
+        if evidence.outcome is WriteOutcome.UNKNOWN:
             return answer
-        return replace(found, message=f"{answer.message}. {found.message}", status=answer.status)
+        return replace(evidence, message=f"{answer.message}. {evidence.message}", status=answer.status)
 
 
 def move(row: HubWrite, *states: HubWriteState, **values: Any) -> bool:
     """Change a record that is still in one of these states; return whether it was."""
     with in_hub(int(row.hub_id or 0)), transaction.atomic(durable=True):
-        found = HubWrite.objects.filter(pk=row.pk, state__in=states).update(**values)
-    if found:
+        count = HubWrite.objects.filter(pk=row.pk, state__in=states).update(**values)
+    if count:
         for name, value in values.items():
             setattr(row, name, value)
-    return bool(found)
+    return bool(count)
 
 
 def finish(row: HubWrite, answer: WriteAnswer) -> bool:
@@ -284,15 +284,15 @@ def _resolve(hub: Hub, rows: list[HubWrite], *, now: datetime) -> int:
         with open_writer(hub) as writer:
             for row in rows:
                 request = request_of(row, version_of(hub, row.kind))
-                found = read_back(request, writer.read(request.object_path), manager=hub.field_manager)
-                if found.outcome is WriteOutcome.UNKNOWN and row.at < now - GIVE_UP_AFTER:
-                    found = replace(
-                        found, outcome=WriteOutcome.NOT_APPLIED, message="The hub did not apply it."
+                evidence = read_back(request, writer.read(request.object_path), manager=hub.field_manager)
+                if evidence.outcome is WriteOutcome.UNKNOWN and row.at < now - GIVE_UP_AFTER:
+                    evidence = replace(
+                        evidence, outcome=WriteOutcome.NOT_APPLIED, message="The hub did not apply it."
                     )
-                if found.outcome is not WriteOutcome.UNKNOWN:
-                    resolved += finish(row, replace(found, status=row.status))
+                if evidence.outcome is not WriteOutcome.UNKNOWN:
+                    resolved += finish(row, replace(evidence, status=row.status))
                 elif row.state == HubWriteState.SENT:
-                    finish(row, found)
+                    finish(row, evidence)
     except (DriverUnavailable, NotWritableError):
         pass  # again at the next call
     return resolved

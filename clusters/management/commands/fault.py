@@ -71,10 +71,10 @@ class Command(HubCommand):
                 else [*faults_of(row), _fault(fault or "", options, now)]
             )
             row = set_faults(cluster, wanted, by=None, now=now, expected=row.revision)
-        found = faults_of(row)
-        for one in found:
+        faults = faults_of(row)
+        for one in faults:
             self.stdout.write(json.dumps(one))
-        if not found:
+        if not faults:
             self.stdout.write("No active faults")
         if moment := not_ready_at(row, now=now):
             self.stdout.write(f"Not ready from {moment:%Y-%m-%d %H:%M:%S} UTC on, if nothing changes")
@@ -85,9 +85,9 @@ def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
     about = {name: options[name] for name in names if options[name]}
     lasts = None
     if text := options["lasts"]:
-        found = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
-        if not found:
+        match = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
+        if not match:
             message = f"--for: Invalid value: {text!r}: must be a number and s, m, h or d, such as 5m"
             raise CommandError(message, returncode=BAD_INPUT)
-        lasts = timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+        lasts = timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
     return new_fault(kind, now=now, lasts=lasts, about=about)

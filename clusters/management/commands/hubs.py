@@ -24,8 +24,8 @@ class Command(HubCommand):
     def handle(self, *, name: str, output: str, **_options: Any) -> None:
         """Write the table or JSON; exit status 1 if any hub is not live."""
         now = datetime.now(UTC)
-        found = summaries_of([live_hub(name)] if name else live_hubs().order_by("name"), now=now)
-        rows = [self.shown(one, now, with_streams=bool(name)) for one in found]
+        summaries = summaries_of([live_hub(name)] if name else live_hubs().order_by("name"), now=now)
+        rows = [self._document(one, now, with_streams=bool(name)) for one in summaries]
         if output == "json":
             self.stdout.write(json.dumps(rows, indent=2, default=str))
         else:
@@ -39,13 +39,13 @@ class Command(HubCommand):
                     self.stdout.write(
                         f"  {stream['resource']}  {stream['state']}  {stream['objects']} objects{error}"
                     )
-        if any(one.state != HubState.LIVE for one in found):
+        if any(one.state != HubState.LIVE for one in summaries):
             raise CommandError(
-                "Not live: " + ", ".join(one.hub.name for one in found if one.state != "live"),
+                "Not live: " + ", ".join(one.hub.name for one in summaries if one.state != "live"),
                 returncode=REFUSED,
             )
 
-    def shown(self, one: HubSummary, now: datetime, *, with_streams: bool) -> dict[str, Any]:
+    def _document(self, one: HubSummary, now: datetime, *, with_streams: bool) -> dict[str, Any]:
         age = one.age(now)
         row: dict[str, Any] = {
             "name": one.hub.name,

@@ -27,10 +27,10 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         def seconds(text: str) -> float:
-            found = duration(text).total_seconds()
-            if not 0 < found <= _LONGEST:
+            total = duration(text).total_seconds()
+            if not 0 < total <= _LONGEST:
                 raise ArgumentTypeError(f"{text!r} is not more than 0 and at most 24h")
-            return found
+            return total
 
         parser.add_argument("name", metavar="NAME")
         parser.add_argument("--to", required=True, type=Path, metavar="FILE", help="new file; .gz compresses")

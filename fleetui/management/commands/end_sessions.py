@@ -26,8 +26,8 @@ class Command(BaseCommand):
             count = Session.objects.count()
             Session.objects.all().delete()
         else:
-            found = {user.get_username(): user for user in User.objects.filter(username__in=users)}
-            if missing := sorted(set(users) - found.keys()):
+            accounts = {user.get_username(): user for user in User.objects.filter(username__in=users)}
+            if missing := sorted(set(users) - accounts.keys()):
                 raise CommandError(f"there is no user {missing[0]!r}; nothing was ended", returncode=2)
-            count = sum(end_sessions(user) for user in found.values())
+            count = sum(end_sessions(user) for user in accounts.values())
         self.stdout.write(f"{count} sessions ended")

@@ -177,8 +177,8 @@ def _announce_in_background(listener: socket.socket, host: str, *, started: floa
     def announce() -> None:
         while not _answers(nearby, port):
             time.sleep(0.1)
-        shown = f"[{host}]" if ":" in host else host
-        output.say("up", f"FleetUI: http://{shown}:{port}/  (stop with Ctrl-C)")
+        address_host = f"[{host}]" if ":" in host else host
+        output.say("up", f"FleetUI: http://{address_host}:{port}/  (stop with Ctrl-C)")
         output.say("up", f"ready in {time.monotonic() - started:.1f} s")
         if path := first_password_file():
             output.say("up", f"Log in as {settings.FIRST_ADMIN_USER}; the password is in {path}")

@@ -148,7 +148,7 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         case DriverFenced():
             # Written only under a lease that is still valid: the fence is behind after a restore of the
             # database.
-            columns = {"next_call_at": now, "calls": binding.calls_beyond(answer.seen)}
+            columns = {"next_call_at": now, "calls": binding.calls_beyond(answer.fence)}
             return CallResult(tuple(columns.items()), failure=None)
         case DriverRejected():
             return _rejected(binding, answer, now=now)
@@ -194,8 +194,8 @@ def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
 def _applied(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, applied.drifts, now=now)
-    if applied.seen:
-        seen = _observed(call, applied.seen, now=now, is_busy=is_busy)
+    if applied.placement:
+        seen = _observed(call, applied.placement, now=now, is_busy=is_busy)
         columns = (*seen.columns, *_reached(binding).items())
         return replace(seen, columns=columns, is_applied=True, drifted=drifted)
     changes = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}

@@ -58,8 +58,8 @@ def remove_orphans(
         patience=CALL_SECONDS,
         at_end=connections.close_all,  # the connections of a thread to the database end with it
     )
-    held = {pk: one.held for pk, one in call(take) if isinstance(one, Observation) and one.held is not None}
-    orphans = find_orphans({rows[pk].name: placements for pk, placements in held.items()})
+    observed = {rows[pk].name: one for pk, one in call(take) if isinstance(one, Observation)}
+    orphans = find_orphans({name: one.fences for name, one in observed.items() if one.fences is not None})
 
     by_name = {row.name: row for row in rows.values()}
     removals = {

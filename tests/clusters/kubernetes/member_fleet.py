@@ -71,7 +71,7 @@ class MemberFleet:
     """
 
     objects: dict[str, Objects] = field(default_factory=lambda: defaultdict(dict))
-    asked: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    requests: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     heartbeats: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     frozen: dict[str, threading.Event] = field(default_factory=dict)
     answered: Callable[[str, str], None] = lambda _token, _path: None
@@ -87,7 +87,7 @@ class MemberFleet:
         if thawed := self.frozen.get(token):
             thawed.wait()
         with self.lock:
-            self.asked[token][f"{request.method} {path}"] += 1
+            self.requests[token][f"{request.method} {path}"] += 1
             content = FIXED.get(path) or self._stored(token, request, path)
         link.sendall(content)
         self.answered(token, path)

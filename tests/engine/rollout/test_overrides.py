@@ -288,10 +288,10 @@ def test_apply_strategy_that_no_driver_acts_on_leaves_the_version(fields: dict[s
 
 @pytest.mark.parametrize("path", ["/stringData/password/a", "/data/users/ana", "/nothing/here"])
 def test_a_patch_that_does_not_fit_never_shows_what_a_secret_holds(path: str) -> None:
-    door = manifest("Secret", "door", "shop", data={"password": "aHVzaA=="})
+    secret = manifest("Secret", "api-key", "shop", data={"password": "aHVzaA=="})
     shop = cro(rule(patch("replace", path, "x")))
 
-    failed = override((door,), (shop,), CANARY)
+    failed = override((secret,), (shop,), CANARY)
 
     assert isinstance(failed, OverrideFailed)
     assert "not found" in failed.message

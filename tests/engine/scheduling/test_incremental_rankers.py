@@ -1,4 +1,4 @@
-"""Standings kept from pick to pick: the same picks and scores as the eight questions put in every round."""
+"""Incremental rankers: the same picks and scores as the eight methods evaluated in every round."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

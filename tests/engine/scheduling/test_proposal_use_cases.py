@@ -107,7 +107,7 @@ def test_uc1c_a_claim_serves_as_well_as_a_label(options: Document) -> None:
         cluster("p1", properties={"provider": "aws"}),
         cluster("p2", properties={"provider": "alibaba"}),
         "s1",
-        cluster("s2", provider="a label that is not asked for"),
+        cluster("s2", provider="a label that is not requested"),
     )
     document = proposal(3, even("provider", maxSkew=1) | {"topologyKeyType": "Claim"})
 

@@ -139,11 +139,11 @@ def test_pick_all_takes_every_cluster_that_passes_the_filters() -> None:
 
 def test_pick_all_stores_scores_of_zero_and_is_always_fulfilled() -> None:
     decision = decide(fleet("a"), pick_all())
-    nobody = decide(Fleet(), pick_all())
+    empty = decide(Fleet(), pick_all())
 
     picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
     assert picked == [("a", 0, 0)]
-    assert (nobody.picked, nobody.is_fulfilled) == ((), True)
+    assert (empty.picked, empty.is_fulfilled) == ((), True)
 
 
 def test_pick_all_keeps_what_is_placed_even_if_it_no_longer_passes() -> None:

@@ -204,7 +204,7 @@ REFUSED: dict[str, tuple[Any, list[tuple[str, str]]]] = {
             ("data.b.metadata", "required"),
         ],
     ),
-    "a kind of Fleet that nobody knows": (
+    "an unknown kind of Fleet": (
         manifest("Thing", "a", version="cluster.kubernetes-fleet.io/v2"),
         [("kind", "kind-not-supported")],
     ),

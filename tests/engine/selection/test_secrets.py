@@ -15,7 +15,7 @@ from tests.services.rollouts.overrides import (
     rule,
 )
 
-SECRET = {"group": "", "version": "v1", "kind": "Secret", "name": "door"}
+SECRET = {"group": "", "version": "v1", "kind": "Secret", "name": "api-key"}
 COPY = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -25,8 +25,8 @@ def put(path: str, value: Any, op: str = "add") -> dict[str, Any]:
 
 def shown(*patches: dict[str, Any], before: tuple[dict[str, Any], ...] | None = None) -> list[Any]:
     """Return the values that stay of the patches to a Secret."""
-    document = for_resource("door", rule(*patches), of=SECRET)
-    older = None if before is None else for_resource("door", rule(*before), of=SECRET)
+    document = for_resource("api-key", rule(*patches), of=SECRET)
+    older = None if before is None else for_resource("api-key", rule(*before), of=SECRET)
     [one] = without_secrets(document, older)["spec"]["policy"]["overrideRules"]
     return [patch.get("value") for patch in one["jsonPatchOverrides"]]
 
@@ -53,7 +53,7 @@ def test_hides_the_copy_of_the_whole_and_leaves_other_annotations() -> None:
 
 
 def test_leaves_labels_removals_and_rules_that_delete() -> None:
-    document = for_resource("door", rule({"op": "remove", "path": "/data/a"}), leaving_out(), of=SECRET)
+    document = for_resource("api-key", rule({"op": "remove", "path": "/data/a"}), leaving_out(), of=SECRET)
 
     assert shown(put("/metadata/labels/tier", "edge")) == ["edge"]
     assert without_secrets(document) == document
@@ -78,7 +78,7 @@ def test_an_override_of_a_namespace_reaches_the_secrets_in_it() -> None:
 
 
 def test_hides_the_copy_that_kubectl_keeps_of_the_override() -> None:
-    document = for_resource("door", rule(put("/data/a", "hush")), of=SECRET)
+    document = for_resource("api-key", rule(put("/data/a", "hush")), of=SECRET)
     document["metadata"]["annotations"] = {COPY: "hush", "by": "us"}
 
     assert without_secrets(document)["metadata"]["annotations"] == {COPY: HIDDEN, "by": "us"}

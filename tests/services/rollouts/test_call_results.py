@@ -243,7 +243,7 @@ def test_differences_are_bounded() -> None:
 
 
 def test_what_a_cluster_answers_to_an_apply_is_an_observation() -> None:
-    answer = Applied("v1", changed=True, seen=PlacementSeen("web", "v1", "v1"))
+    answer = Applied("v1", changed=True, placement=PlacementSeen("web", "v1", "v1"))
 
     assert result_of(binding(Phase.APPLYING), answer)["phase"] == Phase.AVAILABLE
     assert result_of(binding(Phase.APPLYING), Applied("v1", changed=True))["phase"] == Phase.APPLIED

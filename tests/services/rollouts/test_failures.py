@@ -170,7 +170,7 @@ def test_many_refusals_are_sorted_cut_at_a_hundred_and_survive_odd_words() -> No
 
 
 def test_what_cannot_be_observed_keeps_nobody_waiting() -> None:
-    seen = ObjectSeen(ObjectRef("batch", "Job", "shop", "once"), Readiness.NOT_TRACKABLE, "nothing tells")
+    seen = ObjectSeen(ObjectRef("batch", "Job", "shop", "once"), Readiness.NOT_TRACKABLE, "not trackable")
 
     assert unready_failure(Binding(), [seen]).objects == ()
 
@@ -260,7 +260,7 @@ def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
     }
     decided("none", pick_n_spec(3, **only))
     decided("many", pick_n_spec(9))
-    decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["a", "nobody", "none"]}))
+    decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["a", "missing", "none"]}))
 
     def nameless(name: str) -> list[tuple[str, str]]:
         found = status_of(Placement.objects.get(name=name))["placementStatuses"]
@@ -271,6 +271,6 @@ def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
     assert nameless("none") == [("ScheduleFailed", refused)] * 3
     assert nameless("many") == []
     assert nameless("fixed") == [
-        ("ScheduleFailed", 'Specified cluster "nobody" is not found'),
+        ("ScheduleFailed", 'Specified cluster "missing" is not found'),
         ("ScheduleFailed", 'Specified cluster "none" is not found'),
     ]

@@ -68,7 +68,7 @@ def test_a_restored_database_catches_up_with_the_fences_of_the_clusters() -> Non
     world.place("web", spec())
     world.run(until=world.is_settled)
     for row in MemberCluster.objects.all():
-        state = driver_for(row).observe("web", inventory=True).held
+        state = driver_for(row).observe("web", inventory=True).fences
         assert state is not None
         held = driver_for(row)
         held.apply(Version("newer", "web", (config_map("x"),), fence=state["web"] + 1000))

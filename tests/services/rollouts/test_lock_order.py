@@ -62,7 +62,7 @@ def _until_somebody_waits(acting: "Future[None]") -> None:
             if cursor.fetchone()[0]:
                 return
     acting.result(timeout=0)
-    raise AssertionError("nobody waits for the row that is held")
+    raise AssertionError("nothing waits for the locked row")
 
 
 def lock_placement() -> Placement:

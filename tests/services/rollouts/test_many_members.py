@@ -56,7 +56,7 @@ def test_sixty_clusters_cost_two_requests_a_minute_and_few_queries(
     world = world_of(60, server, monkeypatch)
     for _ in range(12):
         world.tick()
-    fleet.asked.clear()
+    fleet.requests.clear()
 
     with CaptureQueriesContext(
         connection,
@@ -64,8 +64,8 @@ def test_sixty_clusters_cost_two_requests_a_minute_and_few_queries(
         for _ in range(12):
             world.tick()
 
-    assert len(fleet.asked) == 60
-    total = sum(fleet.asked.values(), Counter())
+    assert len(fleet.requests) == 60
+    total = sum(fleet.requests.values(), Counter())
     assert total[HEARTBEAT] - total["GET /api/v1/namespaces/fleetui-system/configmaps"] == 60
     assert total["GET /api/v1/nodes"] == 60
     assert total["GET /api/v1/pods"] <= 12 + 5
@@ -82,14 +82,16 @@ def test_a_placement_at_rest_is_observed_every_fifteen_minutes_and_the_cluster_e
     world.rest(timedelta(hours=1))
     for _ in range(10):
         world.tick(seconds=120)
-    fleet.asked.clear()
+    fleet.requests.clear()
 
     for _ in range(15):
         world.tick(seconds=60)
 
-    assert {token: asked[SETTINGS] for token, asked in fleet.asked.items()} == dict.fromkeys(fleet.asked, 1)
-    assert all(asked[HEARTBEAT] >= 15 for asked in fleet.asked.values())
-    writes = [one for asked in fleet.asked.values() for one in asked if not one.startswith("GET")]
+    assert {token: counts[SETTINGS] for token, counts in fleet.requests.items()} == dict.fromkeys(
+        fleet.requests, 1
+    )
+    assert all(counts[HEARTBEAT] >= 15 for counts in fleet.requests.values())
+    writes = [one for counts in fleet.requests.values() for one in counts if not one.startswith("GET")]
     assert writes == []
 
 

@@ -1,4 +1,4 @@
-"""The states of objects on clusters: kept when they change, with their times, and read when asked for."""
+"""The states of objects on clusters: kept when they change, with their times, and read on request."""
 
 from collections.abc import Iterator
 from datetime import timedelta

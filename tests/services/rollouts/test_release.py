@@ -25,7 +25,7 @@ ABANDON: Mapping[str, Any] = {
 
 
 class Released:
-    """Stands for the calls of drivers that act on Abandon."""
+    """Replaces the calls of drivers that act on Abandon."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -108,7 +108,7 @@ def test_what_cannot_be_rescheduled_is_refused_with_the_reason() -> None:
     with pytest.raises(ActionNotAllowed, match="is being deleted"):
         reschedule("gone", by=None, now=world.now)
     with pytest.raises(UnknownPlacementError):
-        reschedule("nobody", by=None, now=world.now)
+        reschedule("missing", by=None, now=world.now)
 
 
 def test_nothing_comes_back_to_a_cluster_that_was_never_drained() -> None:

@@ -25,10 +25,10 @@ class Command(HubCommand):
 
     def handle(self, *, expect: str | None, **_options: Any) -> None:
         """Print the head. Raise CommandError where a line is missing or differs."""
-        found = _HEAD.fullmatch(expect) if expect else None
-        if expect and not found:
+        match = _HEAD.fullmatch(expect) if expect else None
+        if expect and not match:
             raise CommandError("--expect: write a head such as 42:9f86d081…", returncode=BAD_INPUT)
-        report = verify(expected=(int(found[1]), found[2]) if found else None)
+        report = verify(expected=(int(match[1]), match[2]) if match else None)
         self.stdout.write(f"{report.checked} lines verified, {report.unsealed} not sealed yet")
         self.stdout.write(f"head {report.head}")
         if report.errors:
