@@ -81,8 +81,8 @@ def applicable(
 
     Those for clusters come first, so that those of a namespace win; each kind is ordered by name.
     """
-    found = applicable_to_each(snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects)
-    return found.get(cluster.name, ())
+    by_cluster = applicable_to_each(snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects)
+    return by_cluster.get(cluster.name, ())
 
 
 def applicable_to_each(
@@ -95,13 +95,13 @@ def applicable_to_each(
         for one in snapshots
         if one.override.placement in ("", placement) and not selected.isdisjoint(_selected_keys(one))
     ]
-    found: dict[str, list[OverrideContent]] = {}
+    by_cluster: dict[str, list[OverrideContent]] = {}
     for one in sorted(concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)):
         rules = one.override.spec.policy.override_rules
         names = dict.fromkeys(name for rule in rules for name in clusters_matching_rule(rule, fleet))
         for name in names:
-            found.setdefault(name, []).append(one)
-    return {name: tuple(several) for name, several in found.items()}
+            by_cluster.setdefault(name, []).append(one)
+    return {name: tuple(several) for name, several in by_cluster.items()}
 
 
 def _own_key(each: HubObject) -> _Key:

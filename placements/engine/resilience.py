@@ -140,8 +140,8 @@ def default_keys(fleet: Fleet, policies: Iterable[PlacementPolicy]) -> tuple[str
         is_common = int(column.is_present.sum()) * 100 >= _USUAL_SHARE * len(fleet)
         if is_common and len(column.values) > 1:
             used.add(key)
-    found = [key for key in used if 0 < len(fleet.label(key).values) <= MOST_DOMAINS]
-    return tuple(sorted(found, key=level_rank))
+    keys = [key for key in used if 0 < len(fleet.label(key).values) <= MOST_DOMAINS]
+    return tuple(sorted(keys, key=level_rank))
 
 
 class Loss(NamedTuple):
@@ -157,7 +157,7 @@ def losses_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -
 
     A key such as `region+region` means every pair of its domains, of the first 20.
     """
-    found = list[Loss]()
+    losses = list[Loss]()
     for key in keys:
         paired = pair_key(key)
         column = fleet.label(paired or key)
@@ -173,8 +173,8 @@ def losses_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -
                 Loss(key, f"{one.value}{AND}{other.value}", one.clusters + other.clusters)
                 for one, other in combinations(domains[:MOST_PAIRED], 2)
             ]
-        found += domains
-    return found + [Loss(CLUSTER, name, (name,)) for name in fleet.names if has_clusters]
+        losses += domains
+    return losses + [Loss(CLUSTER, name, (name,)) for name in fleet.names if has_clusters]
 
 
 class LossResult(NamedTuple):
@@ -269,9 +269,9 @@ class Subject:
         if not candidates.constraints:
             return min(wanted, int(np.count_nonzero(failed == 0))), []
         placed = np.nonzero(is_placed)[0].astype(np.int32)
-        found = pick(replace(candidates, failed=failed, placed=placed), wanted).positions
+        positions = pick(replace(candidates, failed=failed, placed=placed), wanted).positions
         names = (of.left if has_left else self.cycle.fleet).names
-        return len(found), [names[at] for at in found]
+        return len(positions), [names[at] for at in positions]
 
     def cell(self, variant: LossVariant, of: "LossFleets") -> LossResult | None:
         """Return the result of a loss; None for one that does not concern the placement."""

@@ -67,20 +67,20 @@ def difference_parts(comparison: SemanticsComparison) -> list[tuple[str, str]]:
 def divergences(comparison: SemanticsComparison) -> list[Divergence]:
     """Return for each of the others its first difference from the base, and why."""
     base = comparison.base
-    found = []
+    rows = []
     for other in comparison.decisions if base in comparison.decisions else ():
         difference = comparison.difference_among((base, other))
         if other is base:
             continue
         if difference is not None and _is_by_name(comparison, difference):
-            found.append(_beyond_names(comparison, base, other, difference))
+            rows.append(_beyond_names(comparison, base, other, difference))
             continue
         place, words = None, f"places the same clusters as {base}, in the same order"
         if difference is not None:
             parts = ". ".join(f"{who} {what}" for who, what in _parts(comparison, difference))
             place, words = difference.place, f"differs from {base} at rank {difference.place}: {parts}"
-        found.append(Divergence(other, place, is_by_name=False, words=words))
-    return found
+        rows.append(Divergence(other, place, is_by_name=False, words=words))
+    return rows
 
 
 def later_divergences(comparison: SemanticsComparison) -> list[Divergence]:

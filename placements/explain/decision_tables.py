@@ -115,10 +115,10 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
 
     forbidden = np.nonzero(one.is_left & one.is_forbidden)[0]
     like = _first_of_class(codes[forbidden]) if by_class else dict.fromkeys(range(len(forbidden)), 0)
-    shown = [(int(forbidden[place]), like[place]) for place in sorted(like)[:FORBIDDEN_SHOWN]]
-    if position in forbidden.tolist() and position not in [each for each, _ in shown]:
-        shown = [(position, 0), *shown[: FORBIDDEN_SHOWN - 1]]
-    ruled_out = tuple(row(replay.candidate(number, replay.names[at]), alike=more) for at, more in shown)
+    excluded = [(int(forbidden[place]), like[place]) for place in sorted(like)[:FORBIDDEN_SHOWN]]
+    if position in forbidden.tolist() and position not in [each for each, _ in excluded]:
+        excluded = [(position, 0), *excluded[: FORBIDDEN_SHOWN - 1]]
+    ruled_out = tuple(row(replay.candidate(number, replay.names[at]), alike=more) for at, more in excluded)
     return Ranking(
         tuple(columns.values()),
         tuple(rows),

@@ -8,7 +8,7 @@ from placements.engine.exact.record import ExactRecord, ExactVerdict, OpenReason
 from placements.explain.vocabulary import counted, joined
 from placements.manifests.policy import PlacementPolicy
 
-_SHOWN = 5
+_MOST_ITEMS = 5
 _COLUMN_WORDS = {
     "excess": "excess of soft limits",
     "skew": "skew",
@@ -66,16 +66,16 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     """Yield the smallest conflicts and the corrections."""
     if record.conflict:
-        several = record.conflict[:_SHOWN]
+        several = record.conflict[:_MOST_ITEMS]
         conflicts = [joined([one.words(policy) for one in elements], "with") for elements in several]
         yield f"conflict: {'; '.join(conflicts)}"
     if record.corrections:
-        yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_SHOWN]))}"
+        yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_MOST_ITEMS]))}"
 
 
 def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
-    places = [one.words for one in items[:_SHOWN]]
-    more = [f"{len(items) - _SHOWN:,} more places"] if len(items) > _SHOWN else []
+    places = [one.words for one in items[:_MOST_ITEMS]]
+    more = [f"{len(items) - _MOST_ITEMS:,} more places"] if len(items) > _MOST_ITEMS else []
     added = counted(sum(one.count for one in items), "more cluster")
     return f"possible with {added}: {'; '.join(places + more)}"
 

@@ -105,11 +105,11 @@ def _with(words: str, detail: str) -> str:
 
 def placement_health(facts: HealthFacts) -> PlacementHealth:
     """Return the status of a placement: of all conditions that are not met, the worst."""
-    found = next(
-        (found for check in _CHECKS if (found := check(facts, facts.counts)) is not None),
+    status = next(
+        (status for check in _CHECKS if (status := check(facts, facts.counts)) is not None),
         (HealthLevel.HEALTHY, "Healthy", ""),
     )
-    level, words, detail = found
+    level, words, detail = status
     word = _WORDS.get(words, words)
     return PlacementHealth(level, word, detail, facts.counts, "" if word == words else words)
 

@@ -35,13 +35,13 @@ def condition_of(decision: Decision) -> Plain | None:
     """Return the condition, or None where a hub writes no status: a failed cycle, a list without names."""
     if decision.kind in (CycleKind.FAILED, CycleKind.NO_NAMES):
         return None
-    found = len(decision.picked) + len(decision.kept) - len(_kept_but_refused(decision))
+    count = len(decision.picked) + len(decision.kept) - len(_kept_but_refused(decision))
     if decision.is_fulfilled:
-        message = f"found all cluster needed as specified by the scheduling policy, found {found} cluster(s)"
+        message = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
         return {"status": "True", "reason": "SchedulingPolicyFulfilled", "message": message}
     message = (
         "could not find all clusters needed as specified by the scheduling policy, "
-        f"found {found} cluster(s) instead"
+        f"found {count} cluster(s) instead"
     )
     return {"status": "False", "reason": "SchedulingPolicyUnfulfilled", "message": message}
 
@@ -156,8 +156,8 @@ def _cause(reason: Reason) -> str:
         return known if facts["known"] else "cluster has no namespace information available"
     if reason.code is ReasonCode.UNTOLERATED_TAINT:
         first = facts["taints"][0]
-        written = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
-        return f"taint &{{{written}}} cannot be tolerated"
+        taint = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
+        return f"taint &{{{taint}}} cannot be tolerated"
     return str(facts["reason"])
 
 

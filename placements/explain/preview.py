@@ -164,7 +164,7 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most:
     has_band = is_limit(constraint, projected) and not is_apart and low <= high
     distances = np.abs(counts - counts.mean()) if len(counts) else counts
     chosen = np.argsort(-distances, kind="stable")[:most]
-    listed = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
+    bar_groups = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
     sizes = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
     # Of large domains the scale shows what may be placed, not all that is there.
     allowed = max(1, levels.largest, high if has_band else 0)
@@ -189,9 +189,9 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most:
                 round(min(int(sizes[group]), scale) * unit, 2),
                 not has_band or low <= counts[group] <= high,
             )
-            for group in listed
+            for group in bar_groups
         ),
-        hidden=len(groups) - len(listed),
+        hidden=len(groups) - len(bar_groups),
         placed_without_key=int(np.count_nonzero(groups.codes[after] == ABSENT)),
         limits_skew=projected.is_skew,
         has_shares=bool(groups.weights),

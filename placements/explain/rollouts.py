@@ -105,8 +105,8 @@ def blocked_removals_sentence(removals: BlockedRemovals) -> str:
     """Return which removals the minimum blocks, and what would allow them (lifecycle A.5)."""
     number = len(removals.clusters)
     kept = f"{counted(number, 'placement')} {verb(number, 'is')} kept until replacements are available."
-    if removals.found < removals.required:
-        selected = f"{removals.found:,} of {counted(removals.required, 'cluster')} selected."
+    if removals.selected_count < removals.required:
+        selected = f"{removals.selected_count:,} of {counted(removals.required, 'cluster')} selected."
         return f"{selected} {kept} To release {'it' if number == 1 else 'them'}, reduce numberOfClusters."
     return kept
 
@@ -340,7 +340,7 @@ def result_document(result: RollingUpdateResult) -> dict[str, Any]:
         "unreachable": list(result.unreachable),
         "mayStillHold": list(result.may_still_hold),
         "heldBack": {
-            "found": removals.found,
+            "found": removals.selected_count,
             "askedFor": removals.required,
             "staying": list(removals.clusters),
             "isForGood": removals.is_permanent,
@@ -522,15 +522,15 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     """Return the time left of a rollout in progress; empty without a forecast."""
     if not eta.get("remaining"):
         return ""
-    found = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
-    low, high, basis = found["p10"], found["p90"], found["basis"]
+    left = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
+    low, high, basis = left["p10"], left["p90"], left["basis"]
     step, unit = (60, "min") if high >= _TWO_MINUTES else (10, "s")
     # Rounded up, so that the last step does not say that nothing is left.
     numbers = [max(1, math.ceil(value / step)) * (1 if step == 60 else step) for value in (low, high)]
     ends = " to ".join(dict.fromkeys(f"{number:,}" for number in numbers))
     of_fleet = " of other placements" if basis["source"] == "fleet" else ""
     of_work = f" of work, without {counted(eta['approvals'], 'approval')}" if eta.get("approvals") else ""
-    slower = f"; {counted(found['slower'], 'cluster')} slower than in any past run" if found["slower"] else ""
+    slower = f"; {counted(left['slower'], 'cluster')} slower than in any past run" if left["slower"] else ""
     runs = counted(basis["runs"], "run")
     return f"about {ends} {unit}{of_work or ' left'} (based on {runs}{of_fleet}{slower})"
 

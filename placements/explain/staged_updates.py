@@ -54,10 +54,10 @@ _LONGEST_MESSAGE = 4096
 
 def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
     """Return what a live hub says of a run: the message of the condition that counts now."""
-    found = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
+    by_type = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
     for kind in ("Succeeded", "Progressing", "Initialized"):
-        if kind in found:
-            return [_condition_sentence(found[kind])]
+        if kind in by_type:
+            return [_condition_sentence(by_type[kind])]
     return []
 
 
@@ -137,8 +137,8 @@ def override_sentence(failure: OverrideFailed, cluster: str) -> str:
 
 def hub_eviction_sentence(conditions: Sequence[Mapping[str, Any]]) -> str:
     """Return what a live hub made of an eviction: the message of the condition that decides."""
-    found = {one.get("type"): one for one in conditions}
-    one = found.get("Executed") or found.get("Valid")
+    by_type = {one.get("type"): one for one in conditions}
+    one = by_type.get("Executed") or by_type.get("Valid")
     return _condition_sentence(one) if one else "The hub has not decided yet."
 
 

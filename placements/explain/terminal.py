@@ -80,10 +80,10 @@ def decision_text(
         parts.append(_advice(advice, has_bindings=bool(cycle.bindings)))
     if step is None and advice is None:
         parts += [_placed(decision), _not_placed(decision)]
-        shown = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
+        numbers = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
         if count > _ROUNDS_SHOWN:
-            shown[-1] = count
-        for number in shown:
+            numbers[-1] = count
+        for number in numbers:
             if number == count and count > _ROUNDS_SHOWN:
                 parts.append([f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown; show one with --step N"])
             parts.append(list(_step(replay, number, candidates=_CANDIDATES_SHOWN)))

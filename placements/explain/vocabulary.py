@@ -146,8 +146,8 @@ def headline(decision: Decision) -> str:
         again = sum(name in active for name in decision.picked_names)
         of = "All matching clusters" if wanted is None else f"{selected + kept:,} of {wanted:,} clusters"
         if profile_of(decision.cycle).chooses_again:
-            shown = {"new": selected - again, "again": again, "deselected": ended}
-            parts = [f"{count:,} {what}" for what, count in shown.items() if count]
+            numbers = {"new": selected - again, "again": again, "deselected": ended}
+            parts = [f"{count:,} {what}" for what, count in numbers.items() if count]
         else:
             # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
             counts = [(selected - again, "new", True), (again, "again", False), (kept, "kept", not again)]
@@ -377,8 +377,8 @@ def policy_sentence(
     required = f" where {', or '.join(terms)}" if terms else ""
     if policy.placement_type is PlacementType.PICK_FIXED:
         names = policy.cluster_names
-        shown = first_names(names, _NAMES_SHOWN)
-        select = f"Select by name: {shown}" if names else "PickFixed with no cluster names"
+        names_words = first_names(names, _NAMES_SHOWN)
+        select = f"Select by name: {names_words}" if names else "PickFixed with no cluster names"
     elif policy.placement_type is PlacementType.PICK_ALL:
         select = f"Select all clusters{required}"
     else:

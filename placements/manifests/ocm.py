@@ -317,6 +317,6 @@ class Gathering:
         """Return the result of a parser, None if it raises InvalidManifest."""
         try:
             return parse()
-        except InvalidManifest as found:
-            self.errors += found.errors
+        except InvalidManifest as invalid:
+            self.errors += invalid.errors
             return None

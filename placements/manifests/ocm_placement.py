@@ -50,7 +50,7 @@ def parse_ocm_placement(
     """Parse a Placement into a policy and options; `options` may accompany it. Raise InvalidManifest."""
     spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_manifest(OcmDocument, document, semantics=Semantics.OCM, path=path)
-    given = parse_ocm_options(options, path=options_path).to_plain()
+    plain_options = parse_ocm_options(options, path=options_path).to_plain()
     _refuse_options_given_twice(options, options_path)
 
     terms = enumerate(parsed.spec.spread_constraints)
@@ -87,7 +87,7 @@ def parse_ocm_placement(
         plain["balanceWeight"] = weights.get("Balance", 0)
     plain["cpuWeight"] = weights.get("ResourceAllocatableCPU", 0)
     plain["memoryWeight"] = weights.get("ResourceAllocatableMemory", 0)
-    chosen = parse_ocm_options({**given, **plain})
+    chosen = parse_ocm_options({**plain_options, **plain})
     refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
     warnings, places = tuple(_warnings(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
     return ParsedOcmPlacement(parsed.metadata.name, policy, chosen, warnings, places)
@@ -95,12 +95,12 @@ def parse_ocm_placement(
 
 def _refuse_options_given_twice(options: object, path: str) -> None:
     """Raise InvalidManifest for options that only a document without words of its own for them may have."""
-    given = mapping_at(options)
+    fields = mapping_at(options)
     message = "Forbidden: set by the manifest itself"
     errors = [
         FieldError(f"{path}.{name}", "conflict", message, "no such field")
         for name in ("affinityTerms", "balanceWeight", "cpuWeight", "memoryWeight")
-        if name in given
+        if name in fields
     ]
     if errors:
         raise InvalidManifest(errors)
@@ -111,10 +111,10 @@ def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, s
     spreads = (
         (f"policy.topologySpreadConstraints[{index}]", place) for index, place in enumerate(constraints)
     )
-    written = [index for index, one in enumerate(spec.predicates) if one is not None]
+    indices = [index for index, one in enumerate(spec.predicates) if one is not None]
     predicates = (
         (f"{terms}[{index}]", f"predicates[{place}].requiredClusterSelector")
-        for index, place in enumerate(written)
+        for index, place in enumerate(indices)
     )
     return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
 
@@ -220,10 +220,10 @@ def _differing(before: Sequence[Entry], after: Sequence[Entry]) -> Iterator[tupl
 
 
 def _at(document: Document, place: Keys) -> Any:
-    found: Any = document
+    node: Any = document
     for key in place:
-        found = found[key]
-    return found
+        node = node[key]
+    return node
 
 
 def _remove(document: Document, place: Keys) -> None:

@@ -194,13 +194,13 @@ class OverrideSpec(ManifestModel):
 
 
 def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
-    seen: set[tuple[str, ...]] = set()
+    identities: set[tuple[str, ...]] = set()
     for index, raw in enumerate(selectors):
-        found = tuple(str(mapping_at(raw).get(key)) for key in ("group", "version", "kind", "name"))
-        if found in seen:
-            message = f"Duplicate value: {quote_value(found[-1])}"
+        identity = tuple(str(mapping_at(raw).get(key)) for key in ("group", "version", "kind", "name"))
+        if identity in identities:
+            message = f"Duplicate value: {quote_value(identity[-1])}"
             yield ErrorDetail((index,), "duplicate", message, "unique resources")
-        seen.add(found)
+        identities.add(identity)
 
 
 class ClusterResourceOverride(FleetDocument):

@@ -326,14 +326,16 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
     For a manifest of another kind that is the only error.
     """
     if is_ocm_placement(document):
-        found = Gathering()
-        found.errors += _ocm_annotation_errors(document)
-        options = found.read(lambda: annotated(document, SPREAD_OPTIONS_ANNOTATION))
+        gathering = Gathering()
+        gathering.errors += _ocm_annotation_errors(document)
+        options = gathering.read(lambda: annotated(document, SPREAD_OPTIONS_ANNOTATION))
         options_path = annotation_path(SPREAD_OPTIONS_ANNOTATION)
-        parsed = found.read(lambda: parse_ocm_placement(document, options=options, options_path=options_path))
-        spec = found.read(lambda: _ocm_spec(document))
-        if parsed is None or spec is None or found.errors:
-            raise InvalidManifest(found.errors)
+        parsed = gathering.read(
+            lambda: parse_ocm_placement(document, options=options, options_path=options_path)
+        )
+        spec = gathering.read(lambda: _ocm_spec(document))
+        if parsed is None or spec is None or gathering.errors:
+            raise InvalidManifest(gathering.errors)
         metadata = document["metadata"]
         known = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
         return OcmPlacement.model_construct(
@@ -368,13 +370,13 @@ def _ocm_annotation_errors(document: Any) -> Iterator[FieldError]:
 
 
 def _ocm_spec(document: Any) -> OcmPlacementSpec:
-    found = Gathering()
-    selectors = found.read(lambda: annotated(document, RESOURCES_ANNOTATION))
-    strategy = found.read(lambda: annotated(document, STRATEGY_ANNOTATION))
+    gathering = Gathering()
+    selectors = gathering.read(lambda: annotated(document, RESOURCES_ANNOTATION))
+    strategy = gathering.read(lambda: annotated(document, STRATEGY_ANNOTATION))
     raw = {"resourceSelectors": selectors, "strategy": strategy}
-    spec = found.read(lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path=""))
-    if spec is None or found.errors:
-        raise InvalidManifest(map(in_annotations, found.errors))
+    spec = gathering.read(lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path=""))
+    if spec is None or gathering.errors:
+        raise InvalidManifest(map(in_annotations, gathering.errors))
     return spec
 
 

@@ -158,20 +158,20 @@ class HubDecision(HubRow):
 
     @cached_property
     def unpacked(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = json.loads(zlib.decompress(bytes(self.content)))
-        return found
+        document: dict[str, Any] = json.loads(zlib.decompress(bytes(self.content)))
+        return document
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
         """Return the decisions as the hub wrote them at first."""
-        found: list[dict[str, Any]] = self.unpacked["decisions"]
-        return found
+        decisions: list[dict[str, Any]] = self.unpacked["decisions"]
+        return decisions
 
     @property
     def listed(self) -> list[dict[str, Any]]:
         """Return the decisions that the hub lists now; it drops some with time."""
-        found: list[dict[str, Any]] | None = self.unpacked.get("listed")
-        return self.decisions if found is None else found
+        latest: list[dict[str, Any]] | None = self.unpacked.get("listed")
+        return self.decisions if latest is None else latest
 
     def pack(self, **content: Any) -> None:
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -163,9 +163,9 @@ def _have_checked(changed: str) -> None:
     )
     stale = set(before)
     for one in Placement.objects.filter(deleting_since=None).only("full_name", "document").iterator():
-        found = _about(one, documents)
-        if one.pk in stale or changed in dict(found):
-            known.setdefault(bool(found), []).append(one.pk)
+        about = _about(one, documents)
+        if one.pk in stale or changed in dict(about):
+            known.setdefault(bool(about), []).append(one.pk)
     for is_asserting, several in known.items():
         for part in batched(several):
             Placement.objects.filter(pk__in=part).update(has_assertions=is_asserting)
@@ -179,7 +179,7 @@ def _check(
     about = _about(placement, documents)
     items = [one for _, assertions in about for one in assertions.items]
     results = evaluate_assertions(items, at_rest(cycle), _known(placement, items, now=now))
-    found = [result_document(one) for one in results]
+    plain_results = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {REPORT for one in items if one.predicate == "survives"}
     with transaction.atomic():
@@ -194,12 +194,12 @@ def _check(
                 "checked_at": now,
                 "others": f"|{'|'.join(sorted(others))}|" if others else "",
                 "documents": "".join(f"|{name}|" for name, _ in about if name),
-                "results": found,
+                "results": plain_results,
                 "broken": sum(one.state is AssertionState.BROKEN for one in results),
                 "unknown": sum(one.state is AssertionState.UNKNOWN for one in results),
             },
         )
-        for one, document in zip(results, found, strict=True):
+        for one, document in zip(results, plain_results, strict=True):
             was_broken = before.get(_identity(document)) == AssertionState.BROKEN
             if was_broken is not (one.state is AssertionState.BROKEN):
                 verb = "assertion holds again" if was_broken else "assertion broken"
@@ -232,8 +232,8 @@ def _known(placement: Placement | None, items: Collection[Assertion], *, now: da
     kinds = {one.predicate for one in items}
     survived = None
     if placement and "survives" in kinds:
-        found = PlacementResilience.objects.filter(placement=placement).select_related("report").first()
-        survived = {level: level in found.levels for level in found.report.totals} if found else None
+        row = PlacementResilience.objects.filter(placement=placement).select_related("report").first()
+        survived = {level: level in row.levels for level in row.report.totals} if row else None
     churn = 0
     if placement and "churn" in kinds:
         latest = Decision.objects.filter(placement=placement, created_at__gt=now - WEEK)
@@ -280,8 +280,8 @@ def assertion_results(
         after = {one.cluster for one in decision.bindings_after if one.is_active}
         known = Known(known.others, known.survived, known.churn + len(before ^ after))
     sources = [(name, assertions.refuses) for name, assertions in about for _ in assertions.items]
-    found = evaluate_assertions(items, decision, known)
-    return [SourcedResult(*source, one) for source, one in zip(sources, found, strict=True)]
+    results = evaluate_assertions(items, decision, known)
+    return [SourcedResult(*source, one) for source, one in zip(sources, results, strict=True)]
 
 
 def check_assertions_before_save(

@@ -106,13 +106,13 @@ class BulkPreview:
         return sum(bool(row.conflict) for row in self.rows)
 
 
-def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_options(action: BulkAction, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of an action: `labels` to set, None removes; taints to `add` and to `remove`.
 
     Raise InvalidManifest for those that a manifest could not have, and for none where some are required.
     """
     allowed = {BulkAction.LABELS: {"labels"}, BulkAction.TAINTS: {"add", "remove"}}.get(action, set())
-    options = {key: value for key, value in given.items() if value}
+    options = {key: value for key, value in values.items() if value}
     if unknown := sorted(options.keys() - allowed):
         words = ", ".join(sorted(allowed)) or "no options"
         raise InvalidManifest.of(unknown[0], "unknown-field", f"Unknown field {unknown[0]!r}", words)
@@ -128,36 +128,36 @@ def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]
         document = {"apiVersion": MEMBER_VERSIONS[0], "kind": MEMBER_KIND, "metadata": metadata, "spec": spec}
         try:
             parse_member(document)
-        except InvalidManifest as found:
+        except InvalidManifest as invalid:
             paths = {"metadata.labels": "labels", "spec.taints": field}
             placed = [
                 replace(error, path=here + error.path.removeprefix(there))
-                for error in found.errors
+                for error in invalid.errors
                 for there, here in paths.items()
                 if error.path.startswith(there)
             ]
-            raise InvalidManifest(placed or found.errors) from found
+            raise InvalidManifest(placed or invalid.errors) from invalid
     return options
 
 
-def selected_clusters(names: Sequence[str], wanted: ClusterFilter | None = None) -> list[str]:
+def selected_clusters(names: Sequence[str], cluster_filter: ClusterFilter | None = None) -> list[str]:
     """Return the names of the selected clusters in order: those given, and all that match a filter.
 
     Raise InvalidManifest for a name that is not in the fleet, and without a cluster.
     """
-    matching = clusters_matching(wanted).values_list("name", flat=True) if wanted else ()
+    matching = clusters_matching(cluster_filter).values_list("name", flat=True) if cluster_filter else ()
     known = set(MemberCluster.objects.values_list("name", flat=True)) if names else set()
     errors = [
         FieldError(f"names[{at}]", "bad-reference", f"Not found: {name[:63]!r}", "a member cluster")
         for at, name in enumerate(names)
         if name not in known
     ]
-    found = sorted({*names, *matching})
-    if not found:
+    clusters = sorted({*names, *matching})
+    if not clusters:
         errors.append(FieldError("names", "required", "Required value", "at least one cluster"))
     if errors:
         raise InvalidManifest(errors[:20])
-    return found
+    return clusters
 
 
 def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequence[str]) -> BulkPreview:

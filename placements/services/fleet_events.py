@@ -34,7 +34,7 @@ def _unchanged(affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetCha
     """Return the placements at rest that a cycle would leave as they are; `fleet` is what changed."""
     keys = {key for change in changes for key in change.label_keys}
     is_membership_changed = any(change.joins or change.gone for change in changes)
-    found: set[int] = set()
+    pks: set[int] = set()
     for part in batched(sorted(affected)):
         at_rest = Placement.objects.filter(pk__in=part, observed_generation=F("generation"))
         rows = at_rest.exclude(decisions_made=0)
@@ -47,8 +47,8 @@ def _unchanged(affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetCha
                 is_membership_changed=is_membership_changed,
                 has_failed=placement.pk in failed,
             ):
-                found.add(placement.pk)
-    return found
+                pks.add(placement.pk)
+    return pks
 
 
 _MOST_CHANGED = 500
@@ -56,11 +56,11 @@ _MOST_CHANGED = 500
 
 
 def losing_a_cluster(names: Iterable[str]) -> list[int]:
-    found: list[int] = []
+    pks: list[int] = []
     for part in batched(names):
         bindings = Binding.objects.filter(cluster_name__in=part)
-        found += bindings.values_list("placement_id", flat=True).distinct()
-    return found
+        pks += bindings.values_list("placement_id", flat=True).distinct()
+    return pks
 
 
 def enqueue_affected_placements() -> int:

@@ -78,9 +78,9 @@ class FleetCollector(Collector):
                 families["hub_state"].add_metric([hub.name, state.value], float(hub.state == state.value))
         yield from families.values()
         with across_hubs():
-            made = CounterMetricFamily("fleetui_decisions", "Decisions made since the first start.")
-            made.add_metric([], Decision.objects.aggregate(newest=Max("pk"))["newest"] or 0)
-            yield made
+            counter = CounterMetricFamily("fleetui_decisions", "Decisions made since the first start.")
+            counter.add_metric([], Decision.objects.aggregate(newest=Max("pk"))["newest"] or 0)
+            yield counter
             yield self._cycles()
 
     def _work(self) -> Iterator[Metric]:
@@ -148,9 +148,9 @@ class FleetCollector(Collector):
         recent = Decision.objects.filter(created_at__gt=self._now - RECENT).order_by("-pk")
         times = sorted(recent.values_list("milliseconds", flat=True)[:MOST_CYCLES])
         places = [(one, min(len(times) - 1, int(one * len(times)))) for one in QUANTILES if times]
-        found = [(f"{quantile:g}", times[at] / 1000) for quantile, at in places]
+        samples = [(f"{quantile:g}", times[at] / 1000) for quantile, at in places]
         text = "Duration of the scheduling cycles of the last five minutes; quantile 1 is the longest."
-        return _gauge("scheduling_cycle_seconds", text, "quantile", found)
+        return _gauge("scheduling_cycle_seconds", text, "quantile", samples)
 
 
 def _gauge(name: str, text: str, label: str, values: Iterable[tuple[Any, ...]]) -> Metric:

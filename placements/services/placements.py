@@ -72,9 +72,9 @@ class UnscheduledPlacement:
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        count, shown = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
+        count, names = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
         all_clusters = "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
-        return f"{self.placement} would leave {all_clusters}: {shown}"
+        return f"{self.placement} would leave {all_clusters}: {names}"
 
 
 class UnschedulesEverything(Exception):
@@ -177,13 +177,13 @@ def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ..
 
 def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
     """Return the warnings of a manifest; of the apply strategy only while a cluster does not act on it."""
-    found = placement_warnings(manifest)
+    warnings = placement_warnings(manifest)
     if manifest.spec.strategy.apply_strategy == ApplyStrategy():
-        return found
+        return warnings
     drivers = set(MemberCluster.objects.values_list("driver", flat=True).distinct())
     if not drivers or not drivers.issubset(ACTING_DRIVERS):
-        return found
-    return tuple(one for one in found if not one.path.endswith(APPLY_STRATEGY))
+        return warnings
+    return tuple(one for one in warnings if not one.path.endswith(APPLY_STRATEGY))
 
 
 def _change(

@@ -326,10 +326,10 @@ def _evicted_before(placement: models.Placement, joins: Sequence[str]) -> list[s
     An eviction ends the binding, so that the cycle after it unschedules nothing.
     """
     previous = models.Decision.objects.filter(placement=placement, number=placement.decisions_made)
-    for since, shown in previous.values_list("created_at", "leaves"):
+    for since, leaves in previous.values_list("created_at", "leaves"):
         rows = models.Eviction.objects.filter(placement=placement, outcome=models.Eviction.Outcome.EXECUTED)
         names = rows.filter(at__gte=since).order_by("cluster_name").values_list("cluster_name", flat=True)
-        return [name for name in dict.fromkeys(names) if name not in shown and name not in joins]
+        return [name for name in dict.fromkeys(names) if name not in leaves and name not in joins]
     return []
 
 

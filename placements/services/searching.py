@@ -104,15 +104,15 @@ def find_on_hubs(text: str, hubs: Mapping[int, str]) -> list[HubResult]:
             decisions = Decision.objects.filter(record__decision_id__startswith=start)
             named.append(("decision", decisions.values_list("record__decision_id", "hub").distinct()))
         runs = rollouts_named(text)
-    found = []
+    results = []
     for noun, rows in named:
         first = rows.filter(hub__in=hubs).order_by(_COLUMNS[noun], "hub")[:MOST]
-        found += [HubResult(hubs[hub], noun, name) for name, hub in first]
+        results += [HubResult(hubs[hub], noun, name) for name, hub in first]
     if _RUN.fullmatch(text.lower()):
         first = runs.filter(hub__in=hubs).order_by("placement_name", "number", "hub")
         columns = first.values_list("placement_name", "number", "hub")[:MOST]
-        found += [HubResult(hubs[hub], "rollout", name, number) for name, number, hub in columns]
-    return found
+        results += [HubResult(hubs[hub], "rollout", name, number) for name, number, hub in columns]
+    return results
 
 
 def pair_named(text: str) -> Pair | None:

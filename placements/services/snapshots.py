@@ -93,8 +93,8 @@ def cycles_of(
     With `only` the bindings are those on these clusters.
     """
     ids = [placement.pk for placement in placements]
-    found = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
-    snapshots = {snapshot.placement_id: snapshot for snapshot in found}
+    latest = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
+    snapshots = {snapshot.placement_id: snapshot for snapshot in latest}
     rows: dict[int, list[BindingInput]] = {}
     bindings = Binding.objects.filter(placement__in=ids)
     if only is not None:
@@ -146,8 +146,8 @@ def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
     names = (*BindingInput._fields[:-1], _SCORE_TEXT)
     scores: dict[str | None, Any] = {None: None}
     with collector_paused():
-        found = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
-    for *values, text in found:
+        tuples = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
+    for *values, text in tuples:
         if text not in scores:
             scores[text] = json.loads(text)
         yield BindingInput._make((*values, scores[text]))

@@ -75,8 +75,8 @@ def waiting_since() -> datetime | None:
     A placement does not store when it became due, which was not before its last change.
     """
     waiting = Placement.objects.filter(IS_DUE | Q(rollout_requeue_at__isnull=False))
-    found: datetime | None = waiting.aggregate(at=Min("updated_at"))["at"]
-    return found
+    since: datetime | None = waiting.aggregate(at=Min("updated_at"))["at"]
+    return since
 
 
 def count_waiting(*, now: datetime) -> int:

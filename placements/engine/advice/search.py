@@ -72,8 +72,8 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
     budget = _Budget(_affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs)
     for axis in candidate_changes(decision, cluster):
         _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed(each))
-    found = (tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
-    return Advice(outcome, *found, is_rescheduled=evaluated is not decision)
+    suggestions = (tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
+    return Advice(outcome, *suggestions, is_rescheduled=evaluated is not decision)
 
 
 def evaluated_decision(decision: Decision, cluster: str) -> Decision:

@@ -37,10 +37,10 @@ class ModelConstraint:
         """Return the largest skew without an excess: that of the start where it is above maxSkew."""
         return max(self.max_skew, int(self.start.max() - self.start.min()))
 
-    def counts(self, taken: Ints, codes: Ints) -> Ints:
-        """Return the counts with so many clusters more of each class."""
+    def counts(self, picks: Ints, codes: Ints) -> Ints:
+        """Return the counts per domain after these picks, counted by class."""
         has_key = codes != ABSENT
-        added = np.bincount(codes[has_key], weights=taken[has_key], minlength=len(self.values))
+        added = np.bincount(codes[has_key], weights=picks[has_key], minlength=len(self.values))
         return self.start + added.astype(np.int64)
 
 
@@ -68,7 +68,7 @@ class SetColumns:
 class BestSet:
     """How many clusters of each class the best set takes, and what was proved of it."""
 
-    taken: Ints
+    picks: Ints
     most: int
     cut_stages: tuple[str, ...]
 
@@ -92,32 +92,32 @@ class ExactModel:
     greedy: Ints
     is_greedy: Ints
 
-    def columns(self, taken: Ints) -> SetColumns:
-        skews = [self._skew(one, taken, codes) for one, codes in self._parts]
+    def columns(self, picks: Ints) -> SetColumns:
+        skews = [self._skew(one, picks, codes) for one, codes in self._parts]
         soft = [
             skew - one.limit for skew, one in zip(skews, self.constraints, strict=True) if not one.is_hard
         ]
         return SetColumns(
-            picks=int(taken.sum()),
+            picks=int(picks.sum()),
             excess=sum(max(0, over) for over in soft),
             skew=sum(skews),
-            affinity=int(taken @ self.affinity),
-            was_here=int(taken @ self.was_here),
+            affinity=int(picks @ self.affinity),
+            was_here=int(picks @ self.was_here),
         )
 
-    def keeps_limits(self, taken: Ints) -> bool:
-        """Return whether so many of each class exist, are needed, and break no hard limit."""
-        if (taken < 0).any() or (taken > self.sizes).any() or taken.sum() > self.needed:
+    def keeps_limits(self, picks: Ints) -> bool:
+        """Return whether these numbers of picks by class exist, are needed, and break no hard limit."""
+        if (picks < 0).any() or (picks > self.sizes).any() or picks.sum() > self.needed:
             return False
-        return all(self._skew(one, taken, codes) <= one.limit for one, codes in self._parts if one.is_hard)
+        return all(self._skew(one, picks, codes) <= one.limit for one, codes in self._parts if one.is_hard)
 
-    def members(self, taken: Ints) -> Ints:
+    def members(self, picks: Ints) -> Ints:
         """Return the positions of a set: of each class the greedy picks first, then the last names."""
         by_class = np.lexsort((self.is_greedy, self.class_of))
         ends = np.cumsum(self.sizes)
         chosen = [
             by_class[end - count : end]
-            for end, count in zip(ends.tolist(), taken.tolist(), strict=True)
+            for end, count in zip(ends.tolist(), picks.tolist(), strict=True)
             if count
         ]
         return np.sort(self.positions[np.concatenate(chosen)]) if chosen else np.zeros(0, dtype=np.int64)
@@ -126,8 +126,8 @@ class ExactModel:
     def _parts(self) -> Iterable[tuple[ModelConstraint, Ints]]:
         return zip(self.constraints, self.codes, strict=True)
 
-    def _skew(self, constraint: ModelConstraint, taken: Ints, codes: Ints) -> int:
-        counts = constraint.counts(taken, codes)
+    def _skew(self, constraint: ModelConstraint, picks: Ints, codes: Ints) -> int:
+        counts = constraint.counts(picks, codes)
         return int(counts.max() - counts.min())
 
     @cached_property
@@ -153,11 +153,11 @@ class ExactModel:
     def expanded(self, of_cells: Ints) -> Ints:
         """Return a set of classes for a set of cells: the highest affinity first."""
         _, cell_of = self.cells
-        taken, left = np.zeros_like(self.sizes), of_cells.copy()
+        picks, left = np.zeros_like(self.sizes), of_cells.copy()
         for one in np.lexsort((-self.was_here, -self.affinity)).tolist():
-            taken[one] = count = min(int(self.sizes[one]), int(left[cell_of[one]]))
+            picks[one] = count = min(int(self.sizes[one]), int(left[cell_of[one]]))
             left[cell_of[one]] -= count
-        return taken
+        return picks
 
 
 @dataclass
@@ -247,9 +247,9 @@ class ModelProgram:
     def minimise(self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None) -> Solution:
         """Minimise an objective and keep its value; the next one starts at the exact lo, hi and excess."""
         solution = self.program.minimise(cost, limits, lowest=lowest)
-        taken, constraints = solution.values[self.picks], self.model.constraints
+        picks, constraints = solution.values[self.picks], self.model.constraints
         for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):
-            counts = one.counts(taken, codes)
+            counts = one.counts(picks, codes)
             low, high = int(counts.min()), int(counts.max())
             of_constraint = [at, at + len(constraints), at + 2 * len(constraints)]
             solution.values[of_constraint] = low, high, max(0, high - low - one.limit)
@@ -340,18 +340,18 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
     cells, _ = model.cells
     cut: list[str] = []
     on_cells = ModelProgram.of(cells, cells.greedy)
-    taken, bound, is_proved = on_cells.stage("n", limits)
+    picks, bound, is_proved = on_cells.stage("n", limits)
     most = -bound
     if not is_proved:
         cut.append("n")
     for stage in wanted:
         if stage in ("excess", "skew"):
-            taken, _, is_proved = on_cells.stage(stage, limits)
+            picks, _, is_proved = on_cells.stage(stage, limits)
             cut += [] if is_proved else [stage]
-    if not cells.keeps_limits(taken):
+    if not cells.keeps_limits(picks):
         raise InvalidSolutionError
-    columns = cells.columns(taken)
-    classes = model.expanded(taken)
+    columns = cells.columns(picks)
+    classes = model.expanded(picks)
     later = [stage for stage in wanted if stage in ("affinity", "was-here", "closest")]
     if later:
         before = model.columns(model.greedy)

@@ -95,7 +95,7 @@ class StagedPlanner:
         That is a version that this run neither brought nor found there; what it found may also come back:
         then it counts whether another run started it there since.
         """
-        taken = []
+        names = []
         for step in stage.steps:
             version = self.state.cluster(step.name).running
             if not step.is_running or not version or version == step.version:
@@ -105,8 +105,8 @@ class StagedPlanner:
                 other.started_at and other.version == version and other.sequence > step.sequence
                 for other in theirs
             ):
-                taken.append(step.name)
-        return tuple(taken)
+                names.append(step.name)
+        return tuple(names)
 
     def stop(self, run: StagedRunPlan) -> StagedUpdateResult:
         """Start nothing, observe what is in flight until it ends. A timed wait restarts after that."""

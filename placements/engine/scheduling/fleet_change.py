@@ -94,8 +94,8 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
 def _bindings_on(name: str, cycle: Cycle) -> tuple[PlacedBinding, ...]:
     """Return the binding on a cluster, if there is one; there is never another."""
     at = bisect_left(cycle.live_bindings, name, key=attrgetter("cluster"))
-    found = cycle.live_bindings[at : at + 1]
-    return found if found and found[0].cluster == name else ()
+    bindings = cycle.live_bindings[at : at + 1]
+    return bindings if bindings and bindings[0].cluster == name else ()
 
 
 def changed_clusters(before: Fleet, after: Fleet) -> set[str]:
@@ -103,6 +103,6 @@ def changed_clusters(before: Fleet, after: Fleet) -> set[str]:
     if before.names is after.names:
         pairs = zip(before.clusters, after.clusters, strict=True)
         return {one.name for one, other in pairs if one is not other}
-    held = dict(zip(before.names, before.clusters, strict=True))
-    changed = {one.name for one in after.clusters if held.pop(one.name, None) is not one}
-    return changed | held.keys()
+    former = dict(zip(before.names, before.clusters, strict=True))
+    changed = {one.name for one in after.clusters if former.pop(one.name, None) is not one}
+    return changed | former.keys()

@@ -117,7 +117,7 @@ class Outcomes:
             alike = [(name in named, ok) for name, ok in zip(fleet.names, fleet.is_eligible, strict=True)]
         for _, excludes in self._exclusions:
             alike = list(zip(alike, excludes.tolist(), strict=True))
-        found: dict[object, Outcome] = {}
+        by_verdict: dict[object, Outcome] = {}
         outcomes = []
         for position, name in enumerate(fleet.names):
             if name in self._pick_of:
@@ -127,8 +127,8 @@ class Outcomes:
             elif name in self._unscheduled:
                 outcome = Outcome.UNSCHEDULED
             else:
-                known = found.get(alike[position])
-                outcome = known or found.setdefault(alike[position], self.of(name).outcome)
+                known = by_verdict.get(alike[position])
+                outcome = known or by_verdict.setdefault(alike[position], self.of(name).outcome)
             outcomes.append((outcome, self._rank_of[position] if outcome is Outcome.OUTRANKED else 0))
         return outcomes
 
@@ -143,12 +143,12 @@ class Outcomes:
 
         A cluster in no domain although it has the key does not count for another reason.
         """
-        found = []
+        pairs = []
         for score in self._last_round.constraint_scores if self._last_round else ():
             key, key_type = score.constraint.topology_key, score.constraint.topology_key_type
             has_key = self.cycle.fleet.topology(key, key_type)
-            found.append((score, score.is_forbidden & ~((score.groups.codes == ABSENT) & has_key.is_present)))
-        return found
+            pairs.append((score, score.is_forbidden & ~((score.groups.codes == ABSENT) & has_key.is_present)))
+        return pairs
 
     @cached_property
     def _verdicts(self) -> Verdicts | None:

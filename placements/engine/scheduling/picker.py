@@ -67,8 +67,8 @@ def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
 class _Greedy:
     """The state of a run: a total per cell, kept up to date by one track per constraint."""
 
-    def __init__(self, candidates: Candidates, strategy: GroupStrategy, was_here: Ints, taken: Codes) -> None:
-        self.order = preference_order(candidates, was_here, taken)
+    def __init__(self, candidates: Candidates, strategy: GroupStrategy, was_here: Ints, picks: Codes) -> None:
+        self.order = preference_order(candidates, was_here, picks)
         cell_of, groups_of_cells = cells_of([groups.codes[self.order] for groups in candidates.groups])
         by_cell = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=groups_of_cells.shape[1])
@@ -79,7 +79,7 @@ class _Greedy:
         self.total = -by_cell[ends - sizes].astype(np.int64)
         starts = candidates.starting_counts()
         self.tracks = [
-            _Track(strategy, constraint, start + groups.count(taken), codes, self.total)
+            _Track(strategy, constraint, start + groups.count(picks), codes, self.total)
             for constraint, groups, start, codes in zip(
                 candidates.constraints, candidates.groups, starts, groups_of_cells, strict=True
             )
@@ -105,10 +105,10 @@ class _Greedy:
             total[cell] = value + rank - members[head] if head < ends[cell] else _EMPTY
             for add, group_of_cell in adders:
                 add(group_of_cell[cell])
-        taken = np.array(ranks, dtype=np.int64)
-        scores = (np.array(values, dtype=np.int64) + taken) // _SCORE_UNIT
+        rank_column = np.array(ranks, dtype=np.int64)
+        scores = (np.array(values, dtype=np.int64) + rank_column) // _SCORE_UNIT
         has_next = bool(len(total) and total.max() > _TOO_LOW)
-        return Picks(self.order[taken].astype(np.int32), (scores,), len(ranks) < wanted, has_next)
+        return Picks(self.order[rank_column].astype(np.int32), (scores,), len(ranks) < wanted, has_next)
 
 
 class _Track:

@@ -22,25 +22,27 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
     policy, fleet, path = cycle.policy, cycle.fleet, "policy"
     if not len(fleet):
         return (ManifestWarning("empty-fleet", path, "the fleet has no cluster"),)
-    found: list[ManifestWarning] = []
+    warnings: list[ManifestWarning] = []
     for index, constraint in enumerate(policy.topology_spread_constraints):
         place = f"{path}.topologySpreadConstraints[{index}].topologyKey"
-        found += _constraint(constraint, fleet, place, profile_of(cycle).strategy.missing_key(constraint))
+        warnings += _constraint(constraint, fleet, place, profile_of(cycle).strategy.missing_key(constraint))
     required = f"{path}.{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
     for index, term in enumerate(policy.required_terms):
-        found += _unknown_names(term, fleet, f"{required}[{index}]")
+        warnings += _unknown_names(term, fleet, f"{required}[{index}]")
     preferred = f"{path}.{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
     if policy.preferred_terms and not profile_of(cycle).preference.reads_terms:
-        found.append(ManifestWarning("not-read", preferred, "replaced by the affinity rows of the options"))
-        return tuple(found)
+        warnings.append(
+            ManifestWarning("not-read", preferred, "replaced by the affinity rows of the options")
+        )
+        return tuple(warnings)
     for index, one in enumerate(policy.preferred_terms):
         place = f"{preferred}[{index}].preference"
         unknown = list(_unknown_names(one.preference, fleet, place))
-        found += unknown
+        warnings += unknown
         if not unknown and not match_labels(one.preference.label_selector, fleet).any():
             message = "no cluster matches: the term has no effect"
-            found.append(ManifestWarning("matches-nothing", f"{place}.labelSelector", message))
-    return tuple(found)
+            warnings.append(ManifestWarning("matches-nothing", f"{place}.labelSelector", message))
+    return tuple(warnings)
 
 
 def property_warnings(fleet: Fleet) -> tuple[ManifestWarning, ...]:
@@ -116,8 +118,8 @@ def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterat
 
 def _similar(key: str, fleet: Fleet) -> str:
     """Return a question about the label key that may have been meant; empty where none is similar."""
-    found = get_close_matches(key, {one for cluster in fleet for one in cluster.labels}, n=1, cutoff=0.75)
-    return f". Did you mean {found[0]}?" if found else ""
+    similar = get_close_matches(key, {one for cluster in fleet for one in cluster.labels}, n=1, cutoff=0.75)
+    return f". Did you mean {similar[0]}?" if similar else ""
 
 
 def _some(names: Iterable[str]) -> str:

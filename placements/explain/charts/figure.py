@@ -235,8 +235,8 @@ def duration_text(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     units = [(days, "d"), (hours, "h"), (minutes, "m"), (whole, "s")]
     first = next((place for place, (number, _) in enumerate(units) if number), len(units) - 1)
-    shown = units[first : first + 2]
-    return "".join(f"{number}{unit}" for number, unit in shown if number) or "0s"
+    parts = units[first : first + 2]
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
 def elapsed_axis(longest: float) -> dict[str, Any]:

@@ -69,15 +69,15 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         words += f". Shown: the largest {' and '.join(cut)}"
 
     if len(keys) == 1:
-        [kept] = _largest(groups, keys, most)
-        shown = [one for one in groups if one.values[0] in kept]
+        [values] = _largest(groups, keys, most)
+        bars = [one for one in groups if one.values[0] in values]
         drawn = stacked_bars(
-            [value_words(one.values[0]) for one in shown],
+            [value_words(one.values[0]) for one in bars],
             [
-                (STATES[state].words, *STATES[state][:2], [one.counts.get(state, 0) for one in shown])
+                (STATES[state].words, *STATES[state][:2], [one.counts.get(state, 0) for one in bars])
                 for state in states
             ],
-            height=26 * len(shown) + 72,
+            height=26 * len(bars) + 72,
             bargap=0.25,
         )
     else:
@@ -130,14 +130,14 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
 
 def _largest(groups: Sequence[Grouped], keys: Sequence[str], most: int) -> list[list[str | None]]:
     """Return the values of each label that most clusters have, in order; no label comes last."""
-    found = []
+    by_label = []
     for place in range(len(keys)):
         totals: Counter[str | None] = Counter()
         for one in groups:
             totals[one.values[place]] += one.total
         kept = [value for value, _ in totals.most_common(most)]
-        found.append(sorted(kept, key=lambda value: (value is None, value or "")))
-    return found
+        by_label.append(sorted(kept, key=lambda value: (value is None, value or "")))
+    return by_label
 
 
 NAMED_UP_TO = 12
@@ -156,10 +156,10 @@ class Measure(NamedTuple):
 
     def row(self, members: Members) -> tuple[Cell, ...]:
         """Return mean, lowest and highest value of these clusters; None where none has a value."""
-        found = [self.values[name] for name, _ in members if name in self.values]
-        if not found:
+        values = [self.values[name] for name, _ in members if name in self.values]
+        if not values:
             return (None, None, None)
-        rounded = (round(one, 2) for one in (sum(found) / len(found), min(found), max(found)))
+        rounded = (round(one, 2) for one in (sum(values) / len(values), min(values), max(values)))
         return tuple(int(one) if one.is_integer() else one for one in rounded)
 
 

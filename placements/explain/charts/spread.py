@@ -79,7 +79,7 @@ class _Panel:
         return max(1, allowed, largest, min(most, max(allowed + 1, 4))) + 0.5
 
     @property
-    def shown(self) -> list[DomainBar]:
+    def bars(self) -> list[DomainBar]:
         """The domains to draw, the fullest first: of many, those furthest from the mean."""
         ordered = sorted(self.rows, key=lambda row: (-row.placed, row.name))
         if len(ordered) <= MOST_GROUPS:
@@ -91,12 +91,12 @@ class _Panel:
     @property
     def labels(self) -> list[str]:
         """The labels of the domains drawn, and one for all others."""
-        labels, shown = [], self.shown
-        for row in shown:
+        labels, bars = [], self.bars
+        for row in bars:
             # The name of a cluster that this step adds is in its bar, where names have room.
             added = f"  (+{row.added:,})" if row.added and not row.names[row.before :] else ""
             labels.append(f"{row.name}  {row.placed:,} of {row.placed + row.left:,}{added}")
-        if others := [row.placed for row in set(self.rows).difference(shown)]:
+        if others := [row.placed for row in set(self.rows).difference(bars)]:
             low, high = min(others), max(others)
             span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
             labels.append(f"{len(others):,} domains nearer the mean  {span}")
@@ -123,7 +123,7 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
         for trace in _bars(panel):
             drawn.add_trace(trace, row=place, col=1)
         # Where counts may lie, for each run of rows that are compared with the same count.
-        rows = enumerate(panel.shown) if panel.has_band else ()
+        rows = enumerate(panel.bars) if panel.has_band else ()
         for smallest, run in groupby(rows, key=lambda pair: pair[1].smallest):
             first, *others = [at for at, _ in run]
             high, last = smallest + panel.constraint.max_skew, others[-1] if others else first
@@ -169,12 +169,12 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
     if step is None:
         after = {binding.cluster for binding in decision.bindings_after if binding.is_active}
         positions = decision.cycle.fleet.positions
-        found = sorted(positions[name] for name in after if name in positions)
-        placed, added = np.array(found, dtype=np.int64), decision.chosen[:0]
+        places = sorted(positions[name] for name in after if name in positions)
+        placed, added = np.array(places, dtype=np.int64), decision.chosen[:0]
     else:
         # Where every cycle chooses again, no cluster counts before the first step.
         counted = candidates.placed[:0] if profile_of(decision.cycle).chooses_again else candidates.placed
-        placed = np.concatenate([counted, decision.round(step).taken]).astype(np.int64)
+        placed = np.concatenate([counted, decision.round(step).earlier_picks]).astype(np.int64)
         added = decision.chosen[step - 1 : step]
     left = candidates.passes.copy()
     left[placed] = left[added] = False
@@ -234,8 +234,8 @@ def _spread_caption(panels: Sequence[_Panel]) -> str:
             sentences.append(f"Shown: the {FURTHEST} of {len(rows):,} domains furthest from the mean.")
 
     # What bars and band mean, and where bars end that are longer than the picture.
-    is_cut = any(row.placed + row.left > panel.top for panel in panels for row in panel.shown)
-    has_empty = any(row.is_empty_for_good for panel in panels for row in panel.shown)
+    is_cut = any(row.placed + row.left > panel.top for panel in panels for row in panel.bars)
+    has_empty = any(row.is_empty_for_good for panel in panels for row in panel.bars)
     legend = "Solid: placed; outlined: candidates" + (" (more of them where open)" if is_cut else "")
     legend += "; hatched: not candidates" if has_empty else ""
     legend += "; shaded: within the limit" if any(panel.has_band for panel in panels) else ""
@@ -247,7 +247,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _bars(panel: _Panel) -> list[go.Bar]:
-    rows, top = panel.shown, panel.top
+    rows, top = panel.bars, panel.top
     names = [", ".join(row.names[: row.before]) for row in rows]
     new = [f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else "" for row in rows]
     left = [min(row.left, max(0.0, top - row.placed)) for row in rows]

@@ -133,8 +133,8 @@ def with_embedded_files(path: str) -> str:
 
 def embed_files(content: dict[str, Any], folder: Path) -> bool:
     """Replace the paths of an entry by what the files contain; return whether there were any."""
-    found = [key for key in (*_FILES, "tokenFile") if isinstance(content.get(key), str) and content[key]]
-    for key in found:
+    keys = [key for key in (*_FILES, "tokenFile") if isinstance(content.get(key), str) and content[key]]
+    for key in keys:
         path = folder / content.pop(key)
         try:
             read = path.read_bytes()
@@ -145,4 +145,4 @@ def embed_files(content: dict[str, Any], folder: Path) -> bool:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "is not text"
             raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error
-    return bool(found)
+    return bool(keys)

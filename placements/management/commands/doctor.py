@@ -48,8 +48,8 @@ class Command(HubCommand):
         muted = sum(one.muted for one in examined)
         not_checked = sorted({rule for one in examined for rule in one.not_checked})
         if output == "sarif":
-            written = side.placements.values() if side else ()
-            places = {one.manifest.full_name: (one.file, one.line) for one in written}
+            placements = side.placements.values() if side else ()
+            places = {one.manifest.full_name: (one.file, one.line) for one in placements}
             members = side.member_files if side else {}
             self.stdout.write(findings_sarif(findings, places, members, version=__version__), ending="")
         elif output == "json":

@@ -27,10 +27,10 @@ class FailOn(NamedTuple):
 
 
 def condition(text: str) -> FailOn:
-    found = _CONDITION.fullmatch(text.strip())
-    if found is None:
+    match = _CONDITION.fullmatch(text.strip())
+    if match is None:
         raise ArgumentTypeError(f"{text[:63]!r} is not METRIC>NUMBER of LEVEL; metrics: {', '.join(METRICS)}")
-    return FailOn(found[1], int(found[2]), found[3])
+    return FailOn(match[1], int(match[2]), match[3])
 
 
 class Command(HubCommand):
@@ -75,5 +75,5 @@ class Command(HubCommand):
                 worst = report.totals[each.level][one].get(each.metric, {"count": 0, "value": ""})
                 if worst["count"] > each.limit:
                     where = f"{each.level} {worst['value']}, {one}"
-                    found = f"{each.metric} {worst['count']} > {each.limit} ({where})"
-                    raise CommandError(f"--fail-on: {found}", returncode=HOLDS)
+                    breach = f"{each.metric} {worst['count']} > {each.limit} ({where})"
+                    raise CommandError(f"--fail-on: {breach}", returncode=HOLDS)

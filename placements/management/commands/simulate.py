@@ -197,10 +197,10 @@ def _forget_output() -> None:
 
 
 def _refuse_odd_combinations(options: dict[str, Any]) -> None:
-    asked = [name for name in ("step", "why") if options[name] is not None]
+    details = [name for name in ("step", "why") if options[name] is not None]
     for name, what in (("output", "csv"), ("semantics", ALL)):
-        if asked and options[name] == what:
-            raise CommandError(f"--{asked[0]} does not go with {what}", returncode=BAD_INPUT)
+        if details and options[name] == what:
+            raise CommandError(f"--{details[0]} does not go with {what}", returncode=BAD_INPUT)
     parts = _exact_parts(options)
     if options["limit"] is not None and not parts:
         raise CommandError("--limit goes with --exact, --conflict or --shopping", returncode=BAD_INPUT)
@@ -228,8 +228,8 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
 
 
 def _rename(text: str) -> tuple[str, str]:
-    old, found, new = text.partition("=")
-    if not (old and found and new):
+    old, separator, new = text.partition("=")
+    if not (old and separator and new):
         raise ArgumentTypeError(f"{text[:63]!r} is not OLD=NEW")
     return old, new
 

@@ -49,7 +49,7 @@ from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.queries import runs_matching
 
-_LISTED = 10
+_MOST_ROWS = 10
 
 MOST = 5
 
@@ -93,8 +93,8 @@ def pulse() -> str:
     changes of eligibility are events; a worker changes the counters of a placement or the progress of a run;
     an ended run does not change.
     """
-    found = _PULSE.first()
-    return "-".join(str(one) for one in found) if found else ""
+    versions = _PULSE.first()
+    return "-".join(str(one) for one in versions) if versions else ""
 
 
 def _moving() -> QuerySet[Any, Any]:
@@ -166,21 +166,21 @@ def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
     rows = rows.annotate(latest=latest).select_related("latest__record").defer("latest__record__content")
     rows = rows.annotate(is_invalid=Case(When(selection_faults=[], then=0), default=1))
     place = Window(RowNumber(), partition_by="is_invalid", order_by="full_name")
-    found = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
+    placements = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
     unfulfilled = []
-    for row in found:
+    for row in placements:
         if row.is_invalid:
             continue
         decision = row.latest
         reasons = problems_of(decision) if decision else ()
         reason = reasons[0] if reasons else "Too few clusters pass the filters"
         unfulfilled.append(UnfulfilledPlacement(row, decision, reason))
-    return unfulfilled, [one for one in found if one.is_invalid]
+    return unfulfilled, [one for one in placements if one.is_invalid]
 
 
 def last_decisions() -> QuerySet[Decision]:
     """Return the latest decisions that changed clusters."""
-    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:_LISTED]
+    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:_MOST_ROWS]
 
 
 MANY_CLUSTERS = 200
@@ -205,7 +205,7 @@ def least_headroom() -> list[PlacementHeadroom]:
     rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
     rows = rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")
-    return headroom_of(list(rows[:_LISTED]))
+    return headroom_of(list(rows[:_MOST_ROWS]))
 
 
 def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
@@ -217,10 +217,10 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     staged_ids = [one.pk for one in placements if one.is_staged]
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
-        found = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
-        found = found.select_related("placement")
-        found = found.only("full_name", "status", "ended_at", "placement__paused_since")
-        staged = {row.placement_id: row for row in found}
+        latest = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
+        latest = latest.select_related("placement")
+        latest = latest.only("full_name", "status", "ended_at", "placement__paused_since")
+        staged = {row.placement_id: row for row in latest}
     others = [one for one in placements if one.pk not in staged]
     rows = runs_matching().filter(placement__in=others, number=F("placement__runs_made"))
     runs = {row.placement_id: row for row in rows.defer("sync_result", "waves", "eta")}

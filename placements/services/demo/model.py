@@ -100,7 +100,7 @@ def member(
     fault: DemoFault | None = None,
 ) -> Document:
     """Return a MemberCluster that has reported lately; taints are keys and values."""
-    written = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints]
+    plain_taints = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints]
     identity = {"kind": "ServiceAccount", "name": f"fleet-member-{name}", "namespace": "fleet-system"}
     identity["apiGroup"] = ""
     return {
@@ -114,7 +114,7 @@ def member(
         "spec": {
             "identity": identity,
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
-            **({"taints": written} if written else {}),
+            **({"taints": plain_taints} if plain_taints else {}),
         },
         "status": _status(size or Size(), now, fault),
     }

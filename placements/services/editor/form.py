@@ -240,13 +240,13 @@ class PlacementForm:
         """Which parts to show: those that go with the placement type, and those that are filled in."""
         by_name = {one.name: one.value for one in self.fields}
         chosen = by_name.get("spec.policy.placementType", "")
-        shown = set(_TYPE_FIELDS)
+        visible = set(_TYPE_FIELDS)
         if chosen in list(PlacementType):
-            shown = set(_SECTIONS_OF_TYPE[PlacementType(chosen)])
-        shown |= {name for name in _LISTS if getattr(self, name).rows}
-        shown |= {name for name, path in _TYPE_FIELDS.items() if by_name.get(path)}
+            visible = set(_SECTIONS_OF_TYPE[PlacementType(chosen)])
+        visible |= {name for name in _LISTS if getattr(self, name).rows}
+        visible |= {name for name, path in _TYPE_FIELDS.items() if by_name.get(path)}
         is_staged = by_name.get("spec.strategy.type") == StrategyType.EXTERNAL
-        return {name: name in shown for name in (*_LISTS, *_TYPE_FIELDS)} | {"rolling": not is_staged}
+        return {name: name in visible for name in (*_LISTS, *_TYPE_FIELDS)} | {"rolling": not is_staged}
 
     def visible(self) -> dict[str, Keys]:
         """Return the places of all lists, rows and fields that are shown, by name; fields come last."""
@@ -264,7 +264,7 @@ class PlacementForm:
         """The outermost places of the manifest that no field shows."""
         leaves = frozenset(one.keys for one in self.fields)
         rows = [row.keys for group in self.all_groups for row in group.rows]
-        shown = frozenset(keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1))
+        places = frozenset(keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1))
 
         def walk(keys: Keys, value: object) -> Iterator[Keys]:
             entries: Any = ()
@@ -274,7 +274,7 @@ class PlacementForm:
                 entries = enumerate(value)
             for key, inner in entries:
                 place = (*keys, key)
-                if place not in shown:
+                if place not in places:
                     if place[0] not in _ALWAYS_SHOWN:
                         yield place
                 elif place not in leaves:

@@ -141,8 +141,8 @@ def confirm_draft(
         result = save_placement(
             draft.data, manifest=draft.manifest, by=by, now=now, expected=expected, confirmed=True
         )
-    except InvalidManifest as found:
-        raise InvalidManifest(draft.with_lines(found.errors)) from found
+    except InvalidManifest as invalid:
+        raise InvalidManifest(draft.with_lines(invalid.errors)) from invalid
     if result.result is not OperationResult.UNCHANGED:
         schedule_confirmed(
             result.object,

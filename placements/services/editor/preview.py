@@ -76,7 +76,7 @@ class SchedulePreview:
     def warnings(self) -> tuple[ManifestWarning, ...]:
         """What is accepted with a warning; the paths are those of the manifest."""
         of_fleet = (*fleet_warnings(self.decision.cycle), *decision_warnings(self.decision))
-        found = (
+        warnings = (
             *manifest_warnings(self.manifest),
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
@@ -84,9 +84,10 @@ class SchedulePreview:
         )
         if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
             above = ManifestWarning("above-maximum", "policy.numberOfClusters", self.bound_text)
-            found = (*found, self.manifest.in_document(above))
+            warnings = (*warnings, self.manifest.in_document(above))
         return tuple(
-            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one for one in found
+            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one
+            for one in warnings
         )
 
     @cached_property
@@ -300,19 +301,20 @@ class DraftPreview:
     def namespace(self) -> str:
         """The namespace in which the draft selects resources; empty for one that is cluster-scoped."""
         data = self.draft.data
-        found = at(data, NAMESPACE) if isinstance(data, Mapping) and is_namespaced(data) else ""
-        return found if isinstance(found, str) else ""
+        namespace = at(data, NAMESPACE) if isinstance(data, Mapping) and is_namespaced(data) else ""
+        return namespace if isinstance(namespace, str) else ""
 
     @cached_property
     def hub_choices(self) -> tuple[tuple[str, str], ...]:
         """What the picker of resources offers: the identity and the words of each, Namespaces first."""
-        found = [one for one in self.objects if one.namespace == self.namespace]
-        found = [one for one in found if is_ever_placed(one.group, one.kind)] if self.namespace else found
-        found = [one for one in found if one.kind != "Namespace" or not is_reserved_namespace(one.name)]
-        found.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
+        objects = [one for one in self.objects if one.namespace == self.namespace]
+        if self.namespace:
+            objects = [one for one in objects if is_ever_placed(one.group, one.kind)]
+        objects = [one for one in objects if one.kind != "Namespace" or not is_reserved_namespace(one.name)]
+        objects.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
         return tuple(
             (f"{one.api_version} {one.kind} {one.name}", f"{one.kind} {one.name}")
-            for one in found[:_MOST_CHOICES]
+            for one in objects[:_MOST_CHOICES]
         )
 
     @property
@@ -342,17 +344,21 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
     readable = draft.manifest or draft.valid_part
     if readable is not None:
         name = readable.full_name
-        found = reserved_name_errors(readable)
+        manifest_errors = reserved_name_errors(readable)
         if saved is not None:
-            found += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
+            manifest_errors += (
+                immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
+            )
         elif Placement.objects.filter(full_name=name).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
-            found.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
+            manifest_errors.append(
+                FieldError("metadata.name", "duplicate", message, "a name that is not taken")
+            )
         try:
             selection = selection_of(draft.manifest, objects) if draft.manifest else selection
         except InvalidManifest as invalid:
-            found += invalid.errors
-        errors += draft.with_lines(found)
+            manifest_errors += invalid.errors
+        errors += draft.with_lines(manifest_errors)
     started, result = perf_counter(), None
     if draft.valid_part is not None:
         result = preview_over(saved, draft.valid_part, selection, fleet)

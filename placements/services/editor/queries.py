@@ -56,7 +56,7 @@ class DraftSummary:
 
 def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
     """Return the lines of these drafts, which are named after what they edit; each text is read once."""
-    found = []
+    summaries = []
     for row in drafts:
         data = PlacementDraft.parse(row.text).data
         is_read = isinstance(data, dict)
@@ -65,8 +65,8 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
         if not title:
             name = written_name(data) if row.base and written_name(data) != written_name(row.base) else None
             title = f"New placement {name or ''}".strip() + f" ({row.created_at:%H:%M}, {changes})"
-        found.append(DraftSummary(row, title, changes))
-    return found
+        summaries.append(DraftSummary(row, title, changes))
+    return summaries
 
 
 def latest_drafts() -> QuerySet[Draft]:

@@ -44,8 +44,8 @@ class PlacementDraft:
         """Read a text as a draft; nothing is raised, whatever it contains: a draft has its errors."""
         try:
             documents = load_documents(text)
-        except InvalidManifest as found:
-            return cls(text, name, syntax_errors=found.errors)
+        except InvalidManifest as invalid:
+            return cls(text, name, syntax_errors=invalid.errors)
         if len(documents) != 1:
             message = f"there are {len(documents)} manifests" if documents else "Empty manifest"
             error = FieldError("", "too-many" if documents else "required", message, _ALLOWED)
@@ -77,8 +77,8 @@ class PlacementDraft:
             return None, self.syntax_errors
         try:
             manifest = parse_placement(self.document.data)
-        except InvalidManifest as found:
-            return None, self.with_lines(found.errors)
+        except InvalidManifest as invalid:
+            return None, self.with_lines(invalid.errors)
         if self.name and manifest.full_name != self.name:
             namespace, name = split_full_name(self.name)
             key, allowed = ("name", name) if manifest.metadata.name != name else ("namespace", namespace)
@@ -122,8 +122,8 @@ class PlacementDraft:
                 rest = [*lines[: number - 1], *[""] * (end - number + 1), *lines[end:]]
                 try:
                     documents = load_documents("\n".join(rest))
-                except InvalidManifest as found:
-                    attempts.append((found.errors[0].line or 0, number, rest))
+                except InvalidManifest as invalid:
+                    attempts.append((invalid.errors[0].line or 0, number, rest))
                     continue
                 data = documents[0].data if len(documents) == 1 else None
                 readable.append((len("".join(rest)), data, number))
@@ -148,8 +148,8 @@ class PlacementDraft:
         for _ in range(_ROUNDS):
             try:
                 return parse_placement(rest), tuple(left_out)
-            except InvalidManifest as found:
-                cuts = [_cut(rest, error) for error in found.errors]
+            except InvalidManifest as invalid:
+                cuts = [_cut(rest, error) for error in invalid.errors]
             if None in cuts:
                 break
             last_first = sorted(

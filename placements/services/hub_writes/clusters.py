@@ -68,8 +68,8 @@ def plan_uncordon(planner: Planner, entered: Fields) -> WritePlan:
 
 
 def is_cordon(taint: object) -> bool:
-    found = mapping_at(taint)
-    return all((found.get(key) or "") == value for key, value in CORDON.items())
+    fields = mapping_at(taint)
+    return all((fields.get(key) or "") == value for key, value in CORDON.items())
 
 
 def _with_taints(planner: Planner, fields: Fields, live: Manifest, taints: Any) -> WritePlan:

@@ -99,11 +99,11 @@ def availability(binding: Manifest) -> ClusterAvailability:
 
 
 def budget_of(planner: Planner, name: str) -> DisruptionBudgetSpec | None:
-    found = next(iter(planner.mirrored(BUDGET, name=name)), None)
-    if found is None:
+    manifest = next(iter(planner.mirrored(BUDGET, name=name)), None)
+    if manifest is None:
         return None
     try:
-        document = {key: found[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+        document = {key: manifest[key] for key in ("apiVersion", "kind", "metadata", "spec")}
         return parse_disruption_budget(document).spec
     except (InvalidManifest, KeyError):
         return None

@@ -43,8 +43,8 @@ def deselection_of(manifest: Manifest) -> Deselection | None:
 
 def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
     """Return which clusters each stage of a run would have, and what makes the run fail: all names."""
-    given = mapping_at(strategy, "metadata")
-    metadata = {key: given[key] for key in ("name", "namespace") if given.get(key)}
+    hub_metadata = mapping_at(strategy, "metadata")
+    metadata = {key: hub_metadata[key] for key in ("name", "namespace") if hub_metadata.get(key)}
     document = {**{key: strategy.get(key) for key in ("apiVersion", "kind", "spec")}, "metadata": metadata}
     try:
         parsed = parse_staged_strategy(document)
@@ -95,16 +95,16 @@ def failing_runs(before: Manifest, after: Manifest) -> tuple[str, ...]:
             spec = parse_staged_strategy(run.strategy).spec
         except InvalidManifest:
             continue
-        found = []
+        places = []
         for labels in sides:
             alone = Fleet([clusters[name]._replace(labels=labels)])
             inside = [stage for stage in spec.stages if stage_members(stage, alone)]
-            found.append(
+            places.append(
                 {one.name: sorting_number(alone.clusters[0], one.sorting_label_key) for one in inside}
             )
-        was, becomes = found
+        was, becomes = places
         if was != becomes:
-            words = [", ".join(one) or "no stage" for one in found]
+            words = [", ".join(one) or "no stage" for one in places]
             notes.append(
                 f"Run {run.full_name} of {run.placement_name} would fail: {name} goes from {words[0]} "
                 f"to {words[1]}, or changes its place there."

@@ -118,9 +118,9 @@ def budget_notes(planner: Planner, manifest: Manifest) -> tuple[str, ...]:
     placement = planner.find(PLACEMENT, name)
     if placement is None:
         return (f"The hub has no placement {name} yet.",)
-    given = placement_type(placement)
-    if given in list(PlacementType):
-        errors = budget_errors(parse_disruption_budget(dict(manifest)).spec, PlacementType(given))
+    type_name = placement_type(placement)
+    if type_name in list(PlacementType):
+        errors = budget_errors(parse_disruption_budget(dict(manifest)).spec, PlacementType(type_name))
         if errors:
             raise InvalidManifest(errors)
     return ()
@@ -180,5 +180,5 @@ def listed(names: list[str]) -> str:
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:
     """Return a condition of the status, an empty object where there is none."""
-    found = (mapping_at(one) for one in items_at(live, "status", "conditions"))
-    return next((one for one in found if one.get("type") == kind), {})
+    conditions = (mapping_at(one) for one in items_at(live, "status", "conditions"))
+    return next((one for one in conditions if one.get("type") == kind), {})

@@ -116,9 +116,9 @@ class AppliedWrite:
 
 def shown_object(content: Manifest) -> dict[str, Any]:
     """Return an object of the hub without secret values, and without the list of its managers."""
-    shown: dict[str, Any] = without_secrets(content)
-    metadata = {key: one for key, one in mapping_at(shown, "metadata").items() if key != "managedFields"}
-    return {**shown, "metadata": metadata}
+    document: dict[str, Any] = without_secrets(content)
+    metadata = {key: one for key, one in mapping_at(document, "metadata").items() if key != "managedFields"}
+    return {**document, "metadata": metadata}
 
 
 def check_role(hub: Hub, action: Action, by: User) -> None:
@@ -283,9 +283,9 @@ def result_differences(
     live, result = _shown(request.body if plan.live is None else plan.live), _shown(answer.content)
     if request.subresource == "status":
         live, result = ({"status": mapping_at(one, "status")} for one in (plan.live, answer.content))
-    found = find_differences(live, result)
+    changes = find_differences(live, result)
     sent = sent_pointers(request)
-    return tuple(_difference(one, sent) for one in found.fields if one.path not in ("/apiVersion", "/kind"))
+    return tuple(_difference(one, sent) for one in changes.fields if one.path not in ("/apiVersion", "/kind"))
 
 
 def _shown(content: Manifest) -> dict[str, Any]:

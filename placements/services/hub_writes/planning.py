@@ -49,10 +49,10 @@ class Deselection:
         return self.is_total or len(self.clusters) > self.before * UNCONFIRMED_SHARE
 
     def __str__(self) -> str:
-        shown = ", ".join(self.clusters[:MOST_LISTED])
+        names = ", ".join(self.clusters[:MOST_LISTED])
         more = len(self.clusters) - MOST_LISTED
         return (
-            f"{self.placement} would leave {len(self.clusters):,} of {self.before:,} clusters: {shown}"
+            f"{self.placement} would leave {len(self.clusters):,} of {self.before:,} clusters: {names}"
             f"{f' and {more:,} more' if more > 0 else ''}"
         )
 
@@ -104,18 +104,18 @@ class Planner:
 
     def find(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
         """Return an object, or None. Raise DriverUnavailable."""
-        wanted = KINDS[kind]
+        hub_kind = KINDS[kind]
         if self.writer is None:
-            return mirrored_object(self.hub, wanted.group, kind, namespace, name)
-        found = self.writer.read(f"{wanted.path(self.version(kind), namespace)}/{name}")
-        return None if found is None else {**found, "kind": kind, "apiVersion": self.api_version(kind)}
+            return mirrored_object(self.hub, hub_kind.group, kind, namespace, name)
+        manifest = self.writer.read(f"{hub_kind.path(self.version(kind), namespace)}/{name}")
+        return None if manifest is None else {**manifest, "kind": kind, "apiVersion": self.api_version(kind)}
 
     def read(self, kind: str, name: str, namespace: str = "") -> Manifest:
         """Return an object. Raise UnknownObjectError, DriverUnavailable."""
-        found = self.find(kind, name, namespace)
-        if found is None:
+        manifest = self.find(kind, name, namespace)
+        if manifest is None:
             raise UnknownObjectError(kind, f"{namespace}/{name}" if namespace else name)
-        return found
+        return manifest
 
     def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
         return mirrored_objects(self.hub, kind, **columns)

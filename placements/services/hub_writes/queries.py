@@ -27,14 +27,14 @@ class OpenApproval:
 
 def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval]:
     """Return the newest requests of a staged update run that are not approved, as the mirror has them."""
-    found = []
+    approvals = []
     for one in mirrored_objects(hub, kind_of("ApprovalRequest", namespace), namespace=namespace):
         spec, metadata = mapping_at(one, "spec"), mapping_at(one, "metadata")
         is_latest = mapping_at(metadata, "labels").get(IS_LATEST_APPROVAL, "true") == "true"
         is_approved = any(condition_of(one, kind).get("status") == "True" for kind in (APPROVED, ACCEPTED))
         if spec.get("parentStageRollout") == run and is_latest and not is_approved:
-            found.append(OpenApproval(text_of(metadata.get("name")), text_of(spec.get("targetStage"))))
-    return found
+            approvals.append(OpenApproval(text_of(metadata.get("name")), text_of(spec.get("targetStage"))))
+    return approvals
 
 
 def refusal_of_write(hub: Hub, action: Action, user: User | None, fields: Fields) -> str:

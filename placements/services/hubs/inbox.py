@@ -101,8 +101,8 @@ def reader_of(user: User | AnonymousUser, *, now: datetime, hub: str = "") -> Re
 
 def inbox(reader: Reader, *, kinds: Collection[InboxKind] = tuple(InboxKind)) -> list[InboxGroup]:
     with across_hubs():
-        found = [(kind, *_SOURCES[kind](reader)) for kind in InboxKind if kind in kinds]
-    return [InboxGroup(kind, tuple(items[:MOST]), count) for kind, items, count in found]
+        groups = [(kind, *_SOURCES[kind](reader)) for kind in InboxKind if kind in kinds]
+    return [InboxGroup(kind, tuple(items[:MOST]), count) for kind, items, count in groups]
 
 
 def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, QuerySet[Any]]:
@@ -114,11 +114,11 @@ def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, Query
         visible = hubs_with_role(user).values("pk")
         sources = {"approval": approvals(), "disagreement": disputed(), "unfulfilled": unfulfilled()}
         sources |= {"run": staged_runs(), "rollout": stalled_rollouts(), "eviction": evictions(now=now)}
-        found: dict[str, QuerySet[Any]] = {
+        by_name: dict[str, QuerySet[Any]] = {
             name: rows.filter(hub__in=visible) for name, rows in sources.items()
         }
-        found["hub"] = Hub.objects.filter(not_live(now=now), pk__in=visible)
-    return found
+        by_name["hub"] = Hub.objects.filter(not_live(now=now), pk__in=visible)
+    return by_name
 
 
 # --- what is listed; to be called in across_hubs() ---
@@ -169,8 +169,8 @@ def evictions(*, now: datetime) -> QuerySet[Eviction]:
 def _rows(reader: Reader, rows: QuerySet[Any], *columns: str, order: str) -> tuple[list[Any], int]:
     """Return the first rows in the hubs of the reader, and how many there are; one query."""
     rows = rows.filter(hub__in=reader.hubs).annotate(in_all=Window(Count("pk")), at_=F(order))
-    found = list(rows.order_by("at_", "pk").values("hub_id", "at_", "in_all", *columns)[:MOST])
-    return found, found[0]["in_all"] if found else 0
+    first = list(rows.order_by("at_", "pk").values("hub_id", "at_", "in_all", *columns)[:MOST])
+    return first, first[0]["in_all"] if first else 0
 
 
 def _item(reader: Reader, kind: InboxKind, row: Mapping[str, Any], name: str, **facts: Any) -> InboxItem:
@@ -253,13 +253,13 @@ def _differences(reader: Reader) -> tuple[list[InboxItem], int]:
         diffed=Count(Case(When(has_diff, then=Value(1)))),
         in_all=Window(Count("placement__full_name")),
     )
-    found = list(counted.order_by("placement__full_name", "hub_id")[:MOST])
+    groups = list(counted.order_by("placement__full_name", "hub_id")[:MOST])
     items = []
-    for row in found:
+    for row in groups:
         facts = {"page": "placement-drift", "drifted": row["drifted"], "diffed": row["diffed"]}
         hub = reader.name_of(row["hub_id"])
         items.append(InboxItem(InboxKind.DIFFERENCE, hub, row["placement__full_name"], None, facts))
-    return items, found[0]["in_all"] if found else 0
+    return items, groups[0]["in_all"] if groups else 0
 
 
 def _hubs(reader: Reader) -> tuple[list[InboxItem], int]:

@@ -57,7 +57,9 @@ def agreements(*, agreement: str = "", placement: str = "") -> QuerySet[HubDecis
 
 def agreement_of_row(row: HubDecision) -> ShownAgreement:
     is_confirmed = row.confirmed_at is not None
-    return shown_agreement(row.agreement, note=row.note, is_confirmed=is_confirmed, is_behind=row.hub_behind)
+    return shown_agreement(
+        row.agreement, detail=row.note, is_confirmed=is_confirmed, is_behind=row.hub_behind
+    )
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,11 @@ def version_changes(version: FleetVersion) -> list[tuple[str, list[FieldDifferen
     """Return what a version changed, cluster by cluster: those that it names, next to the one before."""
     previous = FleetVersion.objects.filter(number__lt=version.number).order_by("-number").first()
     sides = [fleet_at(one) if one else None for one in (previous, version)]
-    found = []
+    changes = []
     for name in version.changes["names"]:
         before, after = (_facts(side, name) if side else {} for side in sides)
-        found.append((name, differences(before, after)))
-    return found
+        changes.append((name, differences(before, after)))
+    return changes
 
 
 def _facts(fleet: Fleet, name: str) -> dict[str, Any]:
@@ -128,12 +130,12 @@ def _facts(fleet: Fleet, name: str) -> dict[str, Any]:
     if position is None:
         return {}
     cluster = fleet.clusters[position]
-    seen = cluster.namespaces
+    namespaces = cluster.namespaces
     return {
         "eligible": cluster.eligibility.reason or "yes",
         "labels": dict(cluster.labels),
         "taints": [f"{one.key}={one.value}:{one.effect}" for one in cluster.taints],
         "properties": dict(cluster.properties),
         "usage": {key: dict(getattr(cluster.usage, key)) for key in ("capacity", "allocatable", "available")},
-        "namespaces": "not collected" if seen is None else sorted(seen.names or ()),
+        "namespaces": "not collected" if namespaces is None else sorted(namespaces.names or ()),
     }

@@ -52,10 +52,10 @@ class DiffRow:
 
     @property
     def where(self) -> WrittenPlacement:
-        found = self.head or self.base
-        if found is None:
+        placement = self.head or self.base
+        if placement is None:
             raise ValueError("a row has at least one side")
-        return found
+        return placement
 
     @property
     def change(self) -> str:
@@ -172,9 +172,9 @@ class RevisionImpact:
         renamed = {row.name: row.before for row in self.rows if row.before}
         return {**renamed, **before}, {row.name: row.now for row in self.rows if row.now}
 
-    def assertions_of(self, written: WrittenPlacement, *, of_base: bool) -> tuple[Assertion, ...]:
+    def assertions_of(self, placement: WrittenPlacement, *, of_base: bool) -> tuple[Assertion, ...]:
         """Return the assertions of a placement of one side, with those of documents about it."""
-        manifest, documents = written.manifest, (self.base if of_base else self.head).assertions
+        manifest, documents = placement.manifest, (self.base if of_base else self.head).assertions
         metadata = manifest.metadata
         about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
         return tuple(one for _, assertions in about for one in assertions.items)
@@ -202,11 +202,11 @@ def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]
     fleet = decision.cycle.fleet
     subject = Subject(replace(decision.cycle, bindings=decision.bindings_after), decision.is_fulfilled)
     keys = sorted(levels - {CLUSTER})
-    index, found = PlacedSubjects({0: subject}), dict.fromkeys(levels, True)
+    index, survives = PlacedSubjects({0: subject}), dict.fromkeys(levels, True)
     for loss in losses_of(fleet, keys, has_clusters=CLUSTER in levels):
         for _, cells in index.cells(fleet, loss, list(LossVariant)):
-            found[loss.level] = found[loss.level] and not any(one.is_bad for one in cells.values())
-    return found
+            survives[loss.level] = survives[loss.level] and not any(one.is_bad for one in cells.values())
+    return survives
 
 
 def compare(
@@ -235,8 +235,8 @@ def compare(
     for (name, _), (old, new) in sorted(pairs.items(), key=lambda pair: pair[0]):
         before = now = fresh = None
         if old is not None:
-            given = (bindings or {}).get(old.manifest.full_name, ())
-            before = schedule(_cycle(old.manifest, fleets[0], given))
+            base_bindings = (bindings or {}).get(old.manifest.full_name, ())
+            before = schedule(_cycle(old.manifest, fleets[0], base_bindings))
         if new is not None and old is not None and is_same_fleet and old.manifest == new.manifest:
             rows.append(DiffRow(name, old, new, before, before, before))
             continue
@@ -266,12 +266,13 @@ def _examined(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
     """Return a row with what the doctor finds in the head and not in the base; runs are limited by number."""
     if row.head is None or row.now is None:
         return row
-    found = examine_one(row.head.manifest, row.now.cycle, hygiene[-1], clock=float)
+    examination = examine_one(row.head.manifest, row.now.cycle, hygiene[-1], clock=float)
     was = Examination(())
     if row.base is not None and row.before is not None:
         was = examine_one(row.base.manifest, row.before.cycle, hygiene[0], clock=float)
-    new = (one for one in introduced(was.findings, found.findings) if RULES[one.rule].needs != Needs.LABELS)
-    missing = tuple(rule for rule in found.not_checked if rule not in was.not_checked)
+    findings = introduced(was.findings, examination.findings)
+    new = (one for one in findings if RULES[one.rule].needs != Needs.LABELS)
+    missing = tuple(rule for rule in examination.not_checked if rule not in was.not_checked)
     return replace(row, findings=tuple(new), not_checked=missing)
 
 

@@ -180,13 +180,13 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
     placed = PlacedSubjects(subjects)
     while row.done < len(losses):
         chunk = losses[row.done : row.done + CHUNK]
-        found = _cells(chunk, placed, fleet, row.variants)
+        by_loss = _cells(chunk, placed, fleet, row.variants)
         with transaction.atomic():
             mine = ResilienceReport.objects.filter(pk=row.pk, done=row.done, completed_at=None)
             if not mine.update(done=row.done + len(chunk), evaluate_at=now + LEASE):
                 return  # another worker was quicker
             sizes = {(one.level, one.value): len(one.clusters) for one in chunk}
-            rows = [_loss(row, *key, sizes[key[:2]], cells) for key, cells in found.items()]
+            rows = [_loss(row, *key, sizes[key[:2]], cells) for key, cells in by_loss.items()]
             ResilienceLoss.objects.bulk_create([one for one in rows if one], batch_size=200)
         row.done += len(chunk)
         if perf_counter() > until:
@@ -217,12 +217,12 @@ def _subjects(rows: QuerySet[Placement], fleet: Fleet) -> tuple[dict[int, Subjec
 
 def _cells(losses: Iterable[Loss], placed: PlacedSubjects, fleet: Fleet, variants: Sequence[str]) -> _Rows:
     """Return the cells of each loss and variant; of single clusters those in which something is lost."""
-    found: _Rows = {}
+    by_loss: _Rows = {}
     for loss in losses:
         for variant, cells in placed.cells(fleet, loss, [LossVariant(one) for one in variants]):
             worse = {key: one for key, one in cells.items() if one.lost or one.is_bad}
-            found[loss.level, loss.value, variant] = worse if loss.level == CLUSTER else cells
-    return found
+            by_loss[loss.level, loss.value, variant] = worse if loss.level == CLUSTER else cells
+    return by_loss
 
 
 def _loss(
@@ -321,11 +321,11 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
     subjects, counts = _subjects(changed_placements(), view.fleet)
     losses = losses_of(view.fleet, row.keys, has_clusters=row.has_clusters)
     sizes = {(one.level, one.value): len(one.clusters) for one in losses}
-    found = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
+    by_loss = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
     before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
     there = set(asked_placements().values_list("pk", flat=True)) - counts.keys()
     with transaction.atomic():
-        for key, cells in found.items():
+        for key, cells in by_loss.items():
             old = cells_of(before[key]) if key in before else {}
             kept = {one: cell for one, cell in old.items() if one in there}
             if (new := dict(sorted({**kept, **cells}.items()))) != old:

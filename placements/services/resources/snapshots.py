@@ -35,8 +35,8 @@ def refresh_resources(
     manifest = manifest or parse_placement(placement.document)
     try:
         selected = selection_of(manifest).objects
-    except InvalidManifest as found:
-        errors = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.errors]
+    except InvalidManifest as invalid:
+        errors = [{"path": one.path, "code": one.code, "message": str(one)} for one in invalid.errors]
         _note(placement, errors, count=None)
         return False
     with transaction.atomic():

@@ -159,9 +159,9 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         case DiffResult():
             return _diffed(call, answer, now=now, is_busy=is_busy)
         case Observation():
-            seen = answer.of(call.placement)
-            result = _observed(call, seen, now=now, is_busy=is_busy)
-            return _with_objects(result, binding, seen.objects, now=now) if seen else result
+            state = answer.of(call.placement)
+            result = _observed(call, state, now=now, is_busy=is_busy)
+            return _with_objects(result, binding, state.objects, now=now) if state else result
         case Applied():
             return _applied(call, answer, now=now, is_busy=is_busy)
     return None
@@ -195,9 +195,9 @@ def _applied(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: boo
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, applied.drifts, now=now)
     if applied.seen:
-        seen = _observed(call, applied.seen, now=now, is_busy=is_busy)
-        columns = (*seen.columns, *_reached(binding).items())
-        return replace(seen, columns=columns, is_applied=True, drifted=drifted)
+        result = _observed(call, applied.seen, now=now, is_busy=is_busy)
+        columns = (*result.columns, *_reached(binding).items())
+        return replace(result, columns=columns, is_applied=True, drifted=drifted)
     changes = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
     return CallResult((*changes.items(), *_reached(binding).items()), is_applied=True, drifted=drifted)
 
@@ -291,22 +291,22 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
     return earliest + period - past
 
 
-def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
+def _observed(call: ClusterCall, state: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
     binding = call.binding
-    if seen is None or seen.version != binding.applied_version:
+    if state is None or state.version != binding.applied_version:
         return _again(binding, "The applied resources were deleted; applying them again.", now=now)
-    if seen.refusals:
-        return _rejected(binding, DriverRejected("refused", seen.refusals), now=now)
-    if seen.whole_version != seen.version:
+    if state.refusals:
+        return _rejected(binding, DriverRejected("refused", state.refusals), now=now)
+    if state.whole_version != state.version:
         return _again(binding, "An interrupted apply is continued.", now=now)
-    if seen.missing or seen.drifted:
-        return _drifted(call, seen, now=now, is_busy=is_busy)
+    if state.missing or state.drifted:
+        return _drifted(call, state, now=now, is_busy=is_busy)
 
     columns: dict[str, Any] = _answered(binding)
     if binding.contested_since and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]:
         columns |= {"contested_since": None, "repairs": ()}
-    phase = Phase.AVAILABLE if seen.readiness is Readiness.AVAILABLE else Phase.APPLIED
+    phase = Phase.AVAILABLE if state.readiness is Readiness.AVAILABLE else Phase.APPLIED
     since = now if binding.phase != phase else binding.phase_changed_at or now
     next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, since, now)
     columns["phase"] = phase
@@ -315,12 +315,12 @@ def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, i
     drifted = difference_rows(binding.drifted_objects, (), now=now)
     if phase is Phase.AVAILABLE:
         columns |= {"untrackable_since": None, "next_call_at": next_call}
-        columns["message"] = seen.notice[:_MESSAGE_LENGTH]
+        columns["message"] = state.notice[:_MESSAGE_LENGTH]
         outcome = ClusterUpdate.Outcome.AVAILABLE
         return CallResult(tuple(columns.items()), outcome=outcome, drifted=drifted)
-    hints = {one.object: f" ({one.hint})" for one in seen.objects if one.hint}
-    unready = [replace(one, reason=one.reason + hints.get(one.object, "")) for one in seen.unready]
-    is_timed = seen.readiness is Readiness.NOT_TRACKABLE
+    hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
+    unready = [replace(one, reason=one.reason + hints.get(one.object, "")) for one in state.unready]
+    is_timed = state.readiness is Readiness.NOT_TRACKABLE
     if not is_timed:
         pause = OBSERVE_AGAIN
         if call.cluster.driver in ACTING_DRIVERS:  # each observation costs a request for every object
@@ -352,23 +352,25 @@ def _again(
     return CallResult(tuple(columns.items()), drifted=drifted)
 
 
-def _drifted(call: ClusterCall, seen: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
+def _drifted(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows where others removed or changed objects (`spec/kubernetes-driver.md` 9).
 
     A repair applies the same version again. Objects that others change again and again are repaired ever
     more rarely.
     """
     binding = call.binding
-    drifted = difference_rows(binding.drifted_objects, seen.drifted, now=now)
-    names = ", ".join(sorted({str(one) for one in seen.missing} | {str(one.object) for one in seen.drifted}))
+    drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
+    names = ", ".join(
+        sorted({str(one) for one in state.missing} | {str(one.object) for one in state.drifted})
+    )
     if (
-        seen.drifted
-        and not seen.missing
+        state.drifted
+        and not state.missing
         and strategy_value(binding, "whenToApply") == WhenToApply.IF_NOT_DRIFTED
     ):
         message = "it was changed on the cluster, and whenToApply is IfNotDrifted"
-        refusals = tuple(Refusal(one.object, FOUND_DRIFTS, message) for one in seen.drifted)
-        return _rejected(binding, DriverRejected(message, refusals, drifts=seen.drifted), now=now)
+        refusals = tuple(Refusal(one.object, FOUND_DRIFTS, message) for one in state.drifted)
+        return _rejected(binding, DriverRejected(message, refusals, drifts=state.drifted), now=now)
 
     recent = [at for at in binding.repairs if now - datetime.fromisoformat(at) <= CONTESTED_WITHIN]
     since = binding.contested_since or (now if len(recent) >= MOST_REPAIRS else None)
@@ -389,14 +391,14 @@ def _drifted(call: ClusterCall, seen: PlacementSeen, *, now: datetime, is_busy: 
     return _again(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
 
 
-def _diffed(call: ClusterCall, found: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
+def _diffed(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows from a report of differences: a complete one counts as available (section 7)."""
     binding = call.binding
     pause = OBSERVE_IN_ROLLOUT
     if not is_busy:
         pause = max(pause, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_DIFF_PAUSE))
-    phase = Phase.APPLIED if found.failures else Phase.AVAILABLE
-    message = "; ".join(f"{one.object}: {one.message}" for one in found.failures)
+    phase = Phase.APPLIED if report.failures else Phase.AVAILABLE
+    message = "; ".join(f"{one.object}: {one.message}" for one in report.failures)
     columns: dict[str, Any] = {
         "phase": phase,
         "untrackable_since": None,
@@ -406,26 +408,26 @@ def _diffed(call: ClusterCall, found: DiffResult, *, now: datetime, is_busy: boo
     }
     if binding.phase != phase:
         columns["phase_changed_at"] = now
-    errors = [(one.object, one.code, one.message) for one in found.failures]
+    errors = [(one.object, one.code, one.message) for one in report.failures]
     return CallResult(
         tuple(columns.items()),
-        outcome="" if found.failures else ClusterUpdate.Outcome.AVAILABLE,
+        outcome="" if report.failures else ClusterUpdate.Outcome.AVAILABLE,
         is_applied=True,
         failure=Failure(objects=_object_errors(binding, errors)),
-        diffed=difference_rows(binding.diffed_objects, found.diffs, now=now),
+        diffed=difference_rows(binding.diffed_objects, report.diffs, now=now),
     )
 
 
 def difference_rows(
-    stored: Sequence[Mapping[str, Any]], found: Iterable[ObjectDiff], *, now: datetime
+    stored: Sequence[Mapping[str, Any]], diffs: Iterable[ObjectDiff], *, now: datetime
 ) -> str | None:
     """Return the rows to store as JSON, each since it was first observed; None where there are none still."""
-    found = sorted(found, key=lambda one: (one.object.group, one.version, one.object))[:MOST_OBJECTS]
-    if not found and not stored:
+    diffs = sorted(diffs, key=lambda one: (one.object.group, one.version, one.object))[:MOST_OBJECTS]
+    if not diffs and not stored:
         return None
     first = {(row["group"], row["kind"], row["namespace"], row["name"]): row["since"] for row in stored}
     rows, size = [], 0
-    for one in found:
+    for one in diffs:
         ref = one.object
         row: dict[str, Any] = {
             "group": ref.group,

@@ -50,15 +50,15 @@ def differences_page(
     Bindings are read only as far as the page reaches. Raise BadCursorError.
     """
     beyond = _read(after) if after else None
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for one in _differences(placement, wanted, from_cluster=beyond[0] if beyond else ""):
         if beyond and _key(one) <= beyond:
             continue
-        if len(found) == size:
-            cursor = json.dumps(_key(found[-1]))
-            return found, base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
-        found.append(one)
-    return found, None
+        if len(differences) == size:
+            cursor = json.dumps(_key(differences[-1]))
+            return differences, base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
+        differences.append(one)
+    return differences, None
 
 
 def _key(one: Difference) -> list[str]:
@@ -93,12 +93,12 @@ def _differences(
         several = rows.filter(cluster_name__in=names[start : start + _READ_AT_ONCE])
         part = {name: stored for name, *stored in several.values_list("cluster_name", *columns)}
         for name in sorted(part):
-            listed = [
+            differences = [
                 Difference.of(name, found_by, row)
                 for found_by, stored in zip(types, part[name], strict=True)
                 for row in stored
             ]
-            yield from sorted(filter(wanted.matches, listed), key=_key)
+            yield from sorted(filter(wanted.matches, differences), key=_key)
 
 
 def objects_on(binding: Binding) -> list[ClusterObject]:
@@ -157,5 +157,5 @@ def live_states(binding: Binding) -> list[LiveState]:
     """Return the states of the objects of a binding; none where its driver does not read them."""
     if binding.observed_at is None:
         return []
-    found = ObservedObjects.objects.filter(pk=binding.pk).values_list("rows", flat=True).first()
-    return [LiveState(*row) for row in found or ()]
+    rows = ObservedObjects.objects.filter(pk=binding.pk).values_list("rows", flat=True).first()
+    return [LiveState(*row) for row in rows or ()]

@@ -143,11 +143,11 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     elif state.suspension is Suspension.NONE and not state.deletion:
         _mark_synced(context, requeue_at=None, now=now)
     if is_over and placement.deleting_since:
-        held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
+        leftovers = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
         placement.bindings.all().delete()
-        keep_leftovers(placement.full_name, held, now=now)
+        keep_leftovers(placement.full_name, leftovers, now=now)
         finish_deletion(placement, now=now)
-        after = {"mayStillHold": held} if held else None
+        after = {"mayStillHold": leftovers} if leftovers else None
         record(AuditEvent("gone", PLACEMENT, placement.full_name, after=after), by=None, now=now)
 
 

@@ -74,12 +74,12 @@ def runs_page(
 
     The cursor holds the last of each kind. An invalid cursor starts at the first page.
     """
-    found = _CURSOR.fullmatch(after)
-    last = (int(found[1]), int(found[2])) if found else _FIRST
+    match = _CURSOR.fullmatch(after)
+    last = (int(match[1]), int(match[2])) if match else _FIRST
     rolling = _rolling(placement, text, state).order_by("-id")
     staged = _staged(placement, text, state).order_by("-id")
     before = None
-    if found and start > size:
+    if match and start > size:
         times = [(at, pk, False) for at, pk in rolling.values_list("started_at", "pk")[: start - size]]
         times += [(at, pk, True) for at, pk in staged.values_list("created_at", "pk")[: start - size]]
         earlier = sorted(times, reverse=True)[: start - size]

@@ -26,7 +26,7 @@ from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
 _STARTED = "started again"
 """The verb of the event, as stored."""
-_LISTED = 20
+_MOST_NAMES = 20
 
 
 class ActionNotAllowed(Exception):
@@ -116,8 +116,8 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     rows = Binding.objects.select_for_update().filter(placement=placement, phase__in=REAPPLIED)
     rows = rows.exclude(state=BindingState.UNSCHEDULED).order_by("cluster_name")
     known = dict(rows.values_list("cluster_name", "pk"))
-    allowed = ", ".join(list(known)[:_LISTED]) or "none: nothing is applied yet"
-    allowed += f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    allowed = ", ".join(list(known)[:_MOST_NAMES]) or "none: nothing is applied yet"
+    allowed += f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     errors = [
         FieldError(f"clusters[{at}]", "unknown-name", f"{name} is not applied on {cluster[:253]!r}", allowed)
         for at, cluster in enumerate(clusters)

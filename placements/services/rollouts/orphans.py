@@ -42,7 +42,7 @@ def _due(now: datetime) -> QuerySet[MemberCluster]:
 def remove_orphans(
     *, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock
 ) -> int:
-    """Take the inventory of up to 100 clusters and remove what no binding wants; return how many clusters.
+    """Read the inventory of up to 100 clusters and remove what no binding wants; return how many clusters.
 
     A placement that was removed or applied since the inventory has a higher fence, so the cluster refuses its
     removal here.
@@ -58,8 +58,8 @@ def remove_orphans(
         patience=CALL_SECONDS,
         at_end=connections.close_all,  # the connections of a thread to the database end with it
     )
-    held = {pk: one.held for pk, one in call(take) if isinstance(one, Observation) and one.held is not None}
-    orphans = find_orphans({rows[pk].name: placements for pk, placements in held.items()})
+    fences = {pk: one.held for pk, one in call(take) if isinstance(one, Observation) and one.held is not None}
+    orphans = find_orphans({rows[pk].name: placements for pk, placements in fences.items()})
 
     by_name = {row.name: row for row in rows.values()}
     removals = {
@@ -75,17 +75,19 @@ def remove_orphans(
     return len(claimed)
 
 
-def find_orphans(held: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
     """Return the fence of each pair of cluster and placement that is held and neither bound nor a leftover.
 
-    `held`: the fences by placement, by cluster. A leftover that is no longer held is deleted.
+    `inventory`: the fences by placement, by cluster. A leftover that is no longer held is deleted.
     """
-    pairs = {(cluster, name): fence for cluster, fences in held.items() for name, fence in fences.items()}
-    bindings = Binding.objects.filter(cluster_name__in=held)
+    pairs = {
+        (cluster, name): fence for cluster, fences in inventory.items() for name, fence in fences.items()
+    }
+    bindings = Binding.objects.filter(cluster_name__in=inventory)
     bound = set(bindings.values_list("cluster_name", "placement__full_name"))
     leftovers = {
         (row.cluster_name, row.placement_name): row.pk
-        for row in Leftover.objects.filter(cluster_name__in=held)
+        for row in Leftover.objects.filter(cluster_name__in=inventory)
     }
     gone = [pk for pair, pk in leftovers.items() if pair not in pairs or pair in bound]
     if gone:

@@ -65,7 +65,7 @@ def save_run(
     A worker finds out soon whether it can start. Raise InvalidManifest, RevisionConflict.
     """
     manifest = parse_staged_run(dict(document))
-    written = stored_document(document)
+    content = stored_document(document)
     namespace, name = manifest.namespace, manifest.full_name
     current = locked_run(name)
     if current is not None:
@@ -87,7 +87,7 @@ def save_run(
         run = StagedRun(
             namespace=namespace,
             name=manifest.metadata.name,
-            document=written,
+            document=content,
             placement=placement,
             placement_name=placement.full_name,
             strategy=strategy.document,
@@ -98,12 +98,12 @@ def save_run(
         )
         _set_started(run, spec.state, by=by, now=now)
         run.save(force_insert=True)
-        record(AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=written), by=by, now=now)
+        record(AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=content), by=by, now=now)
         enqueue_rollout([placement.pk])
         return SaveResult(run, OperationResult.CREATED)
-    if current.document == written:
+    if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED)
-    _change(current, manifest, written, by=by, now=now)
+    _change(current, manifest, content, by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED)
 
 
@@ -143,7 +143,7 @@ def _missing(
 def _change(
     run: StagedRun,
     manifest: ClusterStagedUpdateRun,
-    written: dict[str, Any],
+    content: dict[str, Any],
     *,
     by: User | None,
     now: datetime,
@@ -157,8 +157,8 @@ def _change(
         raise InvalidManifest(errors)
     _set_started(run, state, by=by, now=now)
     verb = _VERBS[state] if state != before.spec.state else "changed"
-    event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=written)
-    run.document, run.revision, run.progress_version = written, run.revision + 1, run.progress_version + 1
+    event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=content)
+    run.document, run.revision, run.progress_version = content, run.revision + 1, run.progress_version + 1
     run.save(update_fields=["document", "revision", "progress_version", "started_at", "started_by"])
     record(event, by=by, now=now)
     if run.placement_id:

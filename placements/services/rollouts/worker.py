@@ -195,8 +195,8 @@ class ManifestCache:
             if len(rows) < len(keys):
                 return _OVERRIDE_GONE
             self._overrides[keys] = tuple(frozen_of(rows[key]) for key in keys)  # in the order of applying
-        found = overridden(self._manifests[snapshot], self._overrides[keys], cluster_of(cluster))
-        return found if isinstance(found, OverrideFailed) else unwrapped(found)
+        manifests = overridden(self._manifests[snapshot], self._overrides[keys], cluster_of(cluster))
+        return manifests if isinstance(manifests, OverrideFailed) else unwrapped(manifests)
 
 
 def call_clusters(
@@ -317,8 +317,8 @@ def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
                 while True:
                     batch.append(queue.get_nowait())
             is_over = None in batch
-            if answered := [answer for answer in batch if answer is not None]:
-                yield answered
+            if group := [answer for answer in batch if answer is not None]:
+                yield group
         reading.result()
 
 
@@ -362,12 +362,12 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
                     "resource_snapshot": None,
                     "next_call_at": None,
                 }
-                written = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
+                row_count = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
             else:
-                written = unchanged.update(**_RELEASED, **result.updates())
+                row_count = unchanged.update(**_RELEASED, **result.updates())
                 if result.objects is not None:
                     store_objects(reported, result.objects, now=now)
-            if written < len(bindings):
+            if row_count < len(bindings):
                 mine.update(**_RELEASED)
             if needs_sync:
                 soon = _sync_soon(placements, now=now) if is_progress else set()

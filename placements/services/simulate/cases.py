@@ -165,8 +165,8 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
             if "id" in case:
                 identity = {"id": case["id"]}
             yield {**identity, **({"steps": run_scenario(case)} if "steps" in case else _single(case))}
-        except InvalidManifest as found:
-            yield {**identity, "line": position, "error": _error(found.errors[0])}
+        except InvalidManifest as invalid:
+            yield {**identity, "line": position, "error": _error(invalid.errors[0])}
         except UnicodeDecodeError:
             error = FieldError("", "not-text", "Must be UTF-8 text", "UTF-8")
             yield {"line": position, "error": _error(error)}

@@ -91,8 +91,8 @@ def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison
 def _translated(placement_input: PlacementInput, semantics: Semantics, request: Request) -> PlacementInput:
     try:
         return translate(placement_input, semantics)
-    except InvalidManifest as found:
-        raise BadInputError([(request.placement.name, error) for error in found.errors]) from found
+    except InvalidManifest as invalid:
+        raise BadInputError([(request.placement.name, error) for error in invalid.errors]) from invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ def _read(request: Request) -> _Inputs:
             return None
         try:
             return parse(source.content, **options)
-        except InvalidManifest as found:
-            errors.extend((source.name, error) for error in found.errors)
+        except InvalidManifest as invalid:
+            errors.extend((source.name, error) for error in invalid.errors)
             return None
 
     fleet = read(request.clusters, read_fleet, now=request.now, strict_health=request.strict_health)
@@ -134,8 +134,8 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     cycle = placement_input.cycle(inputs.fleet, inputs.bindings)
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
-    found = (*inputs.warnings, *placement_input.warnings, *of_cycle)
-    warnings = tuple(map(placement_input.in_document, found))
+    all_warnings = (*inputs.warnings, *placement_input.warnings, *of_cycle)
+    warnings = tuple(map(placement_input.in_document, all_warnings))
     return Simulation(
         placement_input.name, decision, warnings, inputs.placement_input.semantics, inputs.judged_at
     )

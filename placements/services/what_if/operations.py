@@ -53,7 +53,7 @@ KEPT = 100
 """Number of scenarios to keep; older ones without a name are deleted with the records that only they cite."""
 LONGEST_NAME, MOST_SAVED = 63, 100
 _BATCH = 10
-_SHOWN = 20
+_NAMES_STORED = 20
 
 
 class TooManyAnalysesError(Exception):
@@ -188,24 +188,24 @@ def _next(row: Scenario) -> list[Placement]:
     return list(rows.order_by("name")[:_BATCH])
 
 
-def _columns(found: ScenarioResult, fleet: FleetRecord, *, now: datetime) -> dict[str, object]:
+def _columns(result: ScenarioResult, fleet: FleetRecord, *, now: datetime) -> dict[str, object]:
     """Return the columns of one variant; stores the record of its decision."""
-    cycle = found.decision.cycle
-    joins = found.joins[:_SHOWN]
+    cycle = result.decision.cycle
+    joins = result.joins[:_NAMES_STORED]
     return {
-        "record": stored_decision(found.decision, fleet, now=now),
+        "record": stored_decision(result.decision, fleet, now=now),
         "fleet_digest": fleet_digest(cycle),
-        "impact": found.impact,
-        "rank": RANKS[found.impact],
-        "is_fulfilled": found.decision.is_fulfilled,
-        "placed_before": found.placed_before,
-        "placed_after": found.placed_after,
-        "joins_count": len(found.joins),
-        "leaves_count": len(found.leaves),
+        "impact": result.impact,
+        "rank": RANKS[result.impact],
+        "is_fulfilled": result.decision.is_fulfilled,
+        "placed_before": result.placed_before,
+        "placed_after": result.placed_after,
+        "joins_count": len(result.joins),
+        "leaves_count": len(result.leaves),
         "joins": [one.cluster for one in joins],
         "scores": [[one.topology_spread_score, one.affinity_score] for one in joins],
-        "leaves": list(found.leaves[:_SHOWN]),
-        "why": found.why,
+        "leaves": list(result.leaves[:_NAMES_STORED]),
+        "why": result.why,
     }
 
 

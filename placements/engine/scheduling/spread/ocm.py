@@ -61,16 +61,16 @@ class OcmSpread(SpreadStrategy):
         """Form a domain per value among the candidates; nested, per value within the domain above."""
         passes = spread_input.all_pass
         family_of, families = np.zeros(len(passes), dtype=np.int64), [""]
-        found = []
+        levels = []
         for constraint in spread_input.constraints:
             column = spread_input.fleet.topology(constraint.topology_key, constraint.topology_key_type)
             weights = self.options.domain_weights.get(constraint.topology_key, {})
-            found.append(self._level(column, family_of, families, passes, weights))
+            levels.append(self._level(column, family_of, families, passes, weights))
             if self.options.nested:
                 # The domains of this level are the families of the next.
                 owners, codes, family_of = _pairs(family_of, column, column.codes)
                 families = [f"{name}/" for name in _names(owners, families, column, codes)]
-        return tuple(found)
+        return tuple(levels)
 
     def _level(
         self,
@@ -82,17 +82,17 @@ class OcmSpread(SpreadStrategy):
     ) -> Groups:
         has_bucket = self.options.unset_policy is UnsetPolicy.BUCKET
         counted = passes if has_bucket else passes & column.is_present
-        owners, found, inverse = _pairs(family_of[counted], column, column.codes[counted])
+        owners, values, inverse = _pairs(family_of[counted], column, column.codes[counted])
         codes = np.full(len(passes), ABSENT, dtype=np.int32)
         codes[counted] = inverse
         return Groups(
-            _names(owners, families, column, found),
+            _names(owners, families, column, values),
             codes,
             families=np.array(owners, dtype=np.int64),
             family_of=family_of,
             # By code, since a label may be called "(unset)" and have a weight.
             weights=tuple(
-                1 if code == ABSENT else weights.get(column.values[code], 1) for code in found if weights
+                1 if code == ABSENT else weights.get(column.values[code], 1) for code in values if weights
             ),
         )
 

@@ -183,10 +183,10 @@ class _Level:
         self.group_of: list[int] = groups.codes.tolist()
         self.family: list[int] = groups.siblings.tolist()
 
-        found: list[list[int]] = [[] for _ in range(max(self.family, default=-1) + 1)]
+        members: list[list[int]] = [[] for _ in range(max(self.family, default=-1) + 1)]
         for group, one in enumerate(self.family):
-            found[one].append(group)
-        self.members = found
+            members[one].append(group)
+        self.members = members
 
         self.count = [0] * len(groups)
         self.smallest = [0] * len(self.members)

@@ -57,8 +57,8 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     there = {(names[row.placement_id], row.cluster_name): row for row in rows}
     own = {placement.pk: placement.name for placement in owners.values()}
     policies, resources = (
-        {(row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk for row in found}
-        for found, suffix in (
+        {(row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk for row in snapshots}
+        for snapshots, suffix in (
             (PolicySnapshot.objects.filter(placement__in=list(names)).defer("policy"), ""),
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
         )
@@ -125,7 +125,7 @@ def _delete_moved(documents: Sequence[HubDocument], owners: Mapping[str, Placeme
 def _chosen(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[tuple[str, str], HubDocument]:
     """Return the binding that counts for each pair: one that is not being deleted, else the newest."""
     changed = {one.row.pk: one for one in known}
-    found: dict[tuple[str, str], HubDocument] = {}
+    by_pair: dict[tuple[str, str], HubDocument] = {}
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
         kind__in=BINDING_KINDS,
@@ -139,10 +139,10 @@ def _chosen(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[t
         one = changed.get(row.pk) or HubDocument.of(row)
         if not _is_usable(one):
             continue
-        before = found.get(pair)
+        before = by_pair.get(pair)
         if before is None or _rank(one) > _rank(before):
-            found[pair] = one
-    return found
+            by_pair[pair] = one
+    return by_pair
 
 
 def _rank(document: HubDocument) -> tuple[Any, ...]:
@@ -214,13 +214,13 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
 
 
 def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
-    found = []
+    objects = []
     for one in map(mapping_at, items_at(document.content, "status", "failedPlacements")[:MOST_OBJECTS]):
         condition = mapping_at(one, "condition")
         values = {key: str(one.get(key) or "") for key in ("group", "version", "kind", "namespace", "name")}
         code, message = (str(condition.get(key) or "")[:500] for key in ("reason", "message"))
-        found.append({**values, "code": code, "message": message})
-    return found
+        objects.append({**values, "code": code, "message": message})
+    return objects
 
 
 def remove_bindings(moment: HubMoment) -> int:

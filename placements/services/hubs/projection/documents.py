@@ -91,33 +91,33 @@ class HubDocument:
 
     def moment_in(self, values: Manifest, key: str, *, path: str) -> datetime | None:
         value = values.get(key)
-        found = moment_of(value) if isinstance(value, str) else None
-        if value is not None and found is None:
+        moment = moment_of(value) if isinstance(value, str) else None
+        if value is not None and moment is None:
             self.reject(path)
-        return found
+        return moment
 
     def texts(self, *keys: str) -> dict[str, str]:
-        path, found = ".".join(keys), {}
+        path, texts = ".".join(keys), {}
         for name, value in mapping_at(self.content, *keys).items():
             if isinstance(value, str):
-                found[name] = value
+                texts[name] = value
             else:
                 self.reject(f"{path}.{name}")
-        return found
+        return texts
 
     def conditions(self, *keys: str) -> dict[str, Mapping[str, Any]]:
         return self.conditions_in(mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys))
 
     def conditions_in(self, values: Manifest, key: str, *, path: str) -> dict[str, Mapping[str, Any]]:
-        found = {}
+        conditions = {}
         for index, one in enumerate(items_at(values, key)):
             condition = mapping_at(one)
             kind, status = condition.get("type"), condition.get("status")
             if isinstance(kind, str) and isinstance(status, str):
-                found[kind] = condition
+                conditions[kind] = condition
             else:
                 self.reject(f"{path}[{index}]")
-        return found
+        return conditions
 
     def transition(self, values: Manifest, kind: str, *, path: str, status: str = "True") -> datetime | None:
         """Return since when a condition of these values has a status; None if it has another one."""

@@ -23,8 +23,8 @@ def understood(
     for _ in range(_ROUNDS):
         try:
             return parse(stored), stored
-        except InvalidManifest as found:
-            paths = sorted({one.path for one in found.errors}, reverse=True)
+        except InvalidManifest as invalid:
+            paths = sorted({one.path for one in invalid.errors}, reverse=True)
         for path in paths:
             document.reject(path)
         # Each list is cut from its end, so that the places before keep their numbers.

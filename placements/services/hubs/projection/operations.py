@@ -223,7 +223,7 @@ def reproject(*, now: datetime) -> int:
 
 def hubs_with_changes() -> list[int]:
     """Return the live hubs whose mirror has changes that are not projected."""
-    found = []
+    hubs = []
     for pk in live_hubs().values_list("pk", flat=True):
         with in_hub(pk):
             kinds = [each.kind for each in KINDS]
@@ -231,8 +231,8 @@ def hubs_with_changes() -> list[int]:
             removals = HubStream.objects.filter(has_removals=True, kind__in=kinds)
             unobserved = Placement.objects.filter(observe_rollout=True)
             if dirty.exists() or removals.exists() or unobserved.exists():
-                found.append(pk)
-    return found
+                hubs.append(pk)
+    return hubs
 
 
 _OTHER_TABLES = (

@@ -30,20 +30,20 @@ _INDEX = re.compile(r"-\d{1,9}$")
 
 
 def _fill_override(row: Override, document: HubDocument) -> bool:
-    found = understood(document, _PARSERS[document.row.kind])
-    if found is None:
+    pair = understood(document, _PARSERS[document.row.kind])
+    if pair is None:
         return False
-    parsed, row.document = found
+    parsed, row.document = pair
     row.placement_name = parsed.placement
     row.created_at = document.created_at
     return True
 
 
 def _fill_budget(row: DisruptionBudget, document: HubDocument) -> bool:
-    found = understood(document, parse_disruption_budget)
-    if found is None:
+    pair = understood(document, parse_disruption_budget)
+    if pair is None:
         return False
-    _, row.document = found
+    _, row.document = pair
     row.created_at = document.created_at
     return True
 
@@ -63,8 +63,8 @@ def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> No
     kind = documents[0].row.kind
     is_for_clusters = kind == CLUSTER_OVERRIDE_KIND
     rows = CLUSTER_OVERRIDES if is_for_clusters else OVERRIDES
-    written = write_rows(rows, documents, now=moment.now)
-    keys = [one.row.pk for one in written if one.row.pk]
+    written_rows = write_rows(rows, documents, now=moment.now)
+    keys = [one.row.pk for one in written_rows if one.row.pk]
     OverrideTarget.objects.filter(override__in=keys).delete()
     field = "clusterResourceSelectors" if is_for_clusters else "resourceSelectors"
     targets = [
@@ -74,20 +74,20 @@ def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> No
             namespace=one.row.namespace,
             **{key: text_of(mapping_at(selector).get(key)) for key in ("group", "version", "kind", "name")},
         )
-        for one in written
+        for one in written_rows
         for selector in items_at(one.row.document, "spec", field)
     ]
     OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
-    _record(_NOUNS[kind], written, moment)
+    _record(_NOUNS[kind], written_rows, moment)
 
 
 def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     _record(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
 
 
-def _record(noun: str, written: Sequence[WrittenRow[Any]], moment: HubMoment) -> None:
+def _record(noun: str, rows: Sequence[WrittenRow[Any]], moment: HubMoment) -> None:
     events = HubEvents(moment)
-    for one in written:
+    for one in rows:
         if one.before is not None:
             events.changed(noun, one.document, one.before.document, one.row.document)
     events.record()
@@ -103,9 +103,9 @@ def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMom
     for row in rows.defer("manifest"):
         if (place := _override_of(row)) in siblings:
             siblings[place].append(changed.get(row.pk) or HubDocument.of(row))
-    for place, found in siblings.items():
-        _write_snapshots(OVERRIDE_OF[kind], place, found)
-        save_marks(found)
+    for place, snapshots in siblings.items():
+        _write_snapshots(OVERRIDE_OF[kind], place, snapshots)
+        save_marks(snapshots)
 
 
 def _override_of(row: MirroredObject) -> tuple[str, str]:

@@ -139,11 +139,11 @@ def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
     """Return the placements that these objects belong to; objects without one are marked."""
     names = {one.row.owner for one in documents}
     rows = Placement.objects.filter(full_name__in=names).defer("document")
-    found = {row.full_name: row for row in rows}
+    placements = {row.full_name: row for row in rows}
     for one in documents:
-        if one.row.owner not in found:
+        if one.row.owner not in placements:
             one.error = NO_PLACEMENT
-    return found
+    return placements
 
 
 def count_placed(placements: Collection[Placement]) -> None:

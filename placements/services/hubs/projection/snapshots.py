@@ -72,9 +72,9 @@ def _project(
     for row in rows.order_by("number", "name"):
         siblings.setdefault(row.owner, []).append(changed.get(row.pk) or HubDocument.of(row))
     for owner, placement in owners.items():
-        found = [one for one in siblings.get(owner, []) if model is PolicySnapshot or _is_master(one)]
-        _write(model, placement, found, columns_for(placement))
-        save_marks(found)
+        snapshots = [one for one in siblings.get(owner, []) if model is PolicySnapshot or _is_master(one)]
+        _write(model, placement, snapshots, columns_for(placement))
+        save_marks(snapshots)
 
 
 def _write(
@@ -147,8 +147,8 @@ def _policy_columns(document: HubDocument) -> Columns | None:
         stored.setdefault("numberOfClusters", 0)  # which is not part of what is stored
     try:
         policy = parse_policy(stored, semantics=HUB_SEMANTICS, path="spec.policy")
-    except InvalidManifest as found:
-        for error in found.errors:
+    except InvalidManifest as invalid:
+        for error in invalid.errors:
             document.reject(error.path)
         document.error = "the policy is not understood"
         return None
