@@ -151,7 +151,7 @@ def _place(each: HubObject) -> tuple[int, str, str]:
     return len(_RANKS), f"{each.group}/{each.version}, Kind={each.kind}", name
 
 
-_LISTED = 50
+_MOST_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +305,9 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
 
 
 def _listing(names: Iterable[str]) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return ", ".join(found[:_LISTED]) + more
+    in_order = sorted(names)
+    more = f" and {len(in_order) - _MOST_NAMES} more" if len(in_order) > _MOST_NAMES else ""
+    return ", ".join(in_order[:_MOST_NAMES]) + more
 
 
 def concerns(

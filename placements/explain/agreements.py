@@ -50,10 +50,10 @@ class ShownAgreement:
 
 
 def shown_agreement(
-    value: str, *, detail: str = "", is_confirmed: bool = False, is_behind: bool = False
+    value: str, *, note: str = "", is_confirmed: bool = False, is_behind: bool = False
 ) -> ShownAgreement:
     level, word, sentence = AGREEMENTS[value]
-    words = f"{sentence}: {detail}" if detail else sentence
+    words = f"{sentence}: {note}" if note else sentence
     return ShownAgreement(value, level, word, words, is_confirmed, is_behind)
 
 

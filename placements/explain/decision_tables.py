@@ -322,10 +322,10 @@ def rows_of(decision: Decision, outcomes: Iterable[ClusterOutcome]) -> Iterator[
 
 
 def outcome_csv(decision: Decision) -> str:
-    return written(outcome_rows(decision))
+    return rows_csv(outcome_rows(decision))
 
 
-def written(rows: Iterable[tuple[object, ...]]) -> str:
+def rows_csv(rows: Iterable[tuple[object, ...]]) -> str:
     return csv_text(OUTCOME_COLUMNS, rows)
 
 

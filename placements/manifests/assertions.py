@@ -150,7 +150,7 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], str]] = {
 """Each predicate with the check of its value, and the values that it accepts."""
 
 
-def _listed(value: object) -> tuple[dict[str, Any], ...]:
+def _predicates(value: object) -> tuple[dict[str, Any], ...]:
     problems = list(assertion_problems(value if not isinstance(value, dict) else None))
     if problems:
         raise failure(problems)
@@ -162,7 +162,7 @@ class PlacementAssertionSpec(ManifestModel):
 
     selector: LabelSelector | None = None
     placements: Annotated[tuple[FilledText, ...], list_of(high=1000, ours=True)] = ()
-    asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_listed)] = Field(alias="assert")
+    asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_predicates)] = Field(alias="assert")
     on_break: Annotated[str, literal(*ON_BREAK)] = "warn"
 
     @classmethod

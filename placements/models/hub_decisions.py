@@ -158,17 +158,15 @@ class HubDecision(HubRow):
 
     @cached_property
     def unpacked(self) -> Mapping[str, Any]:
-        document: dict[str, Any] = json.loads(zlib.decompress(bytes(self.content)))
-        return document
+        return json.loads(zlib.decompress(bytes(self.content)))  # type: ignore[no-any-return]
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
         """Return the decisions as the hub wrote them at first."""
-        decisions: list[dict[str, Any]] = self.unpacked["decisions"]
-        return decisions
+        return self.unpacked["decisions"]  # type: ignore[no-any-return]
 
     @property
-    def listed(self) -> list[dict[str, Any]]:
+    def current_decisions(self) -> list[dict[str, Any]]:
         """Return the decisions that the hub lists now; it drops some with time."""
         latest: list[dict[str, Any]] | None = self.unpacked.get("listed")
         return self.decisions if latest is None else latest

@@ -189,9 +189,9 @@ def key_counts(fleet: Fleet) -> dict[str, int]:
 
 
 def some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - MOST_NAMES} more" if len(listed) > MOST_NAMES else ""
-    return f"{', '.join(listed[:MOST_NAMES])}{more}"
+    names = list(names)
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
 def counted(number: int, word: str = "cluster") -> str:

@@ -62,7 +62,7 @@ def _pick_fixed(cycle: Cycle) -> Decision:
         untouched, dangling = _names(bindings.current), _names(bindings.dangling)
         return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
     valid = {name for name in names if name in fleet.positions and fleet.is_eligible[fleet.positions[name]]}
-    kept = _kept(cycle)
+    kept = _kept_names(cycle)
     chosen = [fleet.positions[name] for name in names if name in valid and name not in set(kept)]
     at_stake = (binding for binding in _at_stake(cycle) if binding.cluster not in valid)
     return Decision(
@@ -86,7 +86,7 @@ def _pick_all(cycle: Cycle) -> Decision:
         cycle,
         CycleKind.PICK_ALL,
         chosen=chosen,
-        kept=_kept(cycle),
+        kept=_kept_names(cycle),
         unscheduled=_unscheduled(cycle, chosen),
         is_fulfilled=True,
         verdicts=failed,
@@ -141,7 +141,7 @@ def _pick_more(cycle: Cycle, wanted: int) -> Decision:
         cycle,
         CycleKind.PICK,
         chosen=picks.positions,
-        kept=_kept(cycle),
+        kept=_kept_names(cycle),
         unscheduled=_unscheduled(cycle, picks.positions),
         is_fulfilled=not picks.ran_dry,
         verdicts=candidates.failed,
@@ -179,7 +179,7 @@ def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
     return bindings.obsolete + (bindings.current if profile_of(cycle).chooses_again else ())
 
 
-def _kept(cycle: Cycle) -> tuple[str, ...]:
+def _kept_names(cycle: Cycle) -> tuple[str, ...]:
     """Return the current bindings that the cycle does not touch; none if it chooses among all clusters."""
     return () if profile_of(cycle).chooses_again else _names(cycle.binding_classes.current)
 

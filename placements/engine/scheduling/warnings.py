@@ -13,7 +13,7 @@ from placements.engine.scheduling.spread.base import MissingKeyPolicy
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.policy import KeyType, TopologySpreadConstraint
 
-_LISTED = 5
+_MOST_NAMES = 5
 _AFFINITY = "affinity.clusterAffinity"
 
 
@@ -123,7 +123,7 @@ def _similar(key: str, fleet: Fleet) -> str:
 
 
 def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    word = "cluster" if len(listed) == 1 else "clusters"
-    return f"{len(listed)} {word} ({', '.join(listed[:_LISTED])}{more})"
+    names = list(names)
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    word = "cluster" if len(names) == 1 else "clusters"
+    return f"{len(names)} {word} ({', '.join(names[:_MOST_NAMES])}{more})"

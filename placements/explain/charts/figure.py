@@ -1,6 +1,6 @@
 """A chart: a caption, a figure and the rows that it is drawn from; and what all figures share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, repeat, zip_longest
@@ -171,7 +171,7 @@ def heatmap(cells: Any, *, gap: int = 2, **more: Any) -> go.Heatmap:
 
 def stacked_bars(
     names: Sequence[str],
-    parts: Iterable[tuple[str, str, str, Sequence[int]]],
+    parts: Sequence[tuple[str, str, str, Sequence[int]]],
     *,
     height: int,
     bargap: float,
@@ -181,8 +181,7 @@ def stacked_bars(
 
     A part has a name, a color, a hatch and its counts; `axis` adds to the axis of the names.
     """
-    listed = list(parts)
-    largest = max(map(sum, zip(*(counts for *_, counts in listed), strict=True)), default=0)
+    largest = max(map(sum, zip(*(counts for *_, counts in parts), strict=True)), default=0)
     bars = [
         go.Bar(
             name=words,
@@ -192,7 +191,7 @@ def stacked_bars(
             marker=hatched(color, hatch),
             hovertemplate=f"%{{y}}: %{{x}} {words}<extra></extra>",
         )
-        for words, color, hatch, counts in listed
+        for words, color, hatch, counts in parts
     ]
     return figure(
         *bars,

@@ -13,7 +13,7 @@ from placements.services.doctor import DoctorReport, current_report, examine
 from placements.services.impact.sources import DiffSide, UnreadableSourceError, read_files
 from placements.services.snapshots import draft_cycle
 
-FOUND = 1
+HAS_FINDINGS = 1
 
 
 class Command(HubCommand):
@@ -63,7 +63,7 @@ class Command(HubCommand):
             self.stdout.write("\n".join(lines))
         severe = _at_least(findings, options["fail_on"])
         if severe:
-            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=FOUND)
+            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=HAS_FINDINGS)
 
 
 def _examined(side: DiffSide) -> DoctorReport:

@@ -168,7 +168,7 @@ class Command(BaseCommand):
             text = exact_text(record, decision.cycle.policy, parts=parts)
             text = f"{_render(simulation, options)}\n{text}" if "exact" in parts else text
         else:
-            text = _written(record.to_plain(), options["output"])
+            text = _dump(record.to_plain(), options["output"])
         self.stdout.write(text, ending="")
         self.stdout.flush()
         if record.verdict is ExactVerdict.OPEN:
@@ -310,7 +310,7 @@ def _render(simulation: Simulation, options: dict[str, Any]) -> str:
         raise CommandError(f"--step: {error}", returncode=BAD_INPUT) from error
     if advice is not None:
         document["why"] = advice_document(advice)
-    return _written(document, output)
+    return _dump(document, output)
 
 
 def _render_all(
@@ -320,7 +320,7 @@ def _render_all(
         return comparison_csv(comparison)
     if output != "table":
         warnings = {semantics: one.warnings for semantics, one in simulations.items()}
-        return _written(comparison_document(comparison, warnings=warnings), output)
+        return _dump(comparison_document(comparison, warnings=warnings), output)
     about: dict[str, list[str]] = {}  # each warning once, with the names of its semantics unless it is of all
     for semantics, one in simulations.items():
         for warning in one.warnings:
@@ -335,7 +335,7 @@ def _render_all(
     return comparison_text(comparison, placement=placement, notes=notes)
 
 
-def _written(document: dict[str, Any], output: str) -> str:
+def _dump(document: dict[str, Any], output: str) -> str:
     return (
         dump_yaml(document) if output == "yaml" else json.dumps(document, ensure_ascii=False, indent=2) + "\n"
     )

@@ -301,7 +301,7 @@ def at(data: object, keys: Sequence[str | int]) -> Any:
     return data
 
 
-def _shown(value: Any, field_type: FieldType) -> str | None:
+def _field_text(value: Any, field_type: FieldType) -> str | None:
     """Return the text that shows a value; None where typing it would not give the value back."""
     if value is ABSENT or value is None:
         return ""
@@ -332,7 +332,7 @@ def _fields(
     fields = []
     for spec in specs:
         keys = (*base, *spec.keys)
-        value = _shown(at(data, keys), spec.type)
+        value = _field_text(at(data, keys), spec.type)
         if value is not None:
             key = label_key if spec.suggest is Suggest.LABEL_VALUES else ""
             place = name or format_path(keys)

@@ -55,7 +55,7 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
     picked = {name for name, state in states.items() if state != BindingState.UNSCHEDULED}
     fleet = Fleet([one for one in current_fleet().fleet if one.name in picked])
     members = {stage.name: stage_members(stage, fleet) for stage in parsed.spec.stages}
-    notes = [_listed(f"Stage {name}", names) for name, names in members.items()]
+    notes = [_names_note(f"Stage {name}", names) for name, names in members.items()]
     counts = Counter(name for names in members.values() for name in names)
     missing = sorted(picked - counts.keys())
     several = sorted(name for name, number in counts.items() if number > 1)
@@ -73,10 +73,10 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
         ("Clusters without a whole number in the sorting label; the run would fail", unsorted),
         ("Removed from after the last stage", leaving),
     )
-    return (*notes, *(_listed(words, names) for words, names in problems if names))
+    return (*notes, *(_names_note(words, names) for words, names in problems if names))
 
 
-def _listed(words: str, names: Iterable[str]) -> str:
+def _names_note(words: str, names: Iterable[str]) -> str:
     return f"{words}: {', '.join(names) or 'no clusters'}."
 
 

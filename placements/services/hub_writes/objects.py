@@ -157,7 +157,7 @@ def plan_delete(planner: Planner, entered: Fields) -> WritePlan:
     notes: tuple[str, ...] = ()
     if kind in PLACEMENTS:
         clusters = bound_clusters(planner, f"{namespace}/{name}" if namespace else name)
-        notes = (f"The placement is removed from {listed(clusters)}.", DELETED_AT_ONCE)
+        notes = (f"The placement is removed from {_first_names(clusters)}.", DELETED_AT_ONCE)
     elif kind.endswith("StagedUpdateRun"):
         notes = ("Bindings stay as they are.",)
     return WritePlan(planner.delete(live), fields, live, None, notes)
@@ -170,7 +170,7 @@ def bound_clusters(planner: Planner, owner: str) -> list[str]:
     return sorted({text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings} - {""})
 
 
-def listed(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     """Return names for a sentence, the first ones of many."""
     if not names:
         return "no cluster"

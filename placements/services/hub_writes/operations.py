@@ -280,7 +280,7 @@ def result_differences(
     if answer.content is None or request.verb is Verb.DELETE:
         return ()
     # Of a new object, what the hub added to it is of interest.
-    live, result = _shown(request.body if plan.live is None else plan.live), _shown(answer.content)
+    live, result = _comparable(request.body if plan.live is None else plan.live), _comparable(answer.content)
     if request.subresource == "status":
         live, result = ({"status": mapping_at(one, "status")} for one in (plan.live, answer.content))
     changes = find_differences(live, result)
@@ -288,7 +288,7 @@ def result_differences(
     return tuple(_difference(one, sent) for one in changes.fields if one.path not in ("/apiVersion", "/kind"))
 
 
-def _shown(content: Manifest) -> dict[str, Any]:
+def _comparable(content: Manifest) -> dict[str, Any]:
     # With metadata, so that the first label is a difference of labels.
     return {"metadata": {}, **clean(without_secrets(content))}
 

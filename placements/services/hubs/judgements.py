@@ -209,7 +209,7 @@ def _judge_decided(
         row = pending or HubDecision(placement=placement, placement_name=placement.full_name)
         row.digest, row.seen_at = digest, now
         judgement = _judgement(observed, settled(decided), latest, course, hub)
-        return _written(row, observed, course.after, judgement, is_same=False, now=now)
+        return _save_judgement(row, observed, course.after, judgement, is_same=False, now=now)
     if pending:
         pending.delete()
     if latest.agreement in _AGREEING or latest.replay == ReplayKind.STEADY:
@@ -219,10 +219,10 @@ def _judge_decided(
             # They are still what was observed, even if the mirror was out of date later.
             observed = replace(observed, steady_since=moment_of(latest.unpacked["steady_since"]))
         judgement = _judgement(observed, settled(decided[1:]), latest, course, hub)
-    return _written(latest, observed, course.after, judgement, is_same=True, now=now)
+    return _save_judgement(latest, observed, course.after, judgement, is_same=True, now=now)
 
 
-def _written(
+def _save_judgement(
     row: HubDecision,
     observed: HubObservation,
     after: Bindings,

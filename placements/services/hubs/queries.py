@@ -57,9 +57,7 @@ def agreements(*, agreement: str = "", placement: str = "") -> QuerySet[HubDecis
 
 def agreement_of_row(row: HubDecision) -> ShownAgreement:
     is_confirmed = row.confirmed_at is not None
-    return shown_agreement(
-        row.agreement, detail=row.note, is_confirmed=is_confirmed, is_behind=row.hub_behind
-    )
+    return shown_agreement(row.agreement, note=row.note, is_confirmed=is_confirmed, is_behind=row.hub_behind)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class HubSide:
 
     @cached_property
     def listed(self) -> int:
-        return sum(listed_counts(self.row.listed))
+        return sum(listed_counts(self.row.current_decisions))
 
     @cached_property
     def listed_at_first(self) -> int:

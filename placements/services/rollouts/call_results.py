@@ -204,11 +204,11 @@ def _applied(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: boo
 
 def _reached(binding: Binding) -> dict[str, Any]:
     """Return what an apply that was answered changes in a binding."""
-    columns = {"was_applied": True, **_answered(binding)}
-    return columns if not binding.was_applied else _answered(binding)
+    columns = {"was_applied": True, **_answer_columns(binding)}
+    return columns if not binding.was_applied else _answer_columns(binding)
 
 
-def _answered(binding: Binding) -> dict[str, Any]:
+def _answer_columns(binding: Binding) -> dict[str, Any]:
     """Return what an answer ends: a call in several parts, and the reason why there was none."""
     ended = {"objects_done": None, "unavailable_code": ""}
     return {name: value for name, value in ended.items() if getattr(binding, name) != value}
@@ -230,7 +230,7 @@ def _pending(binding: Binding, pending: DriverPending, *, now: datetime) -> Call
     pause = OBSERVE_AGAIN
     if binding.objects_done is not None and pending.done <= binding.objects_done:
         pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
-    columns: dict[str, Any] = _answered(binding)
+    columns: dict[str, Any] = _answer_columns(binding)
     columns |= {
         "next_call_at": now + pause,
         "message": str(pending)[:_MESSAGE_LENGTH],
@@ -244,7 +244,7 @@ def _pending(binding: Binding, pending: DriverPending, *, now: datetime) -> Call
 def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
     message = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
     result = _failed(binding, message, refusal_failure(binding, error), now=now)
-    reached = _reached(binding) if binding.phase == Phase.APPLYING else _answered(binding)
+    reached = _reached(binding) if binding.phase == Phase.APPLYING else _answer_columns(binding)
     return replace(
         result,
         columns=(*result.columns, *reached.items()),
@@ -303,7 +303,7 @@ def _observed(call: ClusterCall, state: PlacementSeen | None, *, now: datetime, 
     if state.missing or state.drifted:
         return _drifted(call, state, now=now, is_busy=is_busy)
 
-    columns: dict[str, Any] = _answered(binding)
+    columns: dict[str, Any] = _answer_columns(binding)
     if binding.contested_since and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]:
         columns |= {"contested_since": None, "repairs": ()}
     phase = Phase.AVAILABLE if state.readiness is Readiness.AVAILABLE else Phase.APPLIED
@@ -347,7 +347,7 @@ def _again(
         "next_call_at": now,
         "untrackable_since": None,
         "message": message[:_MESSAGE_LENGTH],
-        **_answered(binding),
+        **_answer_columns(binding),
     }
     return CallResult(tuple(columns.items()), drifted=drifted)
 
@@ -385,7 +385,9 @@ def _drifted(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy:
                 "message": message[:_MESSAGE_LENGTH],
                 "contested_since": since,
             }
-            return CallResult((*columns.items(), *_answered(binding).items()), failure=None, drifted=drifted)
+            return CallResult(
+                (*columns.items(), *_answer_columns(binding).items()), failure=None, drifted=drifted
+            )
     repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
     message = f"Changed on the cluster, applying again: {names}"
     return _again(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
@@ -404,7 +406,7 @@ def _diffed(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bo
         "untrackable_since": None,
         "next_call_at": now + pause,
         "message": message[:_MESSAGE_LENGTH],
-        **_answered(binding),
+        **_answer_columns(binding),
     }
     if binding.phase != phase:
         columns["phase_changed_at"] = now

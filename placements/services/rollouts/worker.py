@@ -80,8 +80,8 @@ _OVERRIDE_GONE = OverrideFailed(
 """The override was changed or deleted in the moment in which the cluster was started."""
 
 
-Answered: TypeAlias = tuple[tuple[int, ...], Answer]
-"""What a cluster answered, and for which bindings: one observation answers for all that are due there."""
+BindingsAnswer: TypeAlias = tuple[tuple[int, ...], Answer]
+"""The answer of a cluster, for these bindings: one observation is for all that are due there."""
 
 
 def run_cluster_calls(
@@ -201,7 +201,7 @@ class ManifestCache:
 
 def call_clusters(
     calls: Mapping[int, ClusterCall], *, clock: Callable[[], datetime], threads: int
-) -> Iterator[Answered]:
+) -> Iterator[BindingsAnswer]:
     """Call the clusters, and yield each answer with its bindings."""
     simulated: dict[int, list[str]] = {}
     for one in calls.values():
@@ -296,9 +296,9 @@ def observed_version(call: ClusterCall) -> Version | None:
     return None if isinstance(manifests, OverrideFailed) else version_of(call, manifests)
 
 
-def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
+def batch_answers(answers: Iterator[BindingsAnswer]) -> Iterator[list[BindingsAnswer]]:
     """Yield the answers of a short while at a time, so that many are written at once and none waits long."""
-    queue: SimpleQueue[Answered | None] = SimpleQueue()
+    queue: SimpleQueue[BindingsAnswer | None] = SimpleQueue()
 
     def read() -> None:
         try:

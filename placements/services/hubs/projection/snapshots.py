@@ -83,7 +83,7 @@ def _write(
     documents: Sequence[HubDocument],
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
-    wanted = _wanted(documents, columns_of)
+    wanted = _columns_by_number(documents, columns_of)
     there = {row.number: row for row in model._default_manager.filter(placement=placement)}
     changes = {
         number: columns
@@ -103,7 +103,7 @@ def _write(
         Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
 
 
-def _wanted(
+def _columns_by_number(
     documents: Sequence[HubDocument], columns_of: Callable[[HubDocument], Columns | None]
 ) -> dict[int, Columns]:
     """Return the columns of the snapshots of one placement by number; one of them at most is the latest."""
