@@ -80,15 +80,15 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
     chain = [schedule(start)]
     if not profile_of(start).chooses_again and not start.binding_classes.obsolete:
         return chain
-    while len(chain) < MOST_CYCLES and _changes(chain[-1]):
+    while len(chain) < MOST_CYCLES and _has_changes(chain[-1]):
         following = schedule(replace(start, bindings=chain[-1].bindings_after))
-        if not _changes(following):
+        if not _has_changes(following):
             break
         chain.append(following)
     return chain
 
 
-def _changes(decision: Decision) -> bool:
+def _has_changes(decision: Decision) -> bool:
     return not decision.is_failed and placed_after(decision) != active(decision.cycle.live_bindings)
 
 
@@ -241,7 +241,7 @@ class Subject:
             worst = max(worst, int(np.ptp(counts)) if len(counts) else 0)
         return worst
 
-    def _picked(
+    def _pick_after_loss(
         self, candidates: Candidates, of: "LossFleets", *, has_left: bool, are_evicted: bool, wanted: int
     ) -> tuple[int, list[str]]:
         """Return how many clusters join after a loss, without running the filters and scores again.
@@ -297,7 +297,7 @@ class Subject:
             wanted = (policy.number_of_clusters or 0) - kept
             moved, joins = 0, list[str]()
             if wanted:
-                moved, joins = self._picked(
+                moved, joins = self._pick_after_loss(
                     self._candidates, of, has_left=has_left, are_evicted=are_evicted, wanted=wanted
                 )
             lost = max(0, len(self.placed) - kept - moved)

@@ -61,7 +61,7 @@ def difference_head(comparison: SemanticsComparison) -> str:
 
 def difference_parts(comparison: SemanticsComparison) -> list[tuple[str, str]]:
     """Return for the first difference which rules do the same for the same reason, and what they do."""
-    return _parts(comparison, comparison.first_difference) if comparison.first_difference else []
+    return _side_words(comparison, comparison.first_difference) if comparison.first_difference else []
 
 
 def divergences(comparison: SemanticsComparison) -> list[Divergence]:
@@ -77,7 +77,7 @@ def divergences(comparison: SemanticsComparison) -> list[Divergence]:
             continue
         place, words = None, f"places the same clusters as {base}, in the same order"
         if difference is not None:
-            parts = ". ".join(f"{who} {what}" for who, what in _parts(comparison, difference))
+            parts = ". ".join(f"{who} {what}" for who, what in _side_words(comparison, difference))
             place, words = difference.place, f"differs from {base} at rank {difference.place}: {parts}"
         rows.append(Divergence(other, place, is_by_name=False, words=words))
     return rows
@@ -139,7 +139,7 @@ def _turn_words(decision: Decision, other: Decision, start: int) -> str:
     return f"{rank if turn.place > 1 else 'There'}: {'. '.join(clauses)}"
 
 
-def _parts(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:
+def _side_words(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:
     sides = [
         _Side(one, comparison.decisions[one], difference.steps[one], choice)
         for one, choice in difference.choices.items()

@@ -164,20 +164,20 @@ def advice_document(advice: Advice) -> Plain:
         "isRescheduled": advice.is_rescheduled,
         "wouldHelp": [_suggestion(one) for one in advice.helps],
         "wouldNotHelp": [_suggestion(one) for one in advice.fails],
-        "notTried": [_change(one) for one in advice.not_tried],
+        "notTried": [_change_document(one) for one in advice.not_tried],
     }
 
 
 def _suggestion(one: Suggestion) -> Plain:
     return {
-        "change": _change(one.change),
-        "upTo": None if one.furthest is None else _change(one.furthest),
+        "change": _change_document(one.change),
+        "upTo": None if one.furthest is None else _change_document(one.furthest),
         "gains": list(one.gains),
         "losses": list(one.losses),
     }
 
 
-def _change(one: Change) -> Plain:
+def _change_document(one: Change) -> Plain:
     return {"kind": str(one.kind), "facts": _plain(dict(one.facts)), "words": change_words(one)}
 
 

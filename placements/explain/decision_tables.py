@@ -151,7 +151,7 @@ def _rank_row(
     return RankRow(
         rank=candidate.rank,
         cluster=candidate.cluster,
-        cells=tuple(_cell(key, candidate) for key in columns),
+        cells=tuple(_score_cell(key, candidate) for key in columns),
         decided_by=decided,
         is_in=is_in,
         is_asked=candidate.cluster == cluster,
@@ -208,7 +208,7 @@ def _first_of_class(codes: Ints) -> dict[int, int]:
     return dict(zip(first.tolist(), (counts - 1).tolist(), strict=True))
 
 
-def _cell(key: str, one: Candidate) -> Cell:
+def _score_cell(key: str, one: Candidate) -> Cell:
     is_deciding = key == one.decided_by and one.rank is not None
     if key.startswith("constraint-"):
         verdict = one.constraints[int(key.removeprefix("constraint-"))]

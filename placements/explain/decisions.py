@@ -162,19 +162,19 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     kept_out = {number: decision.round(number).alone(position).is_forbidden for number in range(1, last + 1)}
     forbidden = [number for number, is_out in kept_out.items() if is_out]
     competed = [number for number, is_out in kept_out.items() if not is_out]
-    parts = [f"Candidate in {_steps(competed)}"] if competed else ["Never a candidate"]
+    parts = [f"Candidate in {_step_words(competed)}"] if competed else ["Never a candidate"]
     if forbidden:
         verdicts = Replay(decision).verdicts(forbidden[0], cluster)
         lacking = [one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
-        parts.append(f"ruled out by {cause} in {_steps(forbidden)}")
+        parts.append(f"ruled out by {cause} in {_step_words(forbidden)}")
     sentences = [f"{', '.join(parts)}."]
     if competed and not is_picked:
         sentences += _last_time(Replay(decision), competed[-1], cluster)
     return sentences
 
 
-def _steps(numbers: Sequence[int]) -> str:
+def _step_words(numbers: Sequence[int]) -> str:
     runs = [
         [number for _, number in run]
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])

@@ -24,7 +24,7 @@ class FieldDifference:
 
 def differences(before: object, after: object) -> list[FieldDifference]:
     return [
-        FieldDifference(format_path(keys), _words(old), _words(new))
+        FieldDifference(format_path(keys), _value_words(old), _value_words(new))
         for keys, old, new in _walk((), before, after)
     ]
 
@@ -68,7 +68,7 @@ def _walk(keys: Keys, before: Any, after: Any) -> Iterator[tuple[Keys, Any, Any]
         yield keys, before, after
 
 
-def _words(value: Any) -> str | None:
+def _value_words(value: Any) -> str | None:
     if value is _ABSENT:
         return None
     text = _flat(value)

@@ -95,10 +95,10 @@ def dry_run_sentences(
         by_outcome[answer.outcome].append(answer)
     sentences = []
     if refused := by_outcome[DryRunOutcome.REFUSED]:
-        names = _names(refused)
+        names = _cluster_names(refused)
         sentences.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
     if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
-        sentences.append(DryRunSentence("unknown", f"Could not be checked: {_names(silent)}."))
+        sentences.append(DryRunSentence("unknown", f"Could not be checked: {_cluster_names(silent)}."))
     if changed := by_outcome[DryRunOutcome.CHANGED]:
         count = sum(len(one.changes) + len(one.removed) for one in changed)
         objects = counted(count, "object")
@@ -121,7 +121,7 @@ def _clusters(answers: Sequence[DryRunAnswer]) -> str:
     return counted(len({one.cluster for one in answers}), "cluster")
 
 
-def _names(answers: Sequence[DryRunAnswer]) -> str:
+def _cluster_names(answers: Sequence[DryRunAnswer]) -> str:
     names = sorted({one.cluster for one in answers})
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

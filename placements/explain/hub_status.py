@@ -64,9 +64,9 @@ def hub_status(decision: Decision) -> HubStatus | None:
         scores = _scores(affinity, spread) if affinity is not None and spread is not None else ""
         words = f'Successfully scheduled resources for placement in "{one.cluster}"{scores}: '
         words += "picked by scheduling policy"
-        selected.append(_line(one.cluster, selected=True, affinity=affinity, spread=spread, reason=words))
+        selected.append(_decision(one.cluster, selected=True, affinity=affinity, spread=spread, reason=words))
     not_found = [
-        _line(name, selected=False, reason=f'Specified cluster "{name}" is not found')
+        _decision(name, selected=False, reason=f'Specified cluster "{name}" is not found')
         for name in decision.not_found
     ]
     return HubStatus(condition, (*selected, *[*_unselected(decision), *not_found][:MOST_UNSELECTED]))
@@ -84,7 +84,9 @@ def _kept_but_refused(decision: Decision) -> frozenset[str]:
     )
 
 
-def _line(cluster: str, *, selected: bool, affinity: Any = None, spread: Any = None, reason: str) -> Plain:
+def _decision(
+    cluster: str, *, selected: bool, affinity: Any = None, spread: Any = None, reason: str
+) -> Plain:
     scores = {"affinityScore": affinity, "topologySpreadScore": spread}
     return {"cluster": cluster, "selected": selected, **scores, "reason": reason}
 
@@ -118,7 +120,7 @@ def _unselected(decision: Decision) -> list[Plain]:
             why = f"is not eligible for resource placement yet: {reason.facts['reason']}"
             words = f'Cluster "{name}" {why}'
         is_kept = not is_fixed and outcome.outcome is Outcome.KEPT
-        lines.append(None if is_kept else _line(name, selected=False, reason=words))
+        lines.append(None if is_kept else _decision(name, selected=False, reason=words))
     return [line for line in lines if line is not None]
 
 
@@ -132,7 +134,7 @@ def _outranked(decision: Decision, outcomes: Outcomes) -> list[Plain]:
             continue
         affinity, spread = reason.facts["affinityScore"], reason.facts["topologySpreadScore"]
         words = f'Cluster "{names[position]}" does not score high enough{_scores(affinity, spread)}'
-        line = _line(names[position], selected=False, affinity=affinity, spread=spread, reason=words)
+        line = _decision(names[position], selected=False, affinity=affinity, spread=spread, reason=words)
         lines.append(line)
         if len(lines) == MOST_UNSELECTED:
             break

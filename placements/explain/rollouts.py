@@ -324,19 +324,19 @@ def result_document(result: RollingUpdateResult) -> dict[str, Any]:
                 "action": action_document(one.action) if one.action else None,
                 "running": one.running,
                 "wanted": one.wanted,
-                "until": _text(one.retry_at),
-                "forgettableFrom": _text(one.abandonable_from),
-                "since": _text(one.since),
+                "until": _timestamp(one.retry_at),
+                "forgettableFrom": _timestamp(one.abandonable_from),
+                "since": _timestamp(one.since),
             }
             for one in result.blocked[:MOST_LISTED]
         ],
         "waitingCounts": dict(sorted(Counter(str(one.reason) for one in result.blocked).items())),
         "underWay": [
-            {"cluster": one.cluster, "phase": str(one.phase), "until": _text(one.available_at)}
+            {"cluster": one.cluster, "phase": str(one.phase), "until": _timestamp(one.available_at)}
             for one in result.in_progress[:MOST_LISTED]
         ],
         "underWayCounts": dict(sorted(Counter(str(one.phase) for one in result.in_progress).items())),
-        "until": _text(result.requeue_at),
+        "until": _timestamp(result.requeue_at),
         "unreachable": list(result.unreachable),
         "mayStillHold": list(result.may_still_hold),
         "heldBack": {
@@ -535,7 +535,7 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     return f"about {ends} {unit}{of_work or ' left'} (based on {runs}{of_fleet}{slower})"
 
 
-def _text(moment: datetime | None) -> str | None:
+def _timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 
 

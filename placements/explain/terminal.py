@@ -75,18 +75,18 @@ def decision_text(
 
     parts: list[list[str]] = [[*head, *notes]]
     if step is not None:
-        parts.append(list(_step(replay, step, candidates=None)))
+        parts.append(list(_step_lines(replay, step, candidates=None)))
     if advice is not None:
         parts.append(_advice(advice, has_bindings=bool(cycle.bindings)))
     if step is None and advice is None:
-        parts += [_placed(decision), _not_placed(decision)]
+        parts += [_placed_lines(decision), _not_placed(decision)]
         numbers = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
         if count > _ROUNDS_SHOWN:
             numbers[-1] = count
         for number in numbers:
             if number == count and count > _ROUNDS_SHOWN:
                 parts.append([f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown; show one with --step N"])
-            parts.append(list(_step(replay, number, candidates=_CANDIDATES_SHOWN)))
+            parts.append(list(_step_lines(replay, number, candidates=_CANDIDATES_SHOWN)))
     return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
 
 
@@ -99,7 +99,7 @@ def warning_note(warning: ManifestWarning) -> str:
     return f"warning: {warning.path}: {warning.message}"
 
 
-def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:
+def _step_lines(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:
     """Yield the sentence of a step, the domains against their limits, and the ranked candidates."""
     step = replay.step(number)
     name = f"STEP {number} of {replay.decision.number_of_rounds}" if step.winner else f"END in step {number}"
@@ -107,11 +107,11 @@ def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[st
     for spread in step.spreads:
         changed = [name for name in spread.before if spread.after[name] != spread.before[name]]
         names = [*changed, *(name for name in spread.before if name not in changed)][:_GROUPS_SHOWN]
-        counts = [f"{name}: {_change(spread.before[name], spread.after[name])}" for name in sorted(names)]
+        counts = [f"{name}: {_arrow(spread.before[name], spread.after[name])}" for name in sorted(names)]
         if len(spread.before) > len(names):
             counts.append(f"… {len(spread.before) - len(names)} more domains")
         measure = "skew" if spread.limits_skew else "gap"
-        uneven = f"{measure} {_change(spread.skew_before, spread.skew_after)}"
+        uneven = f"{measure} {_arrow(spread.skew_before, spread.skew_after)}"
         yield f"  {spread_limit(spread)}: {', '.join(counts) or 'no domains'}; {uneven}"
     most = candidates or step.candidates
     if step.cut is not None and candidates is not None:
@@ -123,7 +123,7 @@ def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[st
         yield f"  … {step.candidates - most} more: --step {number}"
 
 
-def _change(before: int, after: int) -> str:
+def _arrow(before: int, after: int) -> str:
     return str(before) if before == after else f"{before}→{after}"
 
 
@@ -156,7 +156,7 @@ def _candidate_table(candidates: Sequence[Candidate], step: RoundSummary, decisi
     return table(rows)
 
 
-def _placed(decision: Decision) -> list[str]:
+def _placed_lines(decision: Decision) -> list[str]:
     before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
     placed: list[tuple[str, Picked | PlacedBinding]] = []
     for one in decision.picked:

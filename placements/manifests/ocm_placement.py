@@ -197,7 +197,7 @@ def with_policy(document: Document, policy: PlacementPolicy) -> Document:
         if term is None:
             _remove(changed, place[:-1])
             continue
-        selector, plain = _at(changed, place), term.to_plain()
+        selector, plain = _value_at(changed, place), term.to_plain()
         for name in ("labelSelector", "claimSelector"):
             if name in plain:
                 selector[name] = plain[name]
@@ -219,7 +219,7 @@ def _differing(before: Sequence[Entry], after: Sequence[Entry]) -> Iterator[tupl
         yield from differing
 
 
-def _at(document: Document, place: Keys) -> Any:
+def _value_at(document: Document, place: Keys) -> Any:
     node: Any = document
     for key in place:
         node = node[key]
@@ -228,7 +228,7 @@ def _at(document: Document, place: Keys) -> Any:
 
 def _remove(document: Document, place: Keys) -> None:
     """Remove an entry, and what contains it if nothing else is left in there; the spec stays."""
-    holder = _at(document, place[:-1])
+    holder = _value_at(document, place[:-1])
     del holder[place[-1]]
     if not holder and len(place) > 2:
         _remove(document, place[:-1])
@@ -239,7 +239,7 @@ def _set_limit(document: Document, place: Keys, limit: TopologySpreadConstraint 
     if limit is None:
         _remove(document, place)
         return
-    entry = _at(document, place)
+    entry = _value_at(document, place)
     if "type" not in entry:  # only the merged API has `whenUnsatisfiable`
         entry.update(maxSkew=limit.max_skew, whenUnsatisfiable=limit.when_unsatisfiable.value)
     elif limit.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY:

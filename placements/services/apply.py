@@ -192,7 +192,7 @@ def _apply(
         try:
             results[id(one)] = _save(one.data, by=by, now=now, confirmed=confirmed)
         except InvalidManifest as error:
-            errors += _placed(one, error, several=several)
+            errors += _errors_of(one, error, several=several)
         except UnschedulesEverything as error:
             emptied += error.emptied
     _raise(errors)
@@ -265,7 +265,7 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, st
             kind = _KINDS.get(_kind(one))
             (kind.parse if kind else parse_hub_object)(one.data)
         except InvalidManifest as invalid:
-            errors += _placed(one, invalid, several=len(documents) > 1)
+            errors += _errors_of(one, invalid, several=len(documents) > 1)
         else:
             reason = no_effect_reason(one.data) if strict else ""
             if reason:
@@ -305,7 +305,7 @@ def _kind(document: Document) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _placed(
+def _errors_of(
     document: Document, invalid: InvalidManifest, *, several: bool
 ) -> list[tuple[Document, FieldError]]:
     prefix = f"{_called(document)}: " if several else ""

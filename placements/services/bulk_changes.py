@@ -172,7 +172,7 @@ def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequen
         if cluster.name not in chosen:
             after.append(cluster)
             continue
-        new, change, conflict = _changed(cluster, action, options)
+        new, change, conflict = _apply_action(cluster, action, options)
         if cluster.name in draining:
             conflict = "Drain in progress"
             change = "" if action is BulkAction.DRAIN else change
@@ -182,7 +182,9 @@ def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequen
     return BulkPreview(tuple(rows), impact_of(Fleet(after), gone=gone))
 
 
-def _changed(cluster: Cluster, action: BulkAction, options: Mapping[str, Any]) -> tuple[Cluster, str, str]:
+def _apply_action(
+    cluster: Cluster, action: BulkAction, options: Mapping[str, Any]
+) -> tuple[Cluster, str, str]:
     """Return a cluster as an action would leave it, the change in words, and what conflicts with it."""
     if action is BulkAction.LEAVE:
         is_leaving = cluster.eligibility == leaving()
@@ -288,9 +290,9 @@ def _apply(row: BulkChange, names: Sequence[str], *, now: datetime) -> list[Bulk
     how: Any = {"by": row.actor, "now": now}
     if row.action == BulkAction.LEAVE:
         left = {one.name for one in leave(names, **how)}
-        return [_result(name, name in left) for name in names]
+        return [_bulk_result(name, name in left) for name in names]
     if row.action == BulkAction.DRAIN:
-        return [_result(name, drain(name, **how).started_at == now) for name in names]
+        return [_bulk_result(name, drain(name, **how).started_at == now) for name in names]
     operations: dict[BulkAction, Callable[..., list[JoinResult]]] = {
         BulkAction.LABELS: change_labels,
         BulkAction.TAINTS: change_taints,
@@ -304,10 +306,10 @@ def _apply(row: BulkChange, names: Sequence[str], *, now: datetime) -> list[Bulk
         put = {key: value for key, value in labels.items() if value is not None}
         options = {"put": put, "remove": sorted(labels.keys() - put.keys())}
     done = operation(names, **options, **how)
-    return [_result(one.name, one.result is JoinOutcome.CHANGED) for one in done]
+    return [_bulk_result(one.name, one.result is JoinOutcome.CHANGED) for one in done]
 
 
-def _result(name: str, is_changed: bool) -> BulkResult:
+def _bulk_result(name: str, is_changed: bool) -> BulkResult:
     return BulkResult(name, BulkOutcome.DONE if is_changed else BulkOutcome.UNCHANGED)
 
 

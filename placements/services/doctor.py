@@ -181,10 +181,10 @@ def doctor_check_of(placement: Placement) -> DoctorCheck | None:
 
 def fleet_examination(fleet: Fleet) -> Examination:
     """Return the examination of the labels of a fleet."""
-    return _logged(examine_fleet(fleet, muted=muted_rules()))
+    return _log_errors(examine_fleet(fleet, muted=muted_rules()))
 
 
-def _logged(examination: Examination) -> Examination:
+def _log_errors(examination: Examination) -> Examination:
     for error in examination.errors:
         _LOG.error("A rule of the doctor failed", exc_info=error)
     return examination
@@ -214,7 +214,7 @@ def examine_one(
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
     case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock)
-    return _logged(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
+    return _log_errors(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
 
 
 def introduced(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -237,7 +237,7 @@ def quick_findings(manifest: ClusterResourcePlacement, cycle: Cycle) -> tuple[Fi
     """Return what is found without a further run of the scheduler, apart from warnings of the editor."""
     case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update)
     muted = muted_rules(manifest.metadata.annotations) | WARNED
-    return _logged(examine_placement(case, muted=muted, needs=_QUICK)).findings
+    return _log_errors(examine_placement(case, muted=muted, needs=_QUICK)).findings
 
 
 def fixed_document(document: Mapping[str, Any], fix: Fix) -> dict[str, Any]:

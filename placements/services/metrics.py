@@ -95,7 +95,7 @@ class FleetCollector(Collector):
         yield _gauge("worker_heartbeat_age_seconds", text, "queue", ages)
         text = "Updates that were due and not started at that time."
         yield _gauge("worker_waiting", text, "queue", [(queue, waiting) for queue, _, waiting in workers])
-        sent = _counted(NotificationDelivery.objects.values_list("state"))
+        sent = _with_counts(NotificationDelivery.objects.values_list("state"))
         yield _gauge("notifications", "Kept messages of notifications, by state.", "state", sent)
         channels = channels_with_failures().values_list("name", "failing_since")
         failing = [(name, self._seconds_since(since)) for name, since in channels]
@@ -107,7 +107,7 @@ class FleetCollector(Collector):
 
     def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
         verdicts = MemberCluster.objects.values_list("verdict", "driver")
-        for verdict, driver, count in _counted(verdicts):
+        for verdict, driver, count in _with_counts(verdicts):
             families["clusters"].add_metric([hub, verdict or "eligible", driver or "none"], count)
 
         rows = Placement.objects.aggregate(
@@ -120,16 +120,16 @@ class FleetCollector(Collector):
         for state, count in rows.items():
             families["placements"].add_metric([hub, state], count)
 
-        for phase, failure, count in _counted(Binding.objects.values_list("phase", "failure")):
+        for phase, failure, count in _with_counts(Binding.objects.values_list("phase", "failure")):
             families["bindings"].add_metric([hub, phase, failure], count)
         codes = Binding.objects.exclude(unavailable_code="").values_list("unavailable_code")
-        for code, count in _counted(codes):
+        for code, count in _with_counts(codes):
             families["driver_errors"].add_metric([hub, code], count)
 
         running = Rollout.objects.filter(state=Rollout.State.RUNNING)
-        for verdict, count in _counted(running.values_list("verdict")):
+        for verdict, count in _with_counts(running.values_list("verdict")):
             families["rollouts"].add_metric([hub, "rolling", verdict or "starts"], count)
-        for status, count in _counted(StagedRun.objects.filter(ended_at=None).values_list("status")):
+        for status, count in _with_counts(StagedRun.objects.filter(ended_at=None).values_list("status")):
             families["rollouts"].add_metric([hub, "staged", status or RunStatus.INITIALISED], count)
         oldest = running.aggregate(at=Min("started_at"))["at"]
         families["oldest_rollout_seconds"].add_metric([hub], self._seconds_since(oldest))
@@ -161,7 +161,7 @@ def _gauge(name: str, text: str, label: str, values: Iterable[tuple[Any, ...]]) 
     return family
 
 
-def _counted(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _with_counts(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield each combination of the selected columns with its count."""
     yield from rows.annotate(count=Count("pk")).order_by()
 

@@ -148,7 +148,7 @@ def save_placement(
     warnings += check_assertions_before_save(manifest, saved=current, now=now)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
-    _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
+    _update(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, warnings)
 
 
@@ -186,7 +186,7 @@ def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarni
     return tuple(one for one in warnings if not one.path.endswith(APPLY_STRATEGY))
 
 
-def _change(
+def _update(
     placement: Placement,
     manifest: ClusterResourcePlacement,
     content: dict[str, Any],

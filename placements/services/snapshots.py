@@ -45,11 +45,11 @@ class PlacementCounts:
             return cycle
         own = Counter(binding.cluster for binding in cycle.bindings if binding.is_active)
         positions = cycle.fleet.positions
-        others = {name: count for name, count in (self._placed - own).items() if name in positions}
+        others = {name: count for name, count in (self._placed_counts - own).items() if name in positions}
         return cycle.with_balance(others) if others else cycle
 
     @cached_property
-    def _placed(self) -> Counter[str]:
+    def _placed_counts(self) -> Counter[str]:
         rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).values_list("cluster_name")
         return Counter(dict(rows.annotate(Count("pk")).order_by("cluster_name")))
 

@@ -100,22 +100,22 @@ def _append(plain: dict[str, Any], *, field: str, item: object) -> None:
     plain[field] = [*plain.get(field, []), item]
 
 
-def _at(plain: Any, path: Keys) -> Any:
+def _value_at(plain: Any, path: Keys) -> Any:
     for key in path:
         plain = plain[key]
     return plain
 
 
 def _set(plain: dict[str, Any], *, path: Keys, value: object) -> None:
-    _at(plain, path[:-1])[path[-1]] = value
+    _value_at(plain, path[:-1])[path[-1]] = value
 
 
 def _remove(plain: dict[str, Any], *, path: Keys, holder: Keys = ()) -> None:
     """Remove what is at a path, and also its `holder` when nothing else is left beside it."""
-    inside = _at(plain, path[:-1])
+    inside = _value_at(plain, path[:-1])
     del inside[path[-1]]
     if holder and not inside:
-        del _at(plain, holder[:-1])[holder[-1]]
+        del _value_at(plain, holder[:-1])[holder[-1]]
 
 
 def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:

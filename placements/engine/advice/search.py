@@ -71,7 +71,7 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
         return Advice(outcome)
     budget = _Budget(_affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs)
     for axis in candidate_changes(decision, cluster):
-        _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed(each))
+        _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed_names(each))
     suggestions = (tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
     return Advice(outcome, *suggestions, is_rescheduled=evaluated is not decision)
 
@@ -118,7 +118,7 @@ def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callabl
             changed = schedule(change.changed())
         except InvalidManifest:
             continue
-        before, after = _placed(decision), _placed(changed)
+        before, after = _placed_names(decision), _placed_names(changed)
         suggestion = Suggestion(
             change,
             helps=succeeds(changed),
@@ -135,5 +135,5 @@ def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callabl
         budget.fails.append(replace(nearest, furthest=furthest))
 
 
-def _placed(decision: Decision) -> dict[str, None]:
+def _placed_names(decision: Decision) -> dict[str, None]:
     return dict.fromkeys(decision.kept + decision.picked_names)

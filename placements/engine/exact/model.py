@@ -93,7 +93,7 @@ class ExactModel:
     is_greedy: Ints
 
     def columns(self, picks: Ints) -> SetColumns:
-        skews = [self._skew(one, picks, codes) for one, codes in self._parts]
+        skews = [self._skew(one, picks, codes) for one, codes in self._pairs]
         soft = [
             skew - one.limit for skew, one in zip(skews, self.constraints, strict=True) if not one.is_hard
         ]
@@ -109,7 +109,7 @@ class ExactModel:
         """Return whether these numbers of picks by class exist, are needed, and break no hard limit."""
         if (picks < 0).any() or (picks > self.sizes).any() or picks.sum() > self.needed:
             return False
-        return all(self._skew(one, picks, codes) <= one.limit for one, codes in self._parts if one.is_hard)
+        return all(self._skew(one, picks, codes) <= one.limit for one, codes in self._pairs if one.is_hard)
 
     def members(self, picks: Ints) -> Ints:
         """Return the positions of a set: of each class the greedy picks first, then the last names."""
@@ -123,7 +123,7 @@ class ExactModel:
         return np.sort(self.positions[np.concatenate(chosen)]) if chosen else np.zeros(0, dtype=np.int64)
 
     @property
-    def _parts(self) -> Iterable[tuple[ModelConstraint, Ints]]:
+    def _pairs(self) -> Iterable[tuple[ModelConstraint, Ints]]:
         return zip(self.constraints, self.codes, strict=True)
 
     def _skew(self, constraint: ModelConstraint, picks: Ints, codes: Ints) -> int:

@@ -358,7 +358,7 @@ def find_safe_order(
     order = search.exact(most_states) if is_searched else None
     if order is None:
         order = search.greedy()
-    names = _names(model, target, cell_of)
+    names = _name_queues(model, target, cell_of)
     state = search.start
     for operation in order:
         before, state = state, search.after(state, operation)
@@ -373,7 +373,7 @@ def find_safe_order(
         )
 
 
-def _names(model: MoveModel, target: Ints, cell_of: Ints) -> list[Iterator[str]]:
+def _name_queues(model: MoveModel, target: Ints, cell_of: Ints) -> list[Iterator[str]]:
     """Return the names that join in each cell, then those that leave; the best affinity joins first."""
     one, names = model.model, model.cycle.fleet.names
     order = np.lexsort((one.positions, one.affinity[one.class_of]))  # ascending: the last are the best

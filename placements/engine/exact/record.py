@@ -233,7 +233,7 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
     limits = SearchLimits(options.limit_seconds, options.node_limit)
     try:
         best = best_set(model, limits, options.stages)
-        names = _checked(decision, model, best.picks)
+        names = _check_set(decision, model, best.picks)
     except InvalidSolutionError:
         return open_record(decision, OpenReason.CHECK_FAILED, options)
     kept, size = len(decision.kept), int(best.picks.sum())
@@ -291,7 +291,7 @@ def _verdict(
     return ExactVerdict.OPEN, OpenReason.NODE_LIMIT if limits.seconds > 0 else OpenReason.TIME_LIMIT
 
 
-def _checked(decision: Decision, model: ExactModel, picks: Ints) -> tuple[str, ...]:
+def _check_set(decision: Decision, model: ExactModel, picks: Ints) -> tuple[str, ...]:
     """Return the names of a set after checking it without the model. Raise InvalidSolutionError."""
     candidates = decision.candidates
     positions = model.members(picks)

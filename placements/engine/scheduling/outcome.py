@@ -82,7 +82,7 @@ class Outcomes:
             outcome = _outcome(cluster, Outcome.PICKED, self._why_picked(number, in_round))
             return replace(outcome, round=in_round, stays=before is not None and before.is_active)
         if cluster in self._kept:
-            kept = Reason(ReasonCode.KEPT, _facts(self._bindings[cluster]))
+            kept = Reason(ReasonCode.KEPT, _binding_facts(self._bindings[cluster]))
             outcome = _outcome(cluster, Outcome.KEPT, kept, *self._filter_reasons(position))
             return replace(outcome, stays=True)
         if cluster in self._unscheduled:
@@ -186,7 +186,7 @@ class Outcomes:
         else:
             is_trimmed = self.decision.kind is CycleKind.SCALE_DOWN
             code = ReasonCode.SCALED_DOWN if is_trimmed else ReasonCode.CHOSEN_AGAIN
-        return Reason(code, _facts(binding)), *against
+        return Reason(code, _binding_facts(binding)), *against
 
     def _against(self, position: int) -> tuple[Reason, ...]:
         """Return the reasons against the cluster: failing filters, spread last, or that it was outranked."""
@@ -239,7 +239,7 @@ def _outcome(cluster: str, outcome: Outcome, deciding: Reason, *more: Reason) ->
     return ClusterOutcome(cluster, outcome, (replace(deciding, is_deciding=True), *more))
 
 
-def _facts(binding: PlacedBinding) -> dict[str, object]:
+def _binding_facts(binding: PlacedBinding) -> dict[str, object]:
     return {
         "state": binding.state,
         "topologySpreadScore": binding.topology_spread_score,

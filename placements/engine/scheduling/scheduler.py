@@ -43,13 +43,13 @@ def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
     for number, position in enumerate(chosen.tolist(), start=1):
         spread = Round(candidates, number, chosen[: number - 1]).spread_score(position)
         scores.append((spread, candidates.affinity[position].item()))
-    kept = tuple(name for name in _names(bindings.current) if name not in batch.leaves)
+    kept = tuple(name for name in _cluster_names(bindings.current) if name not in batch.leaves)
     return Decision(
         cycle,
         CycleKind.REBALANCE,
         chosen=chosen,
         kept=kept,
-        unscheduled=tuple(sorted({*batch.leaves, *_names(bindings.dangling)})),
+        unscheduled=tuple(sorted({*batch.leaves, *_cluster_names(bindings.dangling)})),
         is_fulfilled=len(kept) + len(chosen) >= (cycle.policy.number_of_clusters or 0),
         verdicts=candidates.failed,
         scores=tuple(scores),
@@ -59,7 +59,7 @@ def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
 def _pick_fixed(cycle: Cycle) -> Decision:
     names, fleet, bindings = cycle.policy.cluster_names, cycle.fleet, cycle.binding_classes
     if not names:
-        untouched, dangling = _names(bindings.current), _names(bindings.dangling)
+        untouched, dangling = _cluster_names(bindings.current), _cluster_names(bindings.dangling)
         return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
     valid = {name for name in names if name in fleet.positions and fleet.is_eligible[fleet.positions[name]]}
     kept = _kept_names(cycle)
@@ -70,7 +70,7 @@ def _pick_fixed(cycle: Cycle) -> Decision:
         CycleKind.PICK_FIXED,
         chosen=np.array(chosen, dtype=np.int32),
         kept=kept,
-        unscheduled=_names((*bindings.dangling, *at_stake)),
+        unscheduled=_cluster_names((*bindings.dangling, *at_stake)),
         not_found=tuple(name for name in names if name not in fleet.positions),
         is_fulfilled=len(valid) == len(names),
     )
@@ -108,13 +108,13 @@ def _pick_n(cycle: Cycle) -> Decision:
         return Decision(
             cycle,
             CycleKind.SCALE_DOWN,
-            kept=_names(current[surplus:]),
-            unscheduled=_names(ending),
+            kept=_cluster_names(current[surplus:]),
+            unscheduled=_cluster_names(ending),
             is_fulfilled=True,
         )
     if wanted == present:
-        unscheduled = _names(cycle.binding_classes.dangling)
-        kept = _names(cycle.binding_classes.current)
+        unscheduled = _cluster_names(cycle.binding_classes.dangling)
+        kept = _cluster_names(cycle.binding_classes.current)
         return Decision(cycle, CycleKind.NOTHING_TO_DO, kept=kept, unscheduled=unscheduled, is_fulfilled=True)
     return _pick_more(cycle, wanted - present)
 
@@ -157,8 +157,8 @@ def _failed(cycle: Cycle, malformed: tuple[Malformed, ...]) -> Decision:
     return Decision(
         cycle,
         CycleKind.FAILED,
-        kept=_names(bindings.current),
-        unscheduled=_names(bindings.dangling),
+        kept=_cluster_names(bindings.current),
+        unscheduled=_cluster_names(bindings.dangling),
         malformed=malformed,
     )
 
@@ -167,10 +167,10 @@ def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
     """Return whose binding ends: dangling ones, and obsolete ones whose cluster was not picked again."""
     bindings, at_stake = cycle.binding_classes, _at_stake(cycle)
     if not at_stake:
-        return _names(bindings.dangling)
+        return _cluster_names(bindings.dangling)
     again = set(map(cycle.fleet.names.__getitem__, chosen.tolist()))
     dropped = (binding for binding in at_stake if binding.cluster not in again)
-    return _names((*bindings.dangling, *dropped))
+    return _cluster_names((*bindings.dangling, *dropped))
 
 
 def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
@@ -181,8 +181,8 @@ def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
 
 def _kept_names(cycle: Cycle) -> tuple[str, ...]:
     """Return the current bindings that the cycle does not touch; none if it chooses among all clusters."""
-    return () if profile_of(cycle).chooses_again else _names(cycle.binding_classes.current)
+    return () if profile_of(cycle).chooses_again else _cluster_names(cycle.binding_classes.current)
 
 
-def _names(bindings: Iterable[PlacedBinding]) -> tuple[str, ...]:
+def _cluster_names(bindings: Iterable[PlacedBinding]) -> tuple[str, ...]:
     return tuple(sorted(binding.cluster for binding in bindings))

@@ -31,10 +31,8 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
         warnings += _unknown_names(term, fleet, f"{required}[{index}]")
     preferred = f"{path}.{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
     if policy.preferred_terms and not profile_of(cycle).preference.reads_terms:
-        warnings.append(
-            ManifestWarning("not-read", preferred, "replaced by the affinity rows of the options")
-        )
-        return tuple(warnings)
+        message = "replaced by the affinity rows of the options"
+        return (*warnings, ManifestWarning("not-read", preferred, message))
     for index, one in enumerate(policy.preferred_terms):
         place = f"{preferred}[{index}].preference"
         unknown = list(_unknown_names(one.preference, fleet, place))

@@ -197,7 +197,7 @@ def timeline_charts(spans: Sequence[Span], *, since: datetime, until: datetime) 
     ]
 
 
-def _parts(span: Span, until: datetime) -> Iterator[tuple[str, datetime, datetime]]:
+def _bar_parts(span: Span, until: datetime) -> Iterator[tuple[str, datetime, datetime]]:
     """Yield the parts of a bar: name, from when, until when."""
     end = span.ended_at or until
     if span.what == "remove":
@@ -224,7 +224,7 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
         duration = duration_text(span.seconds(until))
         rows.append((span.cluster, span.wave, span.what, *clocks, duration, span.outcome or "in progress"))
     bars = []
-    reaches = [(span.cluster, *part) for span in ordered for part in _parts(span, until)]
+    reaches = [(span.cluster, *part) for span in ordered for part in _bar_parts(span, until)]
     for words, color, pattern in _PARTS:
         drawn = [(cluster, start, end) for cluster, part, start, end in reaches if part == words]
         bars.append(

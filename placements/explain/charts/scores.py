@@ -76,7 +76,7 @@ def heatmap_chart(
     one = decision.round(number or decision.number_of_rounds)
     is_small = len(decision.cycle.fleet) <= MOST_ROWS
     has_others = bool(decision.cycle.binding_classes.obsolete)
-    lines = _lines(decision, outcomes, one, is_small=is_small, has_others=has_others)
+    lines = _score_lines(decision, outcomes, one, is_small=is_small, has_others=has_others)
 
     policy = decision.cycle.policy
     columns = [one.topology_key for one in policy.topology_spread_constraints]
@@ -106,7 +106,7 @@ def heatmap_chart(
     )
 
 
-def _lines(
+def _score_lines(
     decision: Decision, outcomes: Sequence[ClusterOutcome], one: Round, *, is_small: bool, has_others: bool
 ) -> list[_Line]:
     """Return the rows: clusters, or from a size on their classes, by the outcome of the first of each."""

@@ -42,7 +42,7 @@ class Command(HubCommand):
     def handle(self, *, filename: list[str], output: str, **options: Any) -> None:
         """Examine, print, and fail if something severe was found."""
         side = read_files(filename) if filename else None
-        report = _examined(side) if side else current_report()
+        report = _examine_files(side) if side else current_report()
         findings = report.findings
         examined = [report.fleet, *report.placements.values()]
         muted = sum(one.muted for one in examined)
@@ -66,7 +66,7 @@ class Command(HubCommand):
             raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=HAS_FINDINGS)
 
 
-def _examined(side: DiffSide) -> DoctorReport:
+def _examine_files(side: DiffSide) -> DoctorReport:
     """Examine what is in files; their MemberClusters are the fleet."""
     fleet, manifests = side.fleet(), [one.manifest for one in side.placements.values()]
     cycles = ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)

@@ -134,7 +134,7 @@ class Command(BaseCommand):
     def _run(self, options: dict[str, Any]) -> int:
         if options["cases"] is not None:
             status = FULFILLED
-            for answer in answers(_lines(options["cases"])):
+            for answer in answers(_case_lines(options["cases"])):
                 self.stdout.write(json.dumps(answer, ensure_ascii=False))
                 if is_refusal(answer):
                     status = BAD_INPUT
@@ -276,7 +276,7 @@ def _request(options: dict[str, Any]) -> Request:
     )
 
 
-def _lines(name: str) -> Iterator[bytes]:
+def _case_lines(name: str) -> Iterator[bytes]:
     """Yield the lines of a file of cases or of standard input."""
     if name == STANDARD_INPUT:
         yield from sys.stdin.buffer

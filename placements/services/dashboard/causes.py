@@ -140,7 +140,7 @@ def attention(
     on_placements, stale_count = _of_placements(counts, away)
     differences, differences_count = _differences()
     causes = [one.grouped() for one in away.values()]
-    causes += [*_merged(on_placements), *approvals, *differences]
+    causes += [*_merge_causes(on_placements), *approvals, *differences]
     causes += _faulty() if counts.of_placements.errors else []
     causes += _silent_channels(user, now=now)
     causes.sort(key=lambda one: _LEVELS.index(one.level))
@@ -309,7 +309,7 @@ def _unless_absorbed(item: AttentionItem, away: Mapping[str, _Away]) -> Iterator
         yield replace(cause, action=action) if path else cause
 
 
-def _merged(causes: Iterable[Cause]) -> Iterator[Cause]:
+def _merge_causes(causes: Iterable[Cause]) -> Iterator[Cause]:
     """Yield one cause for each placement: the worst, which the others follow."""
     by_key: dict[str, list[Cause]] = defaultdict(list)
     for one in causes:

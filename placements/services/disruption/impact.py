@@ -96,7 +96,7 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
         if isinstance(obstacle, RolloutContext):
             impacts.append(_evicted(obstacle, cycle, cluster))
         else:
-            placed = _placed(cycle.live_bindings)
+            placed = _placed_count(cycle.live_bindings)
             impacts.append(DrainRow(placement.full_name, obstacle[0], (), placed, placed, obstacle[1]))
     impacts.sort(key=lambda row: (not row.gets_worse, row.placement))
     return DrainImpact(cluster, tuple(impacts), rows.count() - len(evaluated))
@@ -140,7 +140,7 @@ def _obstacle(
 
 def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     decision = schedule(without(cycle, cluster))
-    before, after = _placed(cycle.live_bindings), _placed(decision.bindings_after)
+    before, after = _placed_count(cycle.live_bindings), _placed_count(decision.bindings_after)
     there = {one.cluster for one in cycle.live_bindings if one.is_active} | {cluster}
     joins = tuple(name for name in decision.picked_names if name not in there)
     staged = f" {STAYS_SENTENCES[KeptReason.NEXT_RUN]}" if context.is_staged else ""
@@ -158,5 +158,5 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     return DrainRow(context.placement.full_name, impact, joins, before, after, f"{message}{staged}", scores)
 
 
-def _placed(bindings: Iterable[BindingValue]) -> int:
+def _placed_count(bindings: Iterable[BindingValue]) -> int:
     return sum(one.is_active for one in bindings)

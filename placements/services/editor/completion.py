@@ -117,7 +117,7 @@ def completions(cursor: Cursor, *, fleet: Fleet, objects: Iterable[HubObject]) -
     elif not cursor.is_value:
         entries = [Completion(f"{one.value}: ", one.meta) for one in entries]
         for key, inner in schema.get("properties", {}).items():
-            one = _resolved(inner, schema["$defs"])
+            one = _resolve(inner, schema["$defs"])
             shape = str(one.get("type", ""))
             words = _TYPES.get(shape, "") + ", required" * (key in schema.get("required", ()))
             default = inner.get("default")
@@ -190,13 +190,13 @@ def _schema_at(keys: Keys, scalars: Mapping[Keys, str]) -> dict[str, Any]:
     schema = root
     for key in keys:
         inner = schema.get("items") if isinstance(key, int) else schema.get("properties", {}).get(key)
-        schema = _resolved(inner or {}, root["$defs"])
+        schema = _resolve(inner or {}, root["$defs"])
     if schema.get("type") == "array":
-        schema = _resolved(schema["items"], root["$defs"])
+        schema = _resolve(schema["items"], root["$defs"])
     return {**schema, "$defs": root["$defs"]}
 
 
-def _resolved(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without references; of alternatives the first that is not null."""
     if "anyOf" in schema:
         schema = {**schema, **next(one for one in schema["anyOf"] if one.get("type") != "null")}

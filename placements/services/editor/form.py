@@ -352,12 +352,12 @@ def _group(
     return FieldGroup(keys, noun, new, tuple(rows))
 
 
-def _row(keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup) -> FormRow:
+def _form_row(keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup) -> FormRow:
     return FormRow(keys, fields, groups, format_path(keys))
 
 
 def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow:
-    return _row(keys, _fields(data, keys, specs))
+    return _form_row(keys, _fields(data, keys, specs))
 
 
 def _resource(data: object, keys: Keys) -> FormRow:
@@ -365,14 +365,14 @@ def _resource(data: object, keys: Keys) -> FormRow:
     usual = _NAMESPACED_RESOURCE if isinstance(data, Mapping) and is_namespaced(data) else _RESOURCE
     specs = (*usual, _SCOPE) if is_namespace else usual
     labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
-    return _row(keys, _fields(data, keys, specs), *labels)
+    return _form_row(keys, _fields(data, keys, specs), *labels)
 
 
 def _required(data: object, keys: Keys) -> FormRow:
     labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
     place = (*keys, "propertySelector", "matchExpressions")
     new = {"name": "", "operator": "Ge", "values": []}
-    return _row(keys, (), *labels, _group(data, place, "property", new, partial(_simple_row, _PROPERTY)))
+    return _form_row(keys, (), *labels, _group(data, place, "property", new, partial(_simple_row, _PROPERTY)))
 
 
 def _preferred(data: object, keys: Keys) -> FormRow:
@@ -381,7 +381,7 @@ def _preferred(data: object, keys: Keys) -> FormRow:
     rows = (_simple_row(_SORTER, data, place),) if isinstance(at(data, place), Mapping) else ()
     new = {"name": "", "sortOrder": "Descending"}
     sorter = FieldGroup(place, "property", new, rows, can_add=not rows, is_single=True)
-    return _row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
+    return _form_row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
 
 
 def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple[FieldGroup, FieldGroup]:
@@ -403,7 +403,7 @@ def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple
 
     def expression(data: object, keys: Keys) -> FormRow:
         key = at(data, (*keys, "key"))
-        return _row(keys, _fields(data, keys, specs, label_key=key if isinstance(key, str) else ""))
+        return _form_row(keys, _fields(data, keys, specs, label_key=key if isinstance(key, str) else ""))
 
     return (
         FieldGroup(place, "label", None, tuple(rows), can_add=False),

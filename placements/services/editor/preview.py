@@ -103,18 +103,18 @@ class SchedulePreview:
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
-        return tuple(name for name in self.decision.picked_names if name not in self._placed)
+        return tuple(name for name in self.decision.picked_names if name not in self._placed_before)
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.decision.unscheduled) & self._placed))
+        return tuple(sorted(set(self.decision.unscheduled) & self._placed_before))
 
     @cached_property
     def stays(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.placed_after) & self._placed))
+        return tuple(sorted(set(self.placed_after) & self._placed_before))
 
     @cached_property
-    def _placed(self) -> set[str]:
+    def _placed_before(self) -> set[str]:
         live = self.decision.cycle.live_bindings
         return {binding.cluster for binding in live if binding.state is not BindingState.UNSCHEDULED}
 
@@ -344,21 +344,17 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
     readable = draft.manifest or draft.valid_part
     if readable is not None:
         name = readable.full_name
-        manifest_errors = reserved_name_errors(readable)
+        problems = reserved_name_errors(readable)
         if saved is not None:
-            manifest_errors += (
-                immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
-            )
+            problems += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
         elif Placement.objects.filter(full_name=name).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
-            manifest_errors.append(
-                FieldError("metadata.name", "duplicate", message, "a name that is not taken")
-            )
+            problems.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
         try:
             selection = selection_of(draft.manifest, objects) if draft.manifest else selection
         except InvalidManifest as invalid:
-            manifest_errors += invalid.errors
-        errors += draft.with_lines(manifest_errors)
+            problems += invalid.errors
+        errors += draft.with_lines(problems)
     started, result = perf_counter(), None
     if draft.valid_part is not None:
         result = preview_over(saved, draft.valid_part, selection, fleet)

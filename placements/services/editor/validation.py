@@ -65,14 +65,14 @@ class PlacementDraft:
     @property
     def errors(self) -> tuple[FieldError, ...]:
         """What is wrong with the text alone; a preview adds what only the hub can know."""
-        return self._parsed[1]
+        return self._manifest_and_errors[1]
 
     @property
     def manifest(self) -> ClusterResourcePlacement | None:
-        return self._parsed[0]
+        return self._manifest_and_errors[0]
 
     @cached_property
-    def _parsed(self) -> tuple[ClusterResourcePlacement | None, tuple[FieldError, ...]]:
+    def _manifest_and_errors(self) -> tuple[ClusterResourcePlacement | None, tuple[FieldError, ...]]:
         if self.document is None:
             return None, self.syntax_errors
         try:
@@ -149,7 +149,7 @@ class PlacementDraft:
             try:
                 return parse_placement(rest), tuple(left_out)
             except InvalidManifest as invalid:
-                cuts = [_cut(rest, error) for error in invalid.errors]
+                cuts = [_place_to_cut(rest, error) for error in invalid.errors]
             if None in cuts:
                 break
             last_first = sorted(
@@ -198,7 +198,7 @@ def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
             yield from _origins(one, (*keys, key))
 
 
-def _cut(data: dict[str, Any], error: FieldError) -> Keys | None:
+def _place_to_cut(data: dict[str, Any], error: FieldError) -> Keys | None:
     """Return what to leave out because of an error.
 
     () where a substitute exists, None where nothing helps.

@@ -36,7 +36,7 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
     by_key: dict[str, str] = {}
     lines: dict[Keys, int] = {}
     plain_taints, errors = [], []
-    for number, line in _lines(labels):
+    for number, line in _numbered_lines(labels):
         key, is_there, value = (part.strip() for part in line.partition("="))
         if not is_there or not key:
             errors.append(
@@ -48,7 +48,7 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
             errors.append(FieldError(LABELS_PATH, "duplicate", message, line=number))
             continue
         by_key[key], lines[("metadata", "labels", key)] = value, number
-    for place, (number, line) in enumerate(_lines(taints)):
+    for place, (number, line) in enumerate(_numbered_lines(taints)):
         pair, _, effect = line.partition(":")
         name, _, text = (part.strip() for part in pair.partition("="))
         value_of_taint = {"value": text} if text else {}
@@ -57,7 +57,7 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
     return TypedCluster(by_key, plain_taints, tuple(errors), lines)
 
 
-def _lines(text: str) -> Iterable[tuple[int, str]]:
+def _numbered_lines(text: str) -> Iterable[tuple[int, str]]:
     numbered = enumerate(text.splitlines(), start=1)
     return ((number, line.strip()) for number, line in numbered if line.strip())
 

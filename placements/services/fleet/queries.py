@@ -37,17 +37,17 @@ LABEL = "label:"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _placed() -> Coalesce:
+def _placed_count() -> Coalesce:
     rows = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(state=BindingState.UNSCHEDULED)
-    return _counted(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+    return _count_column(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
 
 
 def _stale() -> Coalesce:
     rows = StalePick.objects.filter(cluster_name=OuterRef("name"))
-    return _counted(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+    return _count_column(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
 
 
-def _counted(rows: Any) -> Coalesce:
+def _count_column(rows: Any) -> Coalesce:
     return Coalesce(Subquery(rows.values("count"), output_field=IntegerField()), 0)
 
 
@@ -81,7 +81,7 @@ def in_order(rows: QuerySet[MemberCluster], order: str) -> tuple[QuerySet[Member
     expressions: dict[str, Callable[[], Expression]] = {
         "rank": lambda: Case(*ranks, output_field=IntegerField()),
         "beat": lambda: Coalesce("heartbeat_at", Value(_NEVER)),
-        "placed": _placed,
+        "placed": _placed_count,
         "stale_picks": _stale,
     }
     rows = rows.annotate(**{column: expressions[column]()}) if column in expressions else rows
@@ -89,7 +89,7 @@ def in_order(rows: QuerySet[MemberCluster], order: str) -> tuple[QuerySet[Member
 
 
 def with_counts(rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
-    return rows.annotate(how=list_state(), placed=_placed(), stale_picks=_stale())
+    return rows.annotate(how=list_state(), placed=_placed_count(), stale_picks=_stale())
 
 
 MOST_NAMES = 3

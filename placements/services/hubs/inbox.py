@@ -166,7 +166,7 @@ def evictions(*, now: datetime) -> QuerySet[Eviction]:
 # --- items; called in across_hubs() ---
 
 
-def _rows(reader: Reader, rows: QuerySet[Any], *columns: str, order: str) -> tuple[list[Any], int]:
+def _first_rows(reader: Reader, rows: QuerySet[Any], *columns: str, order: str) -> tuple[list[Any], int]:
     """Return the first rows in the hubs of the reader, and how many there are; one query."""
     rows = rows.filter(hub__in=reader.hubs).annotate(in_all=Window(Count("pk")), at_=F(order))
     first = list(rows.order_by("at_", "pk").values("hub_id", "at_", "in_all", *columns)[:MOST])
@@ -179,7 +179,7 @@ def _item(reader: Reader, kind: InboxKind, row: Mapping[str, Any], name: str, **
 
 def _approvals(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("stage", "side", "run__full_name", "run__placement_name")
-    rows, count = _rows(reader, approvals(), *columns, order="requested_at")
+    rows, count = _first_rows(reader, approvals(), *columns, order="requested_at")
     items = []
     for row in rows:
         facts = {"page": "staged-run", "stage": row["stage"], "side": row["side"]}
@@ -190,7 +190,7 @@ def _approvals(reader: Reader) -> tuple[list[InboxItem], int]:
 
 def _disagreements(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("placement_name", "decision__record__decision_id", "differences_count", "hub_behind")
-    rows, count = _rows(reader, disputed(), *columns, order="seen_at")
+    rows, count = _first_rows(reader, disputed(), *columns, order="seen_at")
     items = []
     for row in rows:
         facts = {"differences": row["differences_count"], "is_behind": row["hub_behind"]}
@@ -203,7 +203,7 @@ def _disagreements(reader: Reader) -> tuple[list[InboxItem], int]:
 def _unfulfilled(reader: Reader) -> tuple[list[InboxItem], int]:
     since = unfulfilled().annotate(since=Coalesce("scheduled_since", "updated_at"))
     columns = ("full_name", "placed_count", "number_of_clusters", "named_count")
-    rows, count = _rows(reader, since, *columns, order="since")
+    rows, count = _first_rows(reader, since, *columns, order="since")
     items = []
     for row in rows:
         wanted = row["number_of_clusters"] if row["named_count"] is None else row["named_count"]
@@ -215,8 +215,8 @@ def _unfulfilled(reader: Reader) -> tuple[list[InboxItem], int]:
 def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     """Return staged update runs and rollouts; two queries."""
     since = staged_runs().annotate(since=Coalesce("started_at", "created_at"))
-    staged, staged_count = _rows(reader, since, "full_name", "status", order="since")
-    rolling, count = _rows(reader, stalled_rollouts(), "placement_name", "number", order="started_at")
+    staged, staged_count = _first_rows(reader, since, "full_name", "status", order="since")
+    rolling, count = _first_rows(reader, stalled_rollouts(), "placement_name", "number", order="started_at")
     items = []
     for row in staged:
         level = "failed" if row["status"] == RunStatus.FAILED else "attention"
@@ -230,7 +230,7 @@ def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
 
 def _evictions(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("name", "placement_name", "cluster_name", "outcome", "why", "hub_conditions")
-    rows, count = _rows(reader, evictions(now=reader.now), *columns, order="at")
+    rows, count = _first_rows(reader, evictions(now=reader.now), *columns, order="at")
     items = []
     for row in rows:
         words = ""

@@ -285,7 +285,7 @@ def _judgement(
     except (NotReplayable, DuplicateBindingError) as reason:
         return Judgement(str(Agreement.NOT_REPLAYABLE), note=str(reason)[:300])
     chosen = next((number for number, one in enumerate(compared) if one.is_equal), 0)
-    return _compared(observed, ReplayKind.PICK, compared[chosen], results[chosen], started)
+    return _judgement_of(observed, ReplayKind.PICK, compared[chosen], results[chosen], started)
 
 
 def _steady(observed: HubObservation, bindings: Bindings, *, before: HubDecision | None) -> Judgement:
@@ -310,7 +310,7 @@ def _steady(observed: HubObservation, bindings: Bindings, *, before: HubDecision
         else len(observed.words.selected) < len(result.decision.cycle.fleet)
     )
     comparison = compare(observed.words, status, lists=lists, is_any_unselected=is_any_unselected)
-    steady = _compared(observed, ReplayKind.STEADY, comparison, result, started)
+    steady = _judgement_of(observed, ReplayKind.STEADY, comparison, result, started)
     if before is not None and before.agreement == Agreement.AGREES_ON_PICKS and steady.agreement in _AGREEING:
         return replace(steady, agreement=before.agreement)  # the scores of then are what differs
     return steady
@@ -323,7 +323,7 @@ def _status_of(result: ReplayResult) -> HubStatus:
     return status
 
 
-def _compared(
+def _judgement_of(
     observed: HubObservation, replay: str, comparison: StatusComparison, result: ReplayResult, started: float
 ) -> Judgement:
     differences = with_causes(comparison.differences, result.decision, observed.words)

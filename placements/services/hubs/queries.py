@@ -117,12 +117,12 @@ def version_changes(version: FleetVersion) -> list[tuple[str, list[FieldDifferen
     sides = [fleet_at(one) if one else None for one in (previous, version)]
     changes = []
     for name in version.changes["names"]:
-        before, after = (_facts(side, name) if side else {} for side in sides)
+        before, after = (_cluster_facts(side, name) if side else {} for side in sides)
         changes.append((name, differences(before, after)))
     return changes
 
 
-def _facts(fleet: Fleet, name: str) -> dict[str, Any]:
+def _cluster_facts(fleet: Fleet, name: str) -> dict[str, Any]:
     """Return what decisions read of a cluster; nothing if it is not in the fleet."""
     position = fleet.positions.get(name)
     if position is None:

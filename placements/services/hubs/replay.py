@@ -264,7 +264,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
         if change.state != GONE and change.state not in _STATES:
             continue  # of a newer API: not understood
         if change.state != GONE:
-            new = course.after[change.uid] = _changed(old, change, observed.documents)
+            new = course.after[change.uid] = _binding_after(old, change, observed.documents)
             if is_selection(old, new) and course.is_started_by(change, observed.name):
                 course.start(change, old)
             continue
@@ -282,7 +282,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     return course
 
 
-def _changed(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
+def _binding_after(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
     previous = old.previous if old else BindingState.SCHEDULED
     if old and old.is_active and change.state == BindingState.UNSCHEDULED:
         previous = BindingState(old.state)

@@ -256,13 +256,13 @@ def compare(
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))
         row = DiffRow(name, old, new, before, now, fresh, waits=head.waits.get(name, timedelta()))
-        rows.append(_examined(row, hygiene))
+        rows.append(_examine(row, hygiene))
     if fleet is not None:
         head = replace(head, member_files={})
     return RevisionImpact(tuple(rows), base, head, introduced(hygiene[0], hygiene[-1]))
 
 
-def _examined(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
+def _examine(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
     """Return a row with what the doctor finds in the head and not in the base; runs are limited by number."""
     if row.head is None or row.now is None:
         return row

@@ -119,7 +119,7 @@ def check_gates(impact: RevisionImpact, config: GateConfig, base_config: GateCon
     if percent is not None:
         is_over = impact.leaves * 100 > percent * impact.bindings_before
         message = f"{impact.leaves} of {impact.bindings_before} bindings move, at most {percent} % may"
-        results.append(GateResult("max-moves-percent", _state(is_over), message))
+        results.append(GateResult("max-moves-percent", _gate_state(is_over), message))
     if severity := config.gates.doctor:
         results += _check_findings("labels of the fleet", impact.fleet_findings, (), severity)
     for row in impact.rows:
@@ -137,15 +137,15 @@ def _check_row(row: DiffRow, gates: RowGates) -> Iterator[GateResult]:
     most = gates.max_leaves
     if most is not None:
         message = f"{row.name} leaves {len(row.leaves)} clusters, at most {most} are allowed"
-        yield GateResult("max-leaves", _state(len(row.leaves) > most), message, row)
+        yield GateResult("max-leaves", _gate_state(len(row.leaves) > most), message, row)
     if gates.no_new_unfulfilled:
         message = f"{row.name} is not fulfilled afterwards" if row.becomes_unfulfilled else ""
         is_broken = row.becomes_unfulfilled and row.before is not None
-        yield GateResult("no-new-unfulfilled", _state(is_broken), message, row)
+        yield GateResult("no-new-unfulfilled", _gate_state(is_broken), message, row)
     if gates.no_unschedule_everything:
         is_empty = bool(row.placed_before) and not row.placed_now
         message = f"{row.name} leaves all of its {len(row.placed_before)} clusters" if is_empty else ""
-        yield GateResult("no-unschedule-everything", _state(is_empty), message, row)
+        yield GateResult("no-unschedule-everything", _gate_state(is_empty), message, row)
     if row.head is not None and gates.doctor:
         yield from _check_findings(row.name, row.findings, row.not_checked, gates.doctor, row)
 
@@ -198,7 +198,7 @@ def _check_assertions(
         yield GateResult("assert", state, message, row)
 
 
-def _state(is_broken: bool) -> GateState:
+def _gate_state(is_broken: bool) -> GateState:
     return GateState.BROKEN if is_broken else GateState.PASSED
 
 

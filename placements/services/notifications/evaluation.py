@@ -45,13 +45,11 @@ def evaluate(*, now: datetime) -> int:
     return make_messages(now=now)
 
 
-def record_problems(
-    hub: int, prefix: str, by_kind: dict[ProblemKind, list[Problem]], *, now: datetime
-) -> None:
+def record_problems(hub: int, prefix: str, kinds: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
     """Save which problems of a hub began, changed and ended; three statements when nothing changed."""
     known = {one.key: one for one in NotificationProblem.objects.filter(hub=hub, ended_at=None)}
-    by_key = {one.key: one for problems in by_kind.values() for one in problems}
-    capped = {kind for kind, problems in by_kind.items() if len(problems) >= MOST}
+    by_key = {one.key: one for problems in kinds.values() for one in problems}
+    capped = {kind for kind, problems in kinds.items() if len(problems) >= MOST}
     new = [
         NotificationProblem(
             hub_id=hub,
@@ -188,13 +186,13 @@ def message_text(kind: str, problems: Sequence[NotificationProblem]) -> tuple[st
     words = str(ProblemKind(first.kind).label)
     prefix = {Kind.RESOLVED: "Resolved: ", Kind.REMINDER: "Reminder: "}.get(Kind(kind), "")
     names = first.name if len(problems) == 1 else counted(len(problems), "problem")
-    lines = [_line(one) for one in problems[:_MOST_LINES]]
+    lines = [_problem_text(one) for one in problems[:_MOST_LINES]]
     if len(problems) > _MOST_LINES:
         lines.append(f"{len(problems) - _MOST_LINES} more: {settings.PUBLIC_URL}/")
     return f"{prefix}{words}: {names}"[:200], "\n\n".join(lines)
 
 
-def _line(problem: NotificationProblem) -> str:
+def _problem_text(problem: NotificationProblem) -> str:
     ended = f", until {problem.ended_at:%Y-%m-%d %H:%M} UTC" if problem.ended_at else ""
     since = f"Since {problem.since:%Y-%m-%d %H:%M} UTC{ended}."
     return f"{problem.message}\n{since}\n{settings.PUBLIC_URL}{problem.path}"

@@ -44,7 +44,7 @@ def apply_resource(
     """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
     wanted = parse_hub_object(without_hub_metadata(document))
     with transaction.atomic():
-        row = _rows([wanted]).get(wanted.key)
+        row = _rows_by_key([wanted]).get(wanted.key)
         check_revision(RESOURCE, name_of(wanted), expected=expected, revision=row.revision if row else 0)
         return apply_resources([document], by=by, now=now)[0]
 
@@ -71,12 +71,12 @@ def apply_resources(
     ]
     if errors:
         raise InvalidManifest(errors)
-    there = _rows(objects)
+    there = _rows_by_key(objects)
     for each in objects:
         saved = [there[each.key].labels] if each.key in there else []
         check_change(by, *saved, each.labels, what=str(each))
     before = {key: HubObject.of(row.content) for key, row in there.items()}
-    applied = [_applied(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
+    applied = [_apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
     created = (one.object for one in applied if one.result is OperationResult.CREATED)
     Resource.objects.bulk_create(created, batch_size=200)
     changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
@@ -101,7 +101,7 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
     Nothing is locked. Raise InvalidManifest.
     """
     wanted = [parse_hub_object(without_hub_metadata(document)) for document in documents]
-    there = _rows(wanted, lock=False)
+    there = _rows_by_key(wanted, lock=False)
     return [
         SaveResult(row, OperationResult.UNCHANGED, _warnings(one))
         if (row := there.get(one.key)) and row.content == one.content
@@ -151,7 +151,7 @@ def name_of(one: HubObject) -> str:
     return "/".join(one.key)
 
 
-def _rows(objects: Sequence[HubObject], *, lock: bool = True) -> dict[ObjectKey, Resource]:
+def _rows_by_key(objects: Sequence[HubObject], *, lock: bool = True) -> dict[ObjectKey, Resource]:
     keys = {one.key for one in objects}
     rows: dict[ObjectKey, Resource] = {}
     names = sorted({one.name for one in objects})
@@ -162,7 +162,7 @@ def _rows(objects: Sequence[HubObject], *, lock: bool = True) -> dict[ObjectKey,
     return {key: row for key, row in rows.items() if key in keys}
 
 
-def _applied(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
+def _apply(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
     warnings = _warnings(one)
     if row is None:
         group, kind, namespace, name = one.key

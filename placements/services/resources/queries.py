@@ -67,10 +67,9 @@ def names_among(
 ) -> tuple[str, ...]:
     """Return up to 50 names of a kind in a namespace or outside, first those that contain the typed text."""
     is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
-    all_names = (
-        one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, namespace)
-    )
-    names = (name for name in all_names if not is_hubs_own(name))
+    place = (group, kind, namespace)
+    names = (one.name for one in objects if (one.group, one.kind, one.namespace) == place)
+    names = (name for name in names if not is_hubs_own(name))
     return tuple(sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES])
 
 

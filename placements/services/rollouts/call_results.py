@@ -144,26 +144,26 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
             return CallResult((("next_call_at", now),), failure=None)
         case OverrideFailed():
             message = override_sentence(answer, call.cluster.name)
-            return _failed(binding, message, override_failure(answer), now=now)
+            return _failure_result(binding, message, override_failure(answer), now=now)
         case DriverFenced():
             # Written only under a lease that is still valid: the fence is behind after a restore of the
             # database.
             columns = {"next_call_at": now, "calls": binding.calls_beyond(answer.seen)}
             return CallResult(tuple(columns.items()), failure=None)
         case DriverRejected():
-            return _rejected(binding, answer, now=now)
+            return _rejection_result(binding, answer, now=now)
         case DriverPending():
-            return _pending(binding, answer, now=now)
+            return _pending_result(binding, answer, now=now)
         case DriverError():
-            return _unavailable(binding, answer, now=now)
+            return _unavailable_result(binding, answer, now=now)
         case DiffResult():
-            return _diffed(call, answer, now=now, is_busy=is_busy)
+            return _diff_result(call, answer, now=now, is_busy=is_busy)
         case Observation():
             state = answer.of(call.placement)
-            result = _observed(call, state, now=now, is_busy=is_busy)
+            result = _observation_result(call, state, now=now, is_busy=is_busy)
             return _with_objects(result, binding, state.objects, now=now) if state else result
         case Applied():
-            return _applied(call, answer, now=now, is_busy=is_busy)
+            return _apply_result(call, answer, now=now, is_busy=is_busy)
     return None
 
 
@@ -191,18 +191,18 @@ def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
     return text, hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _applied(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
+def _apply_result(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, applied.drifts, now=now)
     if applied.seen:
-        result = _observed(call, applied.seen, now=now, is_busy=is_busy)
-        columns = (*result.columns, *_reached(binding).items())
+        result = _observation_result(call, applied.seen, now=now, is_busy=is_busy)
+        columns = (*result.columns, *_apply_columns(binding).items())
         return replace(result, columns=columns, is_applied=True, drifted=drifted)
     changes = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
-    return CallResult((*changes.items(), *_reached(binding).items()), is_applied=True, drifted=drifted)
+    return CallResult((*changes.items(), *_apply_columns(binding).items()), is_applied=True, drifted=drifted)
 
 
-def _reached(binding: Binding) -> dict[str, Any]:
+def _apply_columns(binding: Binding) -> dict[str, Any]:
     """Return what an apply that was answered changes in a binding."""
     columns = {"was_applied": True, **_answer_columns(binding)}
     return columns if not binding.was_applied else _answer_columns(binding)
@@ -214,7 +214,7 @@ def _answer_columns(binding: Binding) -> dict[str, Any]:
     return {name: value for name, value in ended.items() if getattr(binding, name) != value}
 
 
-def _unavailable(binding: Binding, error: DriverError, *, now: datetime) -> CallResult:
+def _unavailable_result(binding: Binding, error: DriverError, *, now: datetime) -> CallResult:
     """Return when to make the same call again, as whether it took effect is unknown: later and later."""
     pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
     code = ""
@@ -225,7 +225,7 @@ def _unavailable(binding: Binding, error: DriverError, *, now: datetime) -> Call
     return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
 
 
-def _pending(binding: Binding, pending: DriverPending, *, now: datetime) -> CallResult:
+def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) -> CallResult:
     """Return when to continue: at once while the calls make progress. Nothing has failed."""
     pause = OBSERVE_AGAIN
     if binding.objects_done is not None and pending.done <= binding.objects_done:
@@ -241,10 +241,10 @@ def _pending(binding: Binding, pending: DriverPending, *, now: datetime) -> Call
     return CallResult(tuple(columns.items()))
 
 
-def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
+def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
     message = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
-    result = _failed(binding, message, refusal_failure(binding, error), now=now)
-    reached = _reached(binding) if binding.phase == Phase.APPLYING else _answer_columns(binding)
+    result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
+    reached = _apply_columns(binding) if binding.phase == Phase.APPLYING else _answer_columns(binding)
     return replace(
         result,
         columns=(*result.columns, *reached.items()),
@@ -253,7 +253,7 @@ def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Call
     )
 
 
-def _failed(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
+def _failure_result(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
     """Return a failure, to be tried again with growing pauses."""
     removing = binding.phase == Phase.REMOVING
     columns = {
@@ -291,17 +291,19 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
     return earliest + period - past
 
 
-def _observed(call: ClusterCall, state: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
+def _observation_result(
+    call: ClusterCall, state: PlacementSeen | None, *, now: datetime, is_busy: bool
+) -> CallResult:
     """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
     binding = call.binding
     if state is None or state.version != binding.applied_version:
-        return _again(binding, "The applied resources were deleted; applying them again.", now=now)
+        return _reapply_result(binding, "The applied resources were deleted; applying them again.", now=now)
     if state.refusals:
-        return _rejected(binding, DriverRejected("refused", state.refusals), now=now)
+        return _rejection_result(binding, DriverRejected("refused", state.refusals), now=now)
     if state.whole_version != state.version:
-        return _again(binding, "An interrupted apply is continued.", now=now)
+        return _reapply_result(binding, "An interrupted apply is continued.", now=now)
     if state.missing or state.drifted:
-        return _drifted(call, state, now=now, is_busy=is_busy)
+        return _drift_result(call, state, now=now, is_busy=is_busy)
 
     columns: dict[str, Any] = _answer_columns(binding)
     if binding.contested_since and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]:
@@ -337,7 +339,7 @@ def _observed(call: ClusterCall, state: PlacementSeen | None, *, now: datetime, 
     return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
 
 
-def _again(
+def _reapply_result(
     binding: Binding, message: str, *, now: datetime, drifted: str | None = None, **columns: Any
 ) -> CallResult:
     """Return that the same version is applied again."""
@@ -352,7 +354,7 @@ def _again(
     return CallResult(tuple(columns.items()), drifted=drifted)
 
 
-def _drifted(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
+def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows where others removed or changed objects (`spec/kubernetes-driver.md` 9).
 
     A repair applies the same version again. Objects that others change again and again are repaired ever
@@ -360,9 +362,8 @@ def _drifted(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy:
     """
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
-    names = ", ".join(
-        sorted({str(one) for one in state.missing} | {str(one.object) for one in state.drifted})
-    )
+    objects = {str(one) for one in state.missing} | {str(one.object) for one in state.drifted}
+    names = ", ".join(sorted(objects))
     if (
         state.drifted
         and not state.missing
@@ -370,7 +371,7 @@ def _drifted(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy:
     ):
         message = "it was changed on the cluster, and whenToApply is IfNotDrifted"
         refusals = tuple(Refusal(one.object, FOUND_DRIFTS, message) for one in state.drifted)
-        return _rejected(binding, DriverRejected(message, refusals, drifts=state.drifted), now=now)
+        return _rejection_result(binding, DriverRejected(message, refusals, drifts=state.drifted), now=now)
 
     recent = [at for at in binding.repairs if now - datetime.fromisoformat(at) <= CONTESTED_WITHIN]
     since = binding.contested_since or (now if len(recent) >= MOST_REPAIRS else None)
@@ -384,16 +385,15 @@ def _drifted(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy:
                 "next_call_at": next_call,
                 "message": message[:_MESSAGE_LENGTH],
                 "contested_since": since,
+                **_answer_columns(binding),
             }
-            return CallResult(
-                (*columns.items(), *_answer_columns(binding).items()), failure=None, drifted=drifted
-            )
+            return CallResult(tuple(columns.items()), failure=None, drifted=drifted)
     repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
     message = f"Changed on the cluster, applying again: {names}"
-    return _again(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
+    return _reapply_result(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
 
 
-def _diffed(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
+def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows from a report of differences: a complete one counts as available (section 7)."""
     binding = call.binding
     pause = OBSERVE_IN_ROLLOUT

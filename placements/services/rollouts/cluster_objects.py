@@ -49,7 +49,7 @@ def differences_page(
 
     Bindings are read only as far as the page reaches. Raise BadCursorError.
     """
-    beyond = _read(after) if after else None
+    beyond = _parse_cursor(after) if after else None
     differences: list[Difference] = []
     for one in _differences(placement, wanted, from_cluster=beyond[0] if beyond else ""):
         if beyond and _key(one) <= beyond:
@@ -65,7 +65,7 @@ def _key(one: Difference) -> list[str]:
     return [one.cluster, one.type, one.group, one.kind, one.namespace, one.name]
 
 
-def _read(cursor: str) -> list[str]:
+def _parse_cursor(cursor: str) -> list[str]:
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError, RecursionError) as error:

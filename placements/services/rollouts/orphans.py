@@ -80,9 +80,7 @@ def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, 
 
     `inventory`: the fences by placement, by cluster. A leftover that is no longer held is deleted.
     """
-    pairs = {
-        (cluster, name): fence for cluster, fences in inventory.items() for name, fence in fences.items()
-    }
+    pairs = {(cluster, name): fence for cluster, one in inventory.items() for name, fence in one.items()}
     bindings = Binding.objects.filter(cluster_name__in=inventory)
     bound = set(bindings.values_list("cluster_name", "placement__full_name"))
     leftovers = {

@@ -103,7 +103,7 @@ def save_run(
         return SaveResult(run, OperationResult.CREATED)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED)
-    _change(current, manifest, content, by=by, now=now)
+    _change_run(current, manifest, content, by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED)
 
 
@@ -140,7 +140,7 @@ def _missing(
         yield FieldError("spec.resourceSnapshotIndex", "not-found", message, known)
 
 
-def _change(
+def _change_run(
     run: StagedRun,
     manifest: ClusterStagedUpdateRun,
     content: dict[str, Any],

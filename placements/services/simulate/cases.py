@@ -68,7 +68,7 @@ class _Hub:
     def run(self, step: Raw, path: str) -> dict[str, Any]:
         """Change the fleet, bind, set the policy, and run a cycle; return its result."""
         for index, change in enumerate(_items(step.get("fleet"), f"{path}.fleet")):
-            self._change(change, f"{path}.fleet[{index}]")
+            self._change_fleet(change, f"{path}.fleet[{index}]")
         for name in _items(step.get("bind"), f"{path}.bind", str, "the name of a cluster", "text"):
             placed = self.placed.get(name)
             if placed is not None and placed.binding.state is BindingState.SCHEDULED:
@@ -106,7 +106,7 @@ class _Hub:
             **({"error": True} if decision.is_failed else {}),
         }
 
-    def _change(self, change: Raw, path: str) -> None:
+    def _change_fleet(self, change: Raw, path: str) -> None:
         operation = change.get("op")
         if operation not in _CHANGES:
             message = "Unsupported value: not a change of the fleet"

@@ -71,14 +71,14 @@ class BadInputError(ValueError):
 
 def simulate(request: Request) -> Simulation:
     """Read all files, then run one scheduling cycle. Raise BadInputError with the errors of all files."""
-    inputs = _read(request)
+    inputs = _read_inputs(request)
     semantics = request.semantics or inputs.placement_input.semantics
     return _run(_translated(inputs.placement_input, semantics, request), inputs)
 
 
 def simulate_all(request: Request) -> dict[Semantics, Simulation]:
     """Read all files, then run the same placement under every semantics. Raise BadInputError."""
-    inputs = _read(request)
+    inputs = _read_inputs(request)
     return {one: _run(_translated(inputs.placement_input, one, request), inputs) for one in Semantics}
 
 
@@ -104,7 +104,7 @@ class _Inputs:
     judged_at: datetime | None
 
 
-def _read(request: Request) -> _Inputs:
+def _read_inputs(request: Request) -> _Inputs:
     errors: list[tuple[str, FieldError]] = []
 
     def read(source: RequestSource, parse: Callable[..., Value], **options: Any) -> Value | None:

@@ -69,7 +69,7 @@ class OcmSpread(SpreadStrategy):
             if self.options.nested:
                 # The domains of this level are the families of the next.
                 owners, codes, family_of = _pairs(family_of, column, column.codes)
-                families = [f"{name}/" for name in _names(owners, families, column, codes)]
+                families = [f"{name}/" for name in _domains(owners, families, column, codes)]
         return tuple(levels)
 
     def _level(
@@ -86,7 +86,7 @@ class OcmSpread(SpreadStrategy):
         codes = np.full(len(passes), ABSENT, dtype=np.int32)
         codes[counted] = inverse
         return Groups(
-            _names(owners, families, column, values),
+            _domains(owners, families, column, values),
             codes,
             families=np.array(owners, dtype=np.int64),
             family_of=family_of,
@@ -174,7 +174,9 @@ class OcmSpread(SpreadStrategy):
         return WeightedRanker(field, self) if WeightedRanker.holds(field) else None
 
 
-def _names(owners: list[int], families: list[str], column: LabelColumn, codes: list[int]) -> tuple[str, ...]:
+def _domains(
+    owners: list[int], families: list[str], column: LabelColumn, codes: list[int]
+) -> tuple[str, ...]:
     pairs = zip(owners, codes, strict=True)
     named = ((owner, UNSET if code == ABSENT else column.values[code]) for owner, code in pairs)
     return tuple(f"{families[owner]}{name}" for owner, name in named)

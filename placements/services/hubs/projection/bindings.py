@@ -49,7 +49,7 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     known = [one for one in documents if one.row.owner in owners and _is_usable(one)]
     moved = _delete_moved(documents, owners)
     pairs = {(one.row.owner, one.row.cluster) for one in documents if one.row.owner in owners}
-    chosen = _chosen(pairs, known)
+    chosen = _choose(pairs, known)
     rows = Binding.objects.filter(
         placement__in=list(owners.values()), cluster_name__in={cluster for _, cluster in pairs}
     )
@@ -122,7 +122,7 @@ def _delete_moved(documents: Sequence[HubDocument], owners: Mapping[str, Placeme
     return set(moved.values())
 
 
-def _chosen(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[tuple[str, str], HubDocument]:
+def _choose(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[tuple[str, str], HubDocument]:
     """Return the binding that counts for each pair: one that is not being deleted, else the newest."""
     changed = {one.row.pk: one for one in known}
     by_pair: dict[tuple[str, str], HubDocument] = {}
