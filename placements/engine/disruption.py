@@ -90,7 +90,7 @@ class NotExecuted(Verdict):
 
 
 class Invalid(Verdict):
-    """The eviction asks for what cannot be."""
+    """The request fits no placement on this cluster; it can never be executed."""
 
 
 def judge_eviction(

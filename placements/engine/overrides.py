@@ -29,7 +29,7 @@ _Key: TypeAlias = tuple[str, str, str, str, str]
 _CLUSTER_NAME = "${MEMBER-CLUSTER-NAME}"
 _CLUSTER_LABEL = "${MEMBER-CLUSTER-LABEL-KEY-"
 _NOT_FOUND = re.compile(r" not found in .*", re.DOTALL)
-"""What jsonpatch says of a missing member: it writes out all that is there, also what a Secret holds."""
+"""jsonpatch's message about a missing member: it has the whole document, also the data of a Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def label_value(part: str, cluster: Cluster) -> str:
 
 
 class PatchError(ValueError):
-    """A patch does not fit the manifest; the text says why."""
+    """A patch does not fit the manifest; the text is the reason."""
 
 
 def apply_patch(manifest: Mapping[str, Any], patch: JsonPatch, value: Any) -> dict[str, Any]:

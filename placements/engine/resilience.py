@@ -60,7 +60,7 @@ def cordoned(fleet: Fleet, *names: str) -> Fleet:
 
 
 def without(cycle: Cycle, *clusters: str, fleet: Fleet | None = None) -> Cycle:
-    """Return the cycle that follows the eviction from these clusters, if given on another fleet."""
+    """Return the cycle that follows the eviction from these clusters, on another fleet if there is one."""
     gone = frozenset(clusters)
     bindings = tuple(
         one._replace(state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)

@@ -364,7 +364,7 @@ class SnapshotPart:
 def parts(objects: Iterable[HubObject], *, limit: int = PART_LIMIT) -> tuple[SnapshotPart, ...]:
     """Return sanitized objects, in their order, in parts of at most `limit` bytes.
 
-    A larger object has a part of its own.
+    A larger object is alone in its part.
     """
     groups: list[list[HubObject]] = [[]]
     size = 0

@@ -77,7 +77,7 @@ def difference_rows(differences: Iterable[Plain]) -> list[DifferenceRow]:
 
 
 def _decision_words(side: Mapping[str, Any] | None) -> list[str]:
-    """Return what one side says of a cluster, part by part: whether selected, scores, reason."""
+    """Return the decision of one side about a cluster, part by part: whether selected, scores, reason."""
     if side is None:
         return ["Not listed"]
     if "message" in side:

@@ -147,7 +147,7 @@ class Difference:
 class LiveState(NamedTuple):
     """One object as it was last read on a cluster; the fields are those of a stored row.
 
-    `readiness` is that of the driver, "" where the object is missing or could not be read: then `reason` says
+    `readiness` is that of the driver, "" where the object is missing or could not be read: then `reason` has
     why. `since`: how long it has been like this, as far as the hub knows.
     """
 

@@ -33,8 +33,8 @@ _NAMES_SHOWN = 5
 class Divergence:
     """One set of rules against the one it is compared with: the first difference, and why.
 
-    `place` is None where they place the same clusters in the same order; `is_by_name` says that there they
-    differ in the order of names only, and the words look further for a difference between the rules.
+    `place` is None where they place the same clusters in the same order; `is_by_name`: there they
+    differ in the order of names only, and the words are about a later difference between the rules.
     """
 
     semantics: Semantics
@@ -126,7 +126,7 @@ def _beyond_names(
 
 
 def _turn_words(decision: Decision, other: Decision, start: int) -> str:
-    """Follow a decision under other rules; say where they would not have done the same, and why."""
+    """Return where other rules would not have made the same decision, and why."""
     turn = turn_of(decision, other, start=start)
     if turn is None:
         return ""

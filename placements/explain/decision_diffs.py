@@ -13,7 +13,7 @@ from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A cluster that stays for another reason: what was said of it before, and what is said now."""
+    """A cluster that stays for another reason: the reason before, and the reason now."""
 
     cluster: str
     before: str

@@ -23,7 +23,7 @@ MANY_ROUNDS, MANY_CLUSTERS = 50, 200
 def decision_document(
     decision: Decision, *, warnings: Iterable[ManifestWarning] = (), step: int | None = None
 ) -> Plain:
-    """Return the whole decision; `step` asks for the candidates of that round too. Raise IndexError."""
+    """Return the whole decision; with `step` also the candidates of that round. Raise IndexError."""
     replay = Replay(decision)
     rounds = [round_document(one) for one in replay]
     if step is not None:
@@ -87,7 +87,7 @@ def scores_of(decision: Decision) -> Plain:
 def round_document(step: RoundSummary) -> Plain:
     """Return one round: its groups and skews, the winner, the next best.
 
-    `measures` says what `skewBefore` and `skewAfter` are: the skew, or the gap to the emptiest group.
+    `measures` defines what `skewBefore` and `skewAfter` are: the skew, or the gap to the emptiest group.
     """
     # By its key, and by its place as well where several constraints have one key.
     keys = [one.topology_key for one in step.spreads]

@@ -40,7 +40,7 @@ from placements.manifests.affinity import PreferredTerm
 
 TOP, AROUND_CUT, FORBIDDEN_SHOWN = 10, 2, 10
 CLASSES_FROM = 100
-"""From so many candidates on, those that are alike share a row."""
+"""With this number of candidates or more, those that are equal share a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ def csv_text(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:
     """Write rows as CSV that is safe to open in a spreadsheet or a terminal."""
 
     def safe(cell: object) -> object:
-        """Keep spreadsheets from reading a name as a formula, and terminals from reading a command."""
+        """Prevent that a spreadsheet reads a name as a formula, or a terminal as a command."""
         if isinstance(cell, str):
             return visible(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)
         return cell

@@ -74,7 +74,7 @@ def _effect_on_skew(spread: Spread, check: ConstraintCheck, cluster: str) -> str
 
 
 def _effect_on_gap(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
-    """Return where the selection puts its domain, seen from the emptiest sibling (`ocm`)."""
+    """Return where the selection puts its domain, compared with the emptiest sibling (`ocm`)."""
     if check.group is None:
         return f"{cluster} has no {key_words(check)}, so it counts as level with the emptiest domain."
     limit = f", limit {check.max_skew}" if spread.is_hard else ""
@@ -366,7 +366,7 @@ def _gap(verdict: ConstraintCheck, groups: Groups) -> str:
 def _summed(
     pair: RankComparison, column: str, factor: float, added: Callable[[Replay, Candidate], str], what: str
 ) -> str:
-    """Write both sums, so many times the spread and what is added, and whether the latter tipped them."""
+    """Write both sums, the weighted spread and what is added, and whether the latter decided."""
     first, second = (
         f"{score_text(one.combined[column])} = {score_text(factor)} {TIMES}"
         f" {_bracketed(one.topology_spread_score)} + {added(pair.replay, one)}"

@@ -92,7 +92,7 @@ _CLAUSE_END = re.compile(r"(?<=[;,.])\s+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of words, or a line; `sign` is "+" for what came, "−" for what went, empty for what stayed."""
+    """A run of words, or a line; `sign` is "+" for what was added, "−" for what was removed, else empty."""
 
     sign: str
     text: str

@@ -17,7 +17,7 @@ class DryRunOutcome(StrEnum):
 
     REFUSED = "Refused"
     NOT_REACHED = "NotReached"
-    """It gave no answer, or not all in time."""
+    """It did not answer, or not completely in time."""
     CHANGED = "Changed"
     UNCHANGED = "Unchanged"
 

@@ -74,7 +74,7 @@ class HealthFacts:
 class PlacementHealth:
     """The status: its level, the status word, and the reason, empty for a healthy placement.
 
-    `condition` is the word of a condition that says more than the status: "Partially fulfilled".
+    `condition` is the word of a condition that is more specific than the status: "Partially fulfilled".
     """
 
     level: HealthLevel

@@ -137,7 +137,7 @@ def worth_of_placed(cycle: Cycle) -> str:
 
 
 def spread_bars(decision: Decision, *, most: int = MOST_GROUPS) -> list[SpreadBars]:
-    """Draw up the groups of every constraint as the decision leaves them, at most so many of each."""
+    """Return the domains of every constraint after the decision, at most `most` of each."""
     cycle = decision.cycle
     is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
     if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:

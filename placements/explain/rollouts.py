@@ -26,7 +26,7 @@ from placements.engine.rollout.waves import WavePlan
 from placements.explain.vocabulary import counted, first_names, verb
 
 MOST_LISTED = 200
-"""Of thousands of blocked clusters, the document lists so many by name, and counts all of them."""
+"""Of thousands of blocked clusters, the document lists this number by name, and counts all of them."""
 MOST_SHOWN = 20
 _UNKNOWN_VERSION = "an older revision"
 Document: TypeAlias = Mapping[str, Any]
@@ -88,7 +88,7 @@ def _can(do: str, number: int) -> str:
 
 
 def budget_sentences(budgets: Budgets, *, is_initial: bool = False) -> list[str]:
-    """Return the numbers of the budgets; removals only where they have a minimum of their own.
+    """Return the numbers of the budgets; removals only where they have a separate minimum.
 
     In an initial deployment, and while nothing is available, there is nothing to take down.
     """
@@ -525,7 +525,7 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     left = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
     low, high, basis = left["p10"], left["p90"], left["basis"]
     step, unit = (60, "min") if high >= _TWO_MINUTES else (10, "s")
-    # Rounded up, so that the last step does not say that nothing is left.
+    # Rounded up, so that the last step does not show that nothing is left.
     numbers = [max(1, math.ceil(value / step)) * (1 if step == 60 else step) for value in (low, high)]
     ends = " to ".join(dict.fromkeys(f"{number:,}" for number in numbers))
     of_fleet = " of other placements" if basis["source"] == "fleet" else ""

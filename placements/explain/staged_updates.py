@@ -53,7 +53,7 @@ _LONGEST_MESSAGE = 4096
 
 
 def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
-    """Return what a live hub says of a run: the message of the condition that counts now."""
+    """Return the status of a run on a live hub: the message of the condition that counts now."""
     by_type = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
     for kind in ("Succeeded", "Progressing", "Initialized"):
         if kind in by_type:

@@ -55,7 +55,7 @@ def decision_text(
     """Return the result of the decision, all outcomes with their reasons, and a sentence for each step.
 
     With `step` only that step, with all its candidates; with `advice` only the outcome of its cluster, and
-    what would change it. `notes` go under the headline. Raise IndexError for a step that does not exist.
+    what would change it. `notes` follow the headline. Raise IndexError for a step that does not exist.
     """
     cycle, replay, count = decision.cycle, Replay(decision), decision.number_of_rounds
     result = "fulfilled" if decision.is_fulfilled else "NOT FULFILLED"

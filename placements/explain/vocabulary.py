@@ -79,7 +79,7 @@ COLUMN_WORDS = {
     None: "only candidate",
 }
 HEADINGS = {"final": "sum", "score": "sum"}
-"""Columns of tables whose head or caption says what the sum is of."""
+"""Columns of tables whose head or caption names what is summed."""
 _SCORED = {Semantics.FLEET: "", Semantics.KUBEFLEET: "", Semantics.OCM: " gap", Semantics.KUBERNETES: " cost"}
 ELIGIBILITY_WORDS = {
     EligibilityKind.LEAVING: "Leaving",
@@ -482,7 +482,7 @@ def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[s
 
 
 def _preferred_by_weight(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
-    """OCM: the terms, or the rows that stand for them, and the weights of the prioritizers."""
+    """OCM: the terms, or the rows that replace them, and the weights of the prioritizers."""
     if not options.affinity_terms:
         yield from _preferences(policy)
     rows = []

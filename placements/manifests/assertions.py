@@ -1,4 +1,4 @@
-"""Assertions of a placement, in its annotation or in a document of their own (`spec/foresight.md` 5)."""
+"""Assertions of a placement, in its annotation or in a separate document (`spec/foresight.md` 5)."""
 
 import json
 import re

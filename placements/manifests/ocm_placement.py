@@ -94,7 +94,7 @@ def parse_ocm_placement(
 
 
 def _refuse_options_given_twice(options: object, path: str) -> None:
-    """Raise InvalidManifest for options that only a document without words of its own for them may have."""
+    """Raise InvalidManifest for options that are allowed only where the document has no fields for them."""
     fields = mapping_at(options)
     message = "Forbidden: set by the manifest itself"
     errors = [

@@ -108,7 +108,7 @@ class OverrideSelectorTerm(ManifestModel):
 
 
 class OverrideClusterSelector(ManifestModel):
-    """Terms of which a cluster has to match one; without any, every cluster is meant."""
+    """Terms of which a cluster has to match one; without any, all clusters match."""
 
     cluster_selector_terms: Annotated[tuple[OverrideSelectorTerm, ...], list_of()] = ()
 

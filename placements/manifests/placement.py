@@ -126,7 +126,7 @@ def namespaced_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
     """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
 
     Of other groups than Kubernetes' own only the objects on the hub show it: `Inventory.is_namespaced` in
-    `placements/engine/selection.py` asks them.
+    `placements/engine/selection.py` reads them.
     """
     raws = [mapping_at(raw) for raw in selectors]
     if not any(selects_namespace(raw) and _has_own_selectors(raw) for raw in raws):

@@ -97,7 +97,7 @@ def apply_documents(
     confirmed: bool = False,
     strict: bool = False,
 ) -> list[Result]:
-    """Apply resources, then member clusters, then what refers to them; return results in the given order.
+    """Apply resources, then member clusters, then what refers to them; return results in their order.
 
     `confirmed`: the user confirmed which placements are unscheduled everywhere. `strict`: policies and
     clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
@@ -346,7 +346,7 @@ _NAMESPACED_KINDS = (
 
 
 class _Kind(NamedTuple):
-    """How documents of a kind are parsed and saved; some have an operation of their own instead."""
+    """How documents of a kind are parsed and saved; some have a separate operation instead."""
 
     parse: Callable[[Any], Any]
     noun: str = ""

@@ -102,7 +102,7 @@ def due_checks() -> QuerySet[Placement]:
 
 
 REPORT = "*report"
-"""Stands for the resilience report among the names that assertions read."""
+"""The name of the resilience report among the names that assertions read."""
 
 
 def recheck(name: str) -> None:

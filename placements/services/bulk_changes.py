@@ -83,7 +83,7 @@ class BulkResult:
 
 @dataclass(frozen=True, slots=True)
 class PreviewRow:
-    """What an action would change on one cluster; `conflict` is a reason to look at it first."""
+    """What an action would change on one cluster; `conflict` is a reason to check it first."""
 
     name: str
     change: str
@@ -141,7 +141,7 @@ def read_options(action: BulkAction, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def selected_clusters(names: Sequence[str], cluster_filter: ClusterFilter | None = None) -> list[str]:
-    """Return the names of the selected clusters in order: those given, and all that match a filter.
+    """Return the names of the selected clusters in order: these, and all that match a filter.
 
     Raise InvalidManifest for a name that is not in the fleet, and without a cluster.
     """

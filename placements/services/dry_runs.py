@@ -1,6 +1,6 @@
 """Dry runs on the clusters: an edit is rendered as saving it would, and the API servers try it.
 
-The edit is applied in a transaction that is rolled back; no transaction is open while clusters are asked.
+The edit is applied in a transaction that is rolled back; no transaction is open while clusters are called.
 """
 
 import json
@@ -71,7 +71,7 @@ def start_dry_run(
 ) -> DryRun:
     """Let a worker ask the clusters what saving these manifests would do there.
 
-    Without manifests the placement is tried as it is; `clusters`: those to ask, by default all that would be
+    Without manifests the placement is tried as is; `clusters`: those to check, by default all that would be
     selected. Raise InvalidManifest for text that is no YAML and for unknown clusters.
     """
     documents = read_documents(manifests) if manifests else []

@@ -1,4 +1,4 @@
-"""What the database says about the fleet, its placements and its work, as Prometheus metrics.
+"""Prometheus metrics of the fleet, its placements and its work, from the database.
 
 The rows of all hubs are counted, each with the name of its hub. The number of decisions is the key of the
 newest: pruning removes only older ones.

@@ -231,7 +231,7 @@ def is_pruning_due(*, now: datetime) -> bool:
 def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
     """Delete what may be deleted, in small transactions; return how many rows of what.
 
-    After so many `seconds` it stops, and the rest stays due. Rows that are referred to in the same moment
+    After `seconds` it stops, and the rest stays due. Rows that are referred to in the same moment
     stay until the next time.
     """
     counts: dict[str, int] = {}

@@ -47,7 +47,7 @@ BATCH = 20
 RERUNS = 3
 _NAMES_STORED = 5
 _CLUSTERS_HELD = 500_000
-"""So many verdicts and bindings of PickAll placements this process keeps, 100 MB at most."""
+"""The number of verdicts and bindings of PickAll placements in the cache of a process, at most 100 MB."""
 _lock = Lock()
 _pick_all: OrderedDict[int, Decision] = OrderedDict()
 _PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
@@ -146,7 +146,7 @@ def schedule_confirmed(
     manifest: ClusterResourcePlacement | None = None,
     must_keep_clusters: bool = False,
 ) -> None:
-    """Run the cycle that a change asked for, in its transaction, by the steps that a worker takes.
+    """Run the cycle that a change requires, in its transaction, with the steps of a worker.
 
     `manifest` is that of the placement, where it is parsed already. Raise PreviewOutdatedError when the
     decision is not the one that was previewed, and UnschedulesEverything.

@@ -1,7 +1,7 @@
 """Conversion of rows to the values that a scheduling cycle reads, and of values back to rows.
 
 The counts of other placements for *Balance* of `ocm` are read by every cycle, but a change of them enqueues
-none: in OCM a placement is rescheduled only after a change of its own decisions (`spec/other-schedulers.md`
+none: in OCM a placement is rescheduled only after a change of its decisions (`spec/other-schedulers.md`
 1.1). So two balanced placements never trigger each other.
 """
 

@@ -76,7 +76,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     keys = {key for binding in bindings for key in binding.override_snapshots}
     overrides = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
     status["health"] = health_document(health_of(placement, now=reading.now))
-    # Conditions are about what was decided before, until the workers have seen the last change.
+    # Conditions are about what was decided before, until the workers have processed the last change.
     status["pending"] = placement.is_due or placement.wants_resources or placement.needs_sync
     status["placementStatuses"] = [
         _cluster(binding, conditions, overrides, generation=generation)

@@ -26,7 +26,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How many records were decided again, and those that gave something else."""
+    """How many records were decided again, and those with a different result."""
 
     count: int
     faulty: tuple[DecisionRecord, ...]

@@ -92,7 +92,7 @@ FAILING_AFTER = timedelta(minutes=5)
 def channels_with_failures() -> QuerySet[Any]:
     """Return the channels that are on; `failing_since`: of the first message that failed after the last sent.
 
-    It is null for a channel that works, and `last_error` says why its latest message failed.
+    It is null for a channel that works, and `last_error` is the reason why its latest message failed.
     """
     of_channel = NotificationDelivery.objects.filter(channel=OuterRef("pk"))
     sent = of_channel.filter(state=NotificationDelivery.State.SENT).order_by("-sent_at")

@@ -152,7 +152,7 @@ def _terms(decision: Decision) -> Iterator[Axis]:
         ):
             for at, requirement in enumerate(plain.get(selector, {}).get("matchExpressions", [])):
                 requirements.append(((selector, "matchExpressions", at), requirement[field]))
-        # A lone requirement goes with its term.
+        # A lone requirement is removed with its term.
         for path, name in requirements if len(requirements) > 1 else ():
             facts = {"term": index, "requirement": name}
             edit = partial(_remove, path=(*_TERMS, index, *path))
@@ -226,7 +226,7 @@ def _other_counting(
 
 
 def _options(decision: Decision) -> Iterator[Axis]:
-    """Try the other values of the options that go with the semantics, the nearest first."""
+    """Try the other values of the options of the semantics, the nearest first."""
     cycle = decision.cycle
     for name, today, values in profile_of(cycle).options_to_try(cycle):
         yield [

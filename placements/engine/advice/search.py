@@ -37,7 +37,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes that would get a cluster picked, that would not, and those not tried for lack of time.
+    """Changes that would select a cluster, that would not, and those not tried within the time limit.
 
     `is_rescheduled`: the decision evaluated no cluster, so that `outcome` is the one of rescheduling.
     """
@@ -60,7 +60,7 @@ class _Budget:
 def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Advice:
     """Return the outcome of a cluster and what would change it; `runs` bounds the scheduler runs.
 
-    For a cluster that is placed there is no advice. Raise KeyError when the fleet lacks it.
+    For a cluster that is placed there is no advice. Raise KeyError when it is not in the fleet.
     """
     if decision.cycle.batch is not None and cluster not in (*decision.picked_names, *decision.unscheduled):
         # Beside the clusters that the batch moved, the state after it is explained.

@@ -30,7 +30,7 @@ ALIASES = {
     "not-a-quantity": ("H07",),
     "malformed-property": ("H07",),
 }
-"""The rules that each code of a warning stands for."""
+"""The rules for each code of a warning."""
 _FAMILIES = "HASTNRF"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -90,7 +90,7 @@ def examine_placement(
 
 
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out that a part has no effect today where another rule says why."""
+    """Remove the finding that a part has no effect today where another rule has its reason."""
     several = list(findings)
     explained = {pair for one in several if one.rule not in ("S07", "T03") for pair in one.evidence}
     return [one for one in several if one.rule not in ("S07", "T03") or explained.isdisjoint(one.evidence)]

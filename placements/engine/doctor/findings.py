@@ -127,7 +127,7 @@ class Case:
     def has_no_effect(self, edit: Edit) -> bool:
         """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget.
 
-        Where nothing is picked, the effect of a part of the policy cannot be seen.
+        Where nothing is picked, the effect of a part of the policy is unknown.
         """
         if not self.decision.picked_names:
             return False
@@ -148,7 +148,7 @@ HygieneCheck = Callable[[Fleet], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; `title` says in a few words what it finds."""
+    """One rule; `title` describes in a few words what it finds."""
 
     id: str
     severity: Severity

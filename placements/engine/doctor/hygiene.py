@@ -105,7 +105,7 @@ def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
 
 
 def missing_labels(fleet: Fleet) -> Iterator[Finding]:
-    """Yield one finding for each set of clusters: those that lack a region lack its zone as well."""
+    """Yield one finding for each set of clusters: those without a region have no zone either."""
     lacking: dict[bytes, list[str]] = {}
     for key, count in key_counts(fleet).items():
         if 0.9 * len(fleet) <= count < len(fleet):

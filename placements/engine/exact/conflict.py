@@ -73,7 +73,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class ShoppingItem:
-    """So many clusters with these labels, which pass the filters, are missing."""
+    """A number of clusters to add, with these labels, which pass the filters."""
 
     count: int
     domains: dict[str, str]

@@ -77,7 +77,7 @@ class BestSet:
 class ExactModel:
     """The choice of up to `needed` of the clusters that pass the filters.
 
-    `codes` has a row per constraint and an entry per class; `class_of` gives the class of each of the
+    `codes` has a row per constraint and an entry per class; `class_of` has the class of each of the
     `positions`, which are those of the clusters that pass.
     """
 
@@ -207,7 +207,7 @@ class ModelProgram:
                 program.add_row([*inside, lo + at], signs, at_start, inf)
                 program.add_row([*inside, hi + at], signs, -inf, at_start)
             program.add_row([hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit)
-            # Without whole numbers, the rows do not say that the fewest are at most the mean.
+            # Without whole numbers, the rows do not imply that the fewest are at most the mean.
             program.upper[lo + at] = (int(one.start.sum()) + model.needed) // len(one.values)
         for place, of_class in enumerate(kept.tolist()):
             program.add_row([classes + place, of_class], [1, -1], -inf, 0)
@@ -256,7 +256,7 @@ class ModelProgram:
         return solution
 
     def require(self, picks: int) -> None:
-        """Require so many picks, and with them that the most in a domain are at least the mean."""
+        """Require this number of picks, and with them that the most in a domain are at least the mean."""
         self.program.add_row(self.picks, 1, picks, inf)
         upper, constraints = self.program.upper[self.picks], self.model.constraints
         for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):

@@ -124,7 +124,7 @@ class RollingUpdateResult(SyncResult):
     """What may happen in a rolling update, and why not more.
 
     `budgets` are those after the actions. `unreachable` names the selected clusters that count in N and
-    cannot be available; `may_still_hold` those unreachable, or gone, that have resources of the placement
+    cannot be available; `may_still_hold` those unreachable or deleted that have resources of the placement
     as far as is known.
     """
 

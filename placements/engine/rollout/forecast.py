@@ -21,7 +21,7 @@ ENOUGH_RUNS = 3
 
 
 class StepKind(StrEnum):
-    """What is done on a cluster; additions have slots of their own."""
+    """What is done on a cluster; additions have separate slots."""
 
     ADDITION = "addition"
     UPDATE = "update"

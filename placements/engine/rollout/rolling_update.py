@@ -204,7 +204,7 @@ def queue_by_budget(updates: Iterable[PendingUpdate]) -> Queues:
 
 
 def choose(queues: Queues, budgets: Budgets) -> tuple[list[PendingUpdate], Budgets]:
-    """Take from the queues what may start, each start with what those before it left of the budgets.
+    """Return the starts of the queues, each within what the starts before it left of the budgets.
 
     Return the updates in their order and the budgets afterwards; what may not start stays in its queue.
     """

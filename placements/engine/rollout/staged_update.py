@@ -126,7 +126,7 @@ class StagedPlanner:
         return StagedUpdateResult(run, RunStatus.STOPPED, waits=waits, concurrency=_concurrency(run))
 
     def advance(self, run: StagedRunPlan) -> StagedUpdateResult:
-        """Go through the stages until one has something to wait for."""
+        """Process the stages until one has to wait."""
         while not run.is_deleting:
             position = run.position
             run = self.advance_stage(run)
@@ -137,7 +137,7 @@ class StagedPlanner:
     def advance_stage(self, run: StagedRunPlan) -> StagedRunPlan:
         """Do for the current stage what can be done now; one without clusters is skipped with its gates.
 
-        An approval counts once it was requested (lifecycle A.12), whatever the clocks say.
+        An approval counts once it was requested (lifecycle A.12), whatever the clocks show.
         """
         stage = run.current
         if not stage.steps:

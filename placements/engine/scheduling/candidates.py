@@ -86,7 +86,7 @@ def verdicts(cycle: Cycle) -> Verdicts:
 
 
 def filter_columns(cycle: Cycle, profile: Profile) -> dict[str, Bools]:
-    """Run every filter of the profile; give by its name which clusters pass it."""
+    """Return, by the name of each filter of the profile, which clusters pass it."""
     return {rule.name: rule.passes(cycle) for rule in profile.filters}
 
 

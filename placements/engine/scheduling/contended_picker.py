@@ -78,7 +78,7 @@ class Cells:
         )
 
     def take(self, cell: int) -> CellBest | None:
-        """Take the leader of a cell; return its successor, None when the cell is empty now."""
+        """Remove the leader of a cell; return its successor, None when the cell is empty now."""
         for counts, group in zip(self.counts, self.groups_of[cell], strict=True):
             if group != ABSENT:
                 counts[group] += 1

@@ -1,6 +1,6 @@
 """What a change of the fleet does to a placement, evaluated on the changed clusters only.
 
-`can_change_picks` says whether a cycle has to run: "no" is exact. `schedule_changed` is that cycle for a
+`can_change_picks` returns whether a cycle has to run: "no" is exact. `schedule_changed` is that cycle for a
 PickAll placement, without the clusters that stayed as they were (`spec/foresight.md` 8.3).
 """
 
@@ -33,7 +33,7 @@ def can_change_picks(
 
     The fleet of `cycle` holds the changed clusters as they are now, and its bindings are those on them. The
     former cycle left a PickAll placement, or a PickN one with too few clusters. `label_keys` are the labels
-    that changed anywhere; `is_membership_changed` says that a cluster joined or left; `has_failed`, that the
+    that changed anywhere; `is_membership_changed` means that a cluster joined or left; `has_failed`, that the
     former cycle ended at a property that is no quantity.
     """
     policy = cycle.policy

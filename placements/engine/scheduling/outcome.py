@@ -34,7 +34,7 @@ class ClusterOutcome:
     """One cluster's outcome; exactly one of the reasons is the deciding one.
 
     A kept cluster also lists the filters that it would not pass today.
-    `round` is the round that picked it (PickN only); `stays` says that it was placed before.
+    `round` is the round that picked it (PickN only); `stays`: it was placed before.
     """
 
     cluster: str

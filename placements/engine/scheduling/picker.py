@@ -31,7 +31,7 @@ _SCORE_UNIT = 1 << 32  # a spread score of 1; ranks, which are below it, break t
 _FORBIDDEN = -(1 << 55)  # once per hard constraint that a pick would break; 60 of them fit
 _EMPTY = -(1 << 61)  # a cell without a cluster left
 _TOO_LOW = -(1 << 54)  # no allowed pick is as low as this
-_FEW = 2  # up to so many changed domains are updated one by one
+_FEW = 2  # up to this number, changed domains are updated one by one
 
 
 def pick(candidates: Candidates, wanted: int) -> Picks:
@@ -56,7 +56,7 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
 
 
 def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
-    """Return how many of so many more clusters can be picked after the picks of a cycle."""
+    """Return how many of this number of additional clusters can be picked after the picks of a cycle."""
     if not candidates.constraints:
         return min(more, int(np.count_nonzero(candidates.passes)) - len(picks.positions))
     if more == 1 and picks.has_next is not None:

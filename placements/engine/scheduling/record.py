@@ -89,7 +89,7 @@ def unpack(blob: bytes, fleet: Fleet) -> Decision:
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
-    """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets give equal bytes.
+    """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets have equal bytes.
 
     A cluster that collects its namespaces has a list more: their names, or null in it.
     """

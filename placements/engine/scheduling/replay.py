@@ -102,7 +102,7 @@ class Spread:
     `skew_before` and `skew_after` are measured as the limit is: largest minus smallest where `limits_skew`,
     else how far the fullest domain is above the smallest that it is compared with. `forbids` counts the
     clusters that could otherwise have been picked in this round, `without_key` those of them without the key;
-    one that has the key and is in no domain lacks another key, and is counted there.
+    one that has the key and is in no domain is without another key, and is counted there.
     """
 
     topology_key: str

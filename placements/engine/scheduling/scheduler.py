@@ -120,7 +120,7 @@ def _pick_n(cycle: Cycle) -> Decision:
 
 
 def _trim_order(binding: PlacedBinding) -> tuple[object, ...]:
-    """Return the sort key, first to go first: scheduled before bound; for each score none, then low ones."""
+    """Return the sort key, first to end first: scheduled before bound; for each score none, then low ones."""
     spread, affinity = binding.topology_spread_score, binding.affinity_score
     is_bound = binding.state is BindingState.BOUND
     levels = spread if isinstance(spread, tuple) else (spread or 0,)

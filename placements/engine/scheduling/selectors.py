@@ -114,7 +114,7 @@ def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsC
 
 
 def malformed_values(name: str, fleet: Fleet, *, among: Bools) -> list[Malformed]:
-    """Return the clusters among the given ones whose value of this property is no quantity."""
+    """Return the clusters among these whose value of this property is no quantity."""
     column = fleet.property(name)
     positions = np.nonzero(column.is_malformed & among)[0].tolist()
     return [Malformed(fleet.names[position], name, column.texts[position] or "") for position in positions]

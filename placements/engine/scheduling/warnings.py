@@ -115,7 +115,7 @@ def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterat
 
 
 def _similar(key: str, fleet: Fleet) -> str:
-    """Return a question about the label key that may have been meant; empty where none is similar."""
+    """Return a suggestion of a similar label key; empty where there is none."""
     similar = get_close_matches(key, {one for cluster in fleet for one in cluster.labels}, n=1, cutoff=0.75)
     return f". Did you mean {similar[0]}?" if similar else ""
 

@@ -82,7 +82,7 @@ class Leads:
 class Chart:
     """A picture of facts.
 
-    `name` is its id on the page and in the address of its table. `caption` says in a sentence what the
+    `name` is its id on the page and in the address of its table. `caption` is a sentence about what the
     picture shows: it is the accessible name of the figure. `rows` holds what the figure aggregates, a cell
     per column; numbers are numbers. `leads` is where its points and rows lead to, if anywhere.
     """

@@ -143,7 +143,7 @@ def _largest(groups: Sequence[Grouped], keys: Sequence[str], most: int) -> list[
 NAMED_UP_TO = 12
 MOST_BLOCKS = 24
 OPENED_UP_TO = 200
-"""So many clusters are opened each by its cell; of a larger fleet a cell leads to those that are like it."""
+"""Up to this number each cell opens its cluster; of a larger fleet a cell leads to those that are like it."""
 
 Members = Sequence[tuple[str, str]]
 
@@ -170,7 +170,7 @@ _Block = tuple[str, str | None, Members]
 def waffle_chart(
     key: str, groups: Mapping[str | None, Members], measure: Measure | None = None
 ) -> Chart | None:
-    """Draw every cluster, given with its name and state; None without clusters.
+    """Draw every cluster with its name and state; None without clusters.
 
     The table counts the states of each domain, or has the values of a measure; of more than 24 domains the
     smallest share a block.

@@ -22,7 +22,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
         ("clusters missing", Color.PROGRESS, "dashdot", [plan.wanted - one for one in placed]),
         ("skew", Color.NEUTRAL, "solid", skew),
     ]
-    # A flat line says nothing, and hides that something else improves.
+    # A flat line has no information, and hides that something else improves.
     drawn = [one for one in series[:-1] if any(one[-1])]
     drawn = drawn or [one for one in series[-1:] if len({*one[-1]}) > 1]
     largest = max((max(values) for *_, values in drawn), default=0)

@@ -19,7 +19,7 @@ class LossLine:
 def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Chart | None:
     """Draw the losses by group of placements, the worst first; None where no loss concerns a placement.
 
-    `by` says what a group is: team, namespace or placement. A cell is the share of the placements of the
+    `by` is the kind of group: team, namespace or placement. A cell is the share of the placements of the
     group on the lost clusters that are unfulfilled or without clusters afterwards. Losses that all placements
     survive are in the table only, unless there is no other.
     """

@@ -21,7 +21,7 @@ class Bar:
 
 
 def what_if_chart(bars: Sequence[Bar], *, total: Bar, in_all: int) -> Chart | None:
-    """Draw the affected placements, in the order given; None where nothing is placed.
+    """Draw the affected placements, in the order of `bars`; None where nothing is placed.
 
     `total` sums up all `in_all` placements, those beyond the first thirty among them.
     """

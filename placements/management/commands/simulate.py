@@ -235,7 +235,7 @@ def _rename(text: str) -> tuple[str, str]:
 
 
 def _moment(text: str) -> datetime | None:
-    """Parse the value of --now; None stands for `file`."""
+    """Parse the value of --now; None means `file`."""
     if text == "file":
         return None
     try:

@@ -154,7 +154,7 @@ def counts() -> Counts:
 
 
 def faulty_records() -> list[DecisionRecord]:
-    """Return the first decisions whose verification gave a different result."""
+    """Return the first decisions whose verification had a different result."""
     rows = reachable_records().filter(fault__gt="").only("decision_id", "fault")
     return list(rows.order_by("pk")[:MOST])
 

@@ -1,4 +1,4 @@
-"""A search in a process of its own: native code that hangs, crashes or fills the memory ends alone."""
+"""A search in a separate process: native code that hangs, crashes or fills the memory ends alone."""
 
 import os
 import pickle

@@ -23,7 +23,7 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
     """Return the manifest of the decided placement with one change of its policy, everything else as written.
 
     None for a change of the fleet, when the placement was deleted or its policy is no longer the decided
-    one, as the advice was tried on that policy only, and where its kind of document cannot say the change.
+    one, as the advice was tried on that policy only, and where its kind of document cannot express it.
     """
     placement = view.row.placement
     if (change.edit is None and change.option is None) or placement is None:
@@ -51,7 +51,7 @@ def _has_change(document: Document, change: Change) -> bool:
 
 
 def _heeded(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
-    """Leave out of a policy the limits that nothing reads: not every kind of document can say them."""
+    """Leave out of a policy the limits that nothing reads: not every kind of document can express them."""
     limits = tuple(
         one if "maxSkew" in relevant_fields(one) else one.model_copy(update={"max_skew": 1})
         for one in policy.topology_spread_constraints
@@ -71,7 +71,7 @@ def with_option(document: Document, name: str, value: object) -> Document:
 def with_change(document: Document, change: Change) -> Document:
     """Return a manifest with a change of its policy, touching nothing else of it.
 
-    What the change would give is the measure: where the edit of the text as written comes to something else,
+    The result of the change is the measure: where the edit of the text as written has another result,
     the policy is written out in full.
     """
     wanted = change.changed()

@@ -101,7 +101,7 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
 @on_live_hub(refuse_local)
 @transaction.atomic
 def remove_demo(*, by: User | None, now: datetime) -> Loaded:
-    """Take all demo data away; real placements find other clusters where they were on those of the demo."""
+    """Delete all demo data; real placements on clusters of the demo are rescheduled."""
     lock_fleet()
     clusters = list(MemberCluster.objects.filter(is_demo=True))
     placements = list(Placement.objects.filter(is_demo=True, deleting_since=None))

@@ -17,7 +17,7 @@ def placement(
     annotations: Mapping[str, str] | None = None,
     strategy: Document | None = None,
 ) -> Document:
-    """Return a placement; without selectors it selects the namespace of its own name."""
+    """Return a placement; without selectors it selects the namespace with its name."""
     spec = {"resourceSelectors": list(selectors) or [selector("Namespace", name)], "policy": policy}
     spec |= {"strategy": strategy} if strategy else {}
     metadata: Document = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
@@ -141,7 +141,7 @@ def cluster_role(name: str, *kinds: str) -> Document:
 
 
 def custom_kind(kind: str, *, group: str, labels: dict[str, str]) -> Document:
-    """Return the definition of a kind of its own, whose objects take any field."""
+    """Return a CustomResourceDefinition whose objects accept any field."""
     plural = f"{kind.lower()}s"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     spec = {

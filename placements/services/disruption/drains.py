@@ -265,7 +265,7 @@ def advance_drains(*, now: datetime) -> int:
     """Continue the due drains; return how many. Each is claimed by a conditional update."""
     due = Drain.objects.filter(state=Drain.State.RUNNING, requeue_at__lte=now)
     rows = list(due.order_by("requeue_at", "pk")[:BATCH])
-    # Row by row: a claim without a token is exact only when each update says whether this worker won.
+    # Row by row: a claim without a token is exact only when each update returns whether this worker has it.
     claimed = [row for row in rows if due.filter(pk=row.pk).update(requeue_at=now + RESYNC)]
     for row in claimed:
         _continue(row, now=now)

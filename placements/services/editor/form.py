@@ -237,7 +237,7 @@ class PlacementForm:
 
     @cached_property
     def sections(self) -> dict[str, bool]:
-        """Which parts to show: those that go with the placement type, and those that are filled in."""
+        """Which parts to show: those of the placement type, and those that are filled in."""
         by_name = {one.name: one.value for one in self.fields}
         chosen = by_name.get("spec.policy.placementType", "")
         visible = set(_TYPE_FIELDS)
@@ -302,7 +302,7 @@ def at(data: object, keys: Sequence[str | int]) -> Any:
 
 
 def _field_text(value: Any, field_type: FieldType) -> str | None:
-    """Return the text that shows a value; None where typing it would not give the value back."""
+    """Return the text that shows a value; None where typing it would result in another value."""
     if value is ABSENT or value is None:
         return ""
     if field_type in (*_MANY, FieldType.ONE):
@@ -419,7 +419,7 @@ def _choice(
     *,
     kept_empty: bool = False,
 ) -> FormField:
-    """Return a field with a closed set of values, which may have labels of their own."""
+    """Return a field with a closed set of values, which may have separate labels."""
     labels = values if isinstance(values, Mapping) else {str(one): str(one) for one in values}
     keys = (key,) if isinstance(key, str) else key
     return FormField(keys, label, FieldType.CHOICE, default, tuple(labels.items()), kept_empty=kept_empty)

@@ -39,7 +39,7 @@ class MergeResult:
 def merge(text: str, *, base: Any, theirs: Any, keep: Side | None = None) -> MergeResult:
     """Put into a draft's text what changed from `base` to `theirs`.
 
-    With conflicts the text stays as it is until `keep` says whose value is kept. Raise UneditableYaml.
+    With conflicts the text stays as it is until `keep` decides whose value remains. Raise UneditableYaml.
     """
     mine = load_documents(text)[0].data
     own = [keys for keys, _ in _edits_between((), base, mine)]

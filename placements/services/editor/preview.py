@@ -235,7 +235,7 @@ def preview_over(
 class DraftPreview:
     """A draft on the fleet and hub as they are: fetched once, scheduled once.
 
-    `schedule` is None where the text says too little; `errors` are those of the draft, with those that only
+    `schedule` is None where the text is incomplete; `errors` are those of the draft, with those that only
     the hub knows.
     """
 
@@ -269,7 +269,7 @@ class DraftPreview:
 
     @property
     def waves_while_typing(self) -> tuple[int, ...] | None:
-        """The waves, None for so many clusters that planning would delay who types."""
+        """The waves, None with so many clusters that planning would make typing slow."""
         is_small = self.schedule is not None and len(self.schedule.placed_after) <= _MOST_PLANNED
         return self.waves if is_small else None
 

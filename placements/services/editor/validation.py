@@ -31,7 +31,7 @@ _STAND_IN_SELECTOR = {"group": "", "version": "v1", "kind": "Namespace", "name":
 class PlacementDraft:
     """A text read as a manifest; `name` is the name that it must have, empty for a new placement.
 
-    Its YAML is read by `parse`, its manifest parsed once, with the first look at `errors` or `manifest`.
+    Its YAML is read by `parse`, its manifest parsed once, with the first use of `errors` or `manifest`.
     """
 
     text: str
@@ -105,7 +105,7 @@ class PlacementDraft:
     def _readable(self) -> tuple[Any, tuple[str, ...]]:
         """Return the data of the text, and the lines without which it can be read, such as a half typed key.
 
-        With a line goes what is indented below it. Of a syntax error the lines before may be the cause.
+        A line is removed with what is indented below it. Of a syntax error the lines before may be the cause.
         """
         if self.document is not None or len(self.text) > _LONGEST_REPAIRED:
             return self.data, ()

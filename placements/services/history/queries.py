@@ -144,7 +144,7 @@ def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -
 
 @dataclass(slots=True)
 class Revision:
-    """What a placement asked for from a moment on: policy, number of clusters, strategy and resources.
+    """The specification of a placement from a time on: policy, number of clusters, strategy and resources.
 
     `decision` is the first one under its policy and number of clusters, if these came with this revision.
     """

@@ -16,7 +16,7 @@ _PRECONDITIONS = (("metadata", "uid"), ("metadata", "resourceVersion"))
 
 @dataclass(frozen=True, slots=True)
 class WriteCopies:
-    """The same write for kubectl; `patch` is "" where the manifest or the command says all."""
+    """The same write for kubectl; `patch` is "" where the manifest or the command is complete."""
 
     manifest: str
     patch: str

@@ -72,7 +72,7 @@ class ResultDifference:
 
 @dataclass(frozen=True)
 class WritePreview:
-    """The plan of a write and what the hub says to a dry run of it; `token` proves that it succeeded."""
+    """The plan of a write and the answer of the hub to a dry run of it; `token` proves that it succeeded."""
 
     action: Action
     plan: WritePlan

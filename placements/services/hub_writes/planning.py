@@ -29,7 +29,7 @@ class UnknownObjectError(LookupError):
 
 
 class WriteRefusedError(Exception):
-    """The console does not send this, since the hub could not execute it; the message says why."""
+    """The console does not send this, since the hub could not execute it; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class InboxKind(StrEnum):
 class InboxItem:
     """Something to act on; `hub` is the name of its hub, `name` that of the object that `kind` implies.
 
-    `facts` say more: `page` is the noun of the object, and what its sentence needs.
+    `facts`: `page` is the noun of the object, and what its sentence needs.
     """
 
     kind: InboxKind

@@ -20,14 +20,14 @@ from placements.services.notifications.problems import MOST, Problem, problems_o
 
 Kind, State = NotificationDelivery.Kind, NotificationDelivery.State
 MOST_SINGLE = 5
-"""So many new problems of a rule at once are a message each; more of them are one message."""
+"""Up to this number of new problems of a rule at once are a message each; more of them are one message."""
 _MOST_LINES = 20
 _RESOLVED_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A message that a rule asks for."""
+    """A message that a rule requires."""
 
     rule: NotificationRule
     problem: NotificationProblem
@@ -136,7 +136,7 @@ def _messages_of(
     *,
     now: datetime,
 ) -> Iterable[_Message]:
-    """Yield what a rule asks for now about one problem, apart from what was made before."""
+    """Yield the messages of a rule about one problem that were not created before."""
     name = f"{rule.pk}-{problem.pk}"
     first = before.get(f"{name}-problem")
     if problem.ended_at is not None:

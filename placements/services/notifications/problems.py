@@ -26,7 +26,7 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of an object: `message` says what and why, `since` is None where it is not known."""
+    """A problem of an object: `message` has its cause, `since` is None where it is not known."""
 
     kind: ProblemKind
     name: str

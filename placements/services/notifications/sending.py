@@ -38,7 +38,7 @@ SIGNATURE, TIMESTAMP, KEY = "X-FleetUI-Signature", "X-FleetUI-Timestamp", "X-Fle
 
 
 class NotDeliveredError(Exception):
-    """A message was not accepted; it says why, without the address."""
+    """A message was not accepted; the message is the reason, without the address."""
 
 
 def send_due(*, now: datetime) -> int:

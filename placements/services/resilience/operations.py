@@ -282,7 +282,7 @@ def levels_of(row: ResilienceReport) -> list[str]:
 def _write_placements(
     row: ResilienceReport, subjects: Mapping[int, Subject], counts: Mapping[int, int]
 ) -> None:
-    """Write what the report says of these placements, by its losses."""
+    """Write the result of the report for these placements, from its losses."""
     bad: dict[int, list[tuple[str, str, int]]] = {key: [] for key in counts}
     for loss in row.losses.order_by("pk").iterator(chunk_size=200):
         for key, cell in cells_of(loss).items():

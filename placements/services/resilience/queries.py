@@ -12,7 +12,7 @@ from placements.services.resilience.operations import cells_of, changed_placemen
 
 TREND = 12
 MOST_ALONE = 40
-"""So many placements are columns of their own."""
+"""Up to this number, each placement has a separate column."""
 
 
 class NoReportError(LookupError):
@@ -61,7 +61,7 @@ def survival_by_group(
     """Return what placements are grouped by, and for each loss the placements and the bad ones by group.
 
     Placements are (key, full name, namespace, labels). They are grouped by the label `team` or by namespace
-    where that is more than one group; few placements, or those that have neither, are groups of their own.
+    where that is more than one group; few placements, or those that have neither, are separate groups.
     """
     few = len(placements) <= MOST_ALONE
     by, names = "placement", {key: name for key, name, _, _ in placements}
@@ -116,7 +116,7 @@ def resilience_of(placement: Placement) -> PlacementResilience | None:
 
 
 def resilience_in(placement: Placement) -> PlacementResilience | None:
-    """Return what the latest report says of a placement that was read with it."""
+    """Return the result of the latest report for a placement that was read with it."""
     return getattr(placement, "resilience", None)
 
 

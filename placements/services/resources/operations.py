@@ -114,7 +114,7 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
 def delete_resource(
     key: ObjectKey, *, by: User | None, now: datetime, expected: int | None = None
 ) -> list[Resource]:
-    """Delete an object; a Namespace goes with everything in it. Return what was deleted.
+    """Delete an object; a Namespace with everything in it. Return what was deleted.
 
     Raise UnknownResourceError, RevisionConflict.
     """

@@ -55,7 +55,7 @@ UNCHANGED = timedelta(minutes=10)
 """After so long without a change, each pause between two observations is longer than the one before."""
 PAUSE_FACTOR = 1.5
 LONGEST_PAUSE = timedelta(seconds=30)
-"""Between two calls to a cluster that gives no answer, or that needs several."""
+"""Between two calls to a cluster that does not answer, or that needs several."""
 LONGEST_DIFF_PAUSE = timedelta(minutes=15)
 CONTESTED_WITHIN = timedelta(minutes=10)
 MOST_REPAIRS = 3
@@ -137,7 +137,7 @@ Answer: TypeAlias = Applied | DiffResult | Observation | bool | DriverError | No
 
 
 def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool) -> CallResult | None:
-    """Return what is to be written; None means that nothing of the placement is on the cluster any more."""
+    """Return what is to be written; None means that the cluster has nothing of the placement any more."""
     binding = call.binding
     match answer:
         case NotCalled():
@@ -280,7 +280,7 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
         longest: timedelta = settings.LONGEST_OBSERVATION
         period = min(period, longest)
         if (quiet := now - since - UNCHANGED) >= timedelta():
-            # The sum of the pauses so far, as a geometric series, gives the next one.
+            # The sum of the pauses so far, as a geometric series, is the base of the next one.
             pause = period * PAUSE_FACTOR + quiet * (PAUSE_FACTOR - 1)
         earliest = now + pause - period / 2
         if pause >= longest:
@@ -457,7 +457,7 @@ def override_failure(failed: OverrideFailed) -> Failure:
 
 
 def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
-    """Return what a cluster rejected, object by object where it says so."""
+    """Return what a cluster rejected, object by object where it names them."""
     objects = [(one.object, one.code, one.message) for one in error.refusals]
     return Failure(FailureKind.REFUSED, _object_errors(binding, objects))
 

@@ -47,7 +47,7 @@ LEASE = timedelta(seconds=10)
 RESYNC = timedelta(seconds=10)
 """While a rollout is in progress it is synced this often: clusters become unreachable without an event."""
 IDLE_RESYNC = timedelta(seconds=30)
-"""One that starts nothing is synced less often: what it waits for leads to a sync of its own."""
+"""One that starts nothing is synced less often: what it waits for causes a sync."""
 LARGE = 1_000
 PAUSE = timedelta(microseconds=150)
 """So long a placement on more than LARGE clusters rests after a sync, for each of them.

@@ -1,7 +1,7 @@
 """Forecasts of the time left of rollouts, and how often former ones were right (`spec/foresight.md` 7).
 
 A forecast is computed by a sync, at most every 15 seconds, and stored with the rollout, so that its cost
-does not depend on the number of people who look at it.
+does not depend on the number of viewers.
 """
 
 from collections.abc import Mapping

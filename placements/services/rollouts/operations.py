@@ -30,7 +30,7 @@ _MOST_NAMES = 20
 
 
 class ActionNotAllowed(Exception):
-    """The action makes no sense now; the message says why, and what would."""
+    """The action is not possible now; the message has the reason, and what is possible."""
 
 
 @on_live_hub(refuse_rollout)
@@ -58,7 +58,7 @@ def resume(name: str, *, by: User | None, now: datetime, expected: int | None = 
 @on_live_hub(refuse_rollout)
 @transaction.atomic
 def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
-    """End the rollout for good; the placement starts nothing until a user starts a new rollout.
+    """End the rollout; the placement starts nothing until a user starts a new rollout.
 
     Raise ActionNotAllowed when no rollout is in progress.
     """
@@ -220,7 +220,7 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
 def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
     """Let a deletion end without a cluster that has been unreachable for 15 minutes (lifecycle A.11).
 
-    What is there may stay there; an event says so. Raise UnknownPlacementError, ActionNotAllowed.
+    Its resources may remain there; an event records it. Raise UnknownPlacementError, ActionNotAllowed.
     """
     row = locked_placement(placement, by=by)
     if row.deleting_since is None:
@@ -242,7 +242,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
 
 
 def _rolling(name: str, expected: int | None, *, by: User | None) -> Placement:
-    """Return a placement with rolling updates; a staged one has runs with actions of their own."""
+    """Return a placement with rolling updates; a staged one has runs with other actions."""
     placement = locked_placement(name, by=by, expected=expected)
     if placement.is_staged and placement.deleting_since is None:
         raise ActionNotAllowed(

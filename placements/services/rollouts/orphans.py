@@ -76,9 +76,9 @@ def remove_orphans(
 
 
 def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
-    """Return the fence of each pair of cluster and placement that is held and neither bound nor a leftover.
+    """Return the fence of each pair of cluster and placement there that is neither bound nor a leftover.
 
-    `inventory`: the fences by placement, by cluster. A leftover that is no longer held is deleted.
+    `inventory`: the fences by placement, by cluster. A leftover that is not in it is deleted.
     """
     pairs = {(cluster, name): fence for cluster, one in inventory.items() for name, fence in one.items()}
     bindings = Binding.objects.filter(cluster_name__in=inventory)

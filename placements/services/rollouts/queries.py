@@ -121,7 +121,7 @@ def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
 def version_names(run: Rollout) -> Mapping[str, str]:
     """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`.
 
-    With overrides a cluster may want a version of its own.
+    With overrides a cluster may need another version.
     """
     names = applied_names(run.placement_id)
     if run.resource_number is None:

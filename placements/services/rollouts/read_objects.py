@@ -1,4 +1,4 @@
-"""Reading the objects of a placement on one cluster at once, because a person asks for it."""
+"""Reading the objects of a placement on one cluster immediately, requested by a user."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -63,7 +63,7 @@ def sync_staged_runs(context: RolloutContext, *, now: datetime) -> datetime | No
     active = StagedRun.objects.filter(placement=context.placement, ended_at=None)
     runs = list(active.order_by("pk").prefetch_related("approvals"))
     for run in runs:
-        if times:  # what an earlier run has just started has to be seen by this one
+        if times:  # what an earlier run has just started has to be visible to this one
             context = load_rollout_context(context.placement, now=now)
         others = [other for other in runs if other is not run]
         times.append(_sync_run(run, context, others, now=now))

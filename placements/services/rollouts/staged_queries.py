@@ -68,7 +68,7 @@ def initialising_sentence(run: StagedRun) -> str:
 def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
     """Return in a sentence each what a run is doing and waits for, first that its placement is paused.
 
-    Of a run of a live hub, what the hub says of it comes first.
+    Of a run of a live hub, the status on the hub is first.
     """
     if run.is_mirrored:
         words = hub_run_sentences(run.hub_status or {})

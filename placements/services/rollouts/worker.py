@@ -273,7 +273,7 @@ def version_of(call: ClusterCall, manifests: Manifests) -> Version:
 
 
 def apply_options(plain: Mapping[str, Any] | None) -> ApplyOptions:
-    """Return an apply strategy as drivers take it; None stands for the defaults."""
+    """Return an apply strategy as drivers take it; None means the defaults."""
     if plain is None:
         return ApplyOptions()
     strategy = ApplyStrategy.model_validate(plain)
@@ -330,7 +330,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
         alike.setdefault((before, result), []).append(binding)
     for (_, result), bindings in alike.items():
         first = bindings[0]
-        # A sync may find more than other texts; that all is still available is no news at all.
+        # A sync may find more than other texts; that all is still available is no change.
         is_ended = result is None or bool(result.outcome and first.phase != Phase.AVAILABLE)
         needs_sync = is_ended or (result is not None and result.changes(first, "phase", "untrackable_since"))
         is_news = needs_sync or (result is not None and result.changes(first, "message"))

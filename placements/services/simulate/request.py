@@ -83,7 +83,7 @@ def simulate_all(request: Request) -> dict[Semantics, Simulation]:
 
 
 def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison:
-    """Return simulations of one placement side by side, compared with what its manifest asks for."""
+    """Return simulations of one placement side by side, compared with the semantics of its manifest."""
     own = next(iter(simulations.values())).asked_for
     return SemanticsComparison({semantics: one.decision for semantics, one in simulations.items()}, own)
 

@@ -39,7 +39,7 @@ _Versions: TypeAlias = dict[str, list[str]]
 
 
 class WatchExpiredError(Exception):
-    """ObjectChanges since this version are no longer kept, or it was never given out."""
+    """ObjectChanges since this version are no longer kept, or it was never issued."""
 
     def __init__(self, kind: WatchedKind) -> None:
         super().__init__(f"The changes since this resourceVersion are not kept: list the {kind} again.")
@@ -192,7 +192,7 @@ _VERSIONS: dict[WatchedKind, Callable[[datetime], _Versions]] = {
 
 
 RETRY_AFTER = 5
-"""Seconds after which a client asks again whose watch was answered at once, since no thread was free."""
+"""Seconds after which a client repeats a watch that was answered at once because no thread was free."""
 _holders = BoundedSemaphore(settings.WATCH_HOLDERS)
 _never = Event()
 
@@ -200,7 +200,7 @@ _never = Event()
 def held_changes(kind: WatchedKind, since: int, *, seconds: float) -> tuple[ObjectChanges, bool]:
     """Return the changes after a version as soon as there are some, at the latest after some seconds.
 
-    The second value is whether the watch was held; it is not where other watches have all threads that they
+    The second value is whether the watch waited; it does not where other watches have all threads that they
     may have, so that pages and other requests keep theirs. Raise WatchExpiredError.
     """
     until = monotonic() + seconds

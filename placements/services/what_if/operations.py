@@ -112,7 +112,7 @@ def cancel_scenario(row: Scenario) -> bool:
 
 @on_live_hub(refuse_local)
 def save_scenario(row: Scenario, name: str) -> None:
-    """Keep an analysis under a name; without one it is deleted with age. Raise InvalidManifest."""
+    """Set the name of an analysis; without one it is deleted with age. Raise InvalidManifest."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise InvalidManifest.of(
             "name", "invalid", "Invalid value", f"up to {LONGEST_NAME} printable characters"

@@ -162,11 +162,11 @@ class OcmSpread(SpreadStrategy):
         return final, spread[0], preference
 
     def stops_without_candidate(self) -> bool:
-        """Publish fewer clusters, or fail the cycle, as the options say."""
+        """Return whether fewer clusters are published; otherwise the cycle fails."""
         return self.options.unsatisfiable is Unsatisfiable.FEWER
 
     def ranker(self, field: RankerInput) -> IncrementalRanker | None:
-        """Keep them but with domain weights, whose gaps depend on who contends, or too many levels."""
+        """Return a ranker; None with domain weights, whose gaps depend on the contenders, or many levels."""
         if any(groups.weights for groups in field.groups):
             return None
         if self.is_strict:
@@ -225,7 +225,7 @@ def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
 
 
 def _made_distinct(even: Floats, total: Ints, contends: Bools) -> Floats:
-    """Keep contenders apart whose numbers differ by less than a double holds: the better is larger."""
+    """Separate contenders whose numbers differ by less than a double represents: the better is larger."""
     exact = dict(zip(total[contends].tolist(), even[contends].tolist(), strict=True))
     above = math.inf
     for number in sorted(exact, reverse=True):

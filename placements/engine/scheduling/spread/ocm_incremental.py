@@ -26,7 +26,7 @@ from placements.manifests.policy import TopologySpreadConstraint
 
 TOP_LEVEL = 63
 EXACT_LEVELS = 8
-"""So many levels, six bits each, a float holds exactly."""
+"""A float represents this number of levels, six bits each, exactly."""
 FULL = 100.0
 
 

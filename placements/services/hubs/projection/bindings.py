@@ -188,7 +188,7 @@ def _number(document: HubDocument, values: Mapping[str, Any], key: str, *, path:
 
 
 def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Mapping[str, Any]]) -> None:
-    """Set how far the cluster has come: the first condition that is not True says it (10.2)."""
+    """Set how far the cluster has come: the first condition that is not True decides (10.2)."""
     row.failure, row.failed_objects, row.message = "", [], ""
     failed = _failed_objects(document)
     steps = _STEPS_OF_REPORT if row.apply_type == "ReportDiff" else _STEPS

@@ -45,7 +45,7 @@ class HubMoment:
 class HubDocument:
     """A mirrored object and its content; `not_understood` gathers the paths of what is left out.
 
-    `error` says why no row is made of it.
+    `error` is the reason why no row is created from it.
     """
 
     row: MirroredObject
@@ -128,7 +128,7 @@ class HubDocument:
         return at or self.created_at
 
     def manager(self, part: str, *, without: str = "") -> str:
-        """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not say it."""
+        """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not have it."""
         entries = [
             one
             for one in map(mapping_at, items_at(self.content, "metadata", "managedFields"))

@@ -8,7 +8,7 @@ from placements.services.hubs.projection.documents import HubDocument, HubMoment
 
 CHANGED, REPORTED, APPROVED = "changed on the hub", "reported", "approved"
 HUB = "hub"
-"""Who changed something on a hub whose managed fields do not say it."""
+"""Who changed something on a hub whose managed fields do not have it."""
 _LONGEST_MESSAGE = 4096
 Conditions = Iterable[Mapping[str, Any]]
 
@@ -52,7 +52,7 @@ class HubEvents:
 
 
 def _by_type(conditions: Conditions, *, kind: str) -> dict[str, dict[str, str]]:
-    """Return what an event says of conditions, by type without the kind of the object."""
+    """Return the conditions for an event by type without the kind of the object."""
     keys = ("status", "reason", "message")
     return {
         str(one.get("type")).removeprefix(kind): {

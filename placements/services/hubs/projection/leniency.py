@@ -37,7 +37,7 @@ def understood(
 
 
 def _leave_out(stored: dict[str, Any], keys: Sequence[str | int]) -> bool:
-    """Remove the value at this place, or the item of a list that lacks it; return whether there was one."""
+    """Remove the value at this place, or the item of a list without it; return whether there was one."""
     if keys[:1] != ("spec",) and keys[:2] != ("metadata", "annotations"):
         return False
     around: list[Any] = [stored]

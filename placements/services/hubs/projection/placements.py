@@ -98,7 +98,7 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
-    row.semantics = HUB_SEMANTICS  # whatever annotations say
+    row.semantics = HUB_SEMANTICS  # whatever the annotations are
     row.reschedules_on_fleet_change = False  # the hub does
     if "status" in document.content:
         row.selected_count = len(items_at(document.content, "status", "selectedResources"))

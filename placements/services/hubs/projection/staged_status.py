@@ -162,7 +162,7 @@ def _steps(document: HubDocument, values: Values, *, path: str, version: str = "
 
 
 def _result(plan: StagedRunPlan, status: RunStatus, elapsed: Collection[str]) -> StagedUpdateResult:
-    """Return what a run does and waits for, as far as the status of the hub says it."""
+    """Return what a run does and waits for, as far as the status of the hub has it."""
     if plan.outcome:
         return StagedUpdateResult(run=plan, status=status)
     stage = plan.current
