@@ -64,7 +64,6 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
 
 
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
-    """Yield the smallest conflicts and the corrections."""
     if record.conflict:
         several = record.conflict[:_MOST_ITEMS]
         conflicts = [joined([one.words(policy) for one in elements], "with") for elements in several]

@@ -460,7 +460,6 @@ def _limit_by_count(constraint: TopologySpreadConstraint) -> str:
 
 
 def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
-    """OCM: level by level."""
     levels = []
     for one in policy.topology_spread_constraints:
         weights = options.domain_weights.get(one.topology_key, {})

@@ -121,7 +121,6 @@ def _about(placement: Placement, documents: Collection[PlacementAssertion]) -> l
 
 
 def has_assertions(manifest: ClusterResourcePlacement) -> bool:
-    """Return whether a placement, or a document about it, has assertions."""
     metadata = manifest.metadata
     documents = assertion_documents()
     return bool(assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents))

@@ -23,7 +23,6 @@ def labels_in(document: object) -> Labels:
 
 
 def placement_labels(full_name: str) -> Labels | None:
-    """Return the labels of a placement; None if there is none."""
     document = Placement.objects.filter(full_name=full_name).values_list("document", flat=True).first()
     return None if document is None else labels_in(document)
 
@@ -68,7 +67,6 @@ def of_placement(name: str, **_path: Any) -> list[Labels] | None:
 
 
 def of_run(name: str, **_path: Any) -> list[Labels] | None:
-    """Return the labels of the placement of a staged run."""
     run = StagedRun.objects.filter(full_name=name).select_related("placement").first()
     return None if run is None else [labels_of_run(run)]
 

@@ -426,7 +426,6 @@ class _OrderSearch:
         return _OrderState(left, counts, state.placed + by)
 
     def excess(self, state: _OrderState) -> list[int]:
-        """Return the excess of each hard constraint."""
         parts = zip(state.skews, self._model.model.constraints, self._model.hard, strict=True)
         return [max(0, skew - one.max_skew) for skew, one, is_limit in parts if is_limit]
 
