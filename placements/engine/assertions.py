@@ -86,8 +86,8 @@ def evaluate_assertions(
     if decision.cycle.live_bindings:
         is_placed = decision.cycle.is_active.copy()
         if not decision.is_failed:
-            gone = filter(fleet.positions.__contains__, decision.unscheduled)
-            is_placed[[fleet.positions[name] for name in gone]] = False
+            removed = filter(fleet.positions.__contains__, decision.unscheduled)
+            is_placed[[fleet.positions[name] for name in removed]] = False
         is_placed[positions] = True
         positions = is_placed.nonzero()[0].astype(np.int32)
     placed = _PlacedClusters(fleet, positions)

@@ -61,10 +61,10 @@ def cordoned(fleet: Fleet, *names: str) -> Fleet:
 
 def without(cycle: Cycle, *clusters: str, fleet: Fleet | None = None) -> Cycle:
     """Return the cycle that follows the eviction from these clusters, on another fleet if there is one."""
-    gone = frozenset(clusters)
+    names = frozenset(clusters)
     bindings = tuple(
         one._replace(state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
-        if one.cluster in gone and one.is_active
+        if one.cluster in names and one.is_active
         else one
         for one in cycle.bindings
     )

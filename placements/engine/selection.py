@@ -116,8 +116,8 @@ def is_namespace_selector(selector: ResourceSelector) -> bool:
 def own_namespace(selectors: tuple[ResourceSelector, ...]) -> str | None:
     """Return the namespace from which the other selectors may select namespaced kinds."""
     own = SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS
-    named = (each.name for each in selectors if is_namespace_selector(each) and each.selection_scope is own)
-    return next(named, None)
+    names = (each.name for each in selectors if is_namespace_selector(each) and each.selection_scope is own)
+    return next(names, None)
 
 
 def matcher(selector: ResourceSelector) -> Callable[[HubObject], bool]:
@@ -255,9 +255,9 @@ def _matches(selector: ResourceSelector, hub: Inventory, place: str, finding: _F
     same_version = [each for each in matching if each.version == selector.version]
     if len(same_version) < len(matching):
         versions = Counter(each.api_version for each in matching)
-        wanted = f"{selector.group}/{selector.version}".lstrip("/")
-        others = ", ".join(sorted(version for version in versions if version != wanted))
-        count = versions.total() - versions[wanted]
+        api_version = f"{selector.group}/{selector.version}".lstrip("/")
+        others = ", ".join(sorted(version for version in versions if version != api_version))
+        count = versions.total() - versions[api_version]
         message = f"skips {count} matching objects of kind {selector.kind}: on the hub in version {others}"
         finding.remark("version", "other-version", message)
     if not selector.name:

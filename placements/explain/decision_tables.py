@@ -295,8 +295,8 @@ def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     yield from rows_of(decision, Outcomes(decision))
     ended = (str(Outcome.UNSCHEDULED), str(ReasonCode.CLUSTER_LEFT), "no longer in the fleet")
     missing = ("not found", "not-found", "named, but not in the fleet")
-    gone = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
-    for names, (outcome, code, why) in ((gone, ended), (decision.not_found, missing)):
+    removed = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
+    for names, (outcome, code, why) in ((removed, ended), (decision.not_found, missing)):
         for name in names:
             yield name, outcome, None, "no", None, None, code, code, why
 

@@ -31,7 +31,7 @@ OPEN_WORDS = {
 
 def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     """Yield what an exact search found, most important first."""
-    wanted = f"{record.wanted:,}"
+    number = f"{record.wanted:,}"
     if record.is_possible:
         if record.exact and record.greedy and record.exact.picks == record.greedy.picks:
             greedy, exact = record.greedy.to_plain(), record.exact.to_plain()
@@ -42,22 +42,22 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
             ]
             yield f"a better set exists: {', '.join(better)}" if better else _BEST
             return
-        yield f"{wanted} of {wanted} are possible without any change"
+        yield f"{number} of {number} are possible without any change"
         if record.order is PickOrder.IMPOSSIBLE:
             yield "a valid set exists, but no order of single selections reaches it"
     elif record.verdict is ExactVerdict.IMPOSSIBLE:
         most = f"{record.low:,}" if record.low == record.high else f"{record.low:,} to {record.high:,}"
         if record.most_with_moves:
-            yield f"{record.most_with_moves:,} of {wanted} are possible if selected clusters may leave"
+            yield f"{record.most_with_moves:,} of {number} are possible if selected clusters may leave"
         stay = " while they stay" if record.most_with_moves else ""
-        yield f"at most {most} of {wanted} are possible{stay}"
+        yield f"at most {most} of {number} are possible{stay}"
         if record.exact and not record.missed:
             yield _BEST
         yield from conflict_sentences(record, policy)
         if record.shopping:
             yield shopping_sentence(record.shopping)
     elif record.reason in (OpenReason.TIME_LIMIT, OpenReason.NODE_LIMIT):
-        interval = f"between {record.low:,} and {record.high:,} of {wanted} are possible"
+        interval = f"between {record.low:,} and {record.high:,} of {number} are possible"
         yield f"{interval}: {OPEN_WORDS[record.reason]}"
     elif record.reason is not None:
         yield f"not determined: {OPEN_WORDS[record.reason]}"

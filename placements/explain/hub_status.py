@@ -154,8 +154,8 @@ def _cause(reason: Reason) -> str:
         limit = f'"{facts["topologyKey"]}" (max skew {facts["maxSkew"]})'
         return f"violated doNotSchedule topology spread constraint {limit}"
     if reason.code is ReasonCode.NAMESPACE_MISSING:
-        known = "target namespace does not exist on cluster"
-        return known if facts["known"] else "cluster has no namespace information available"
+        missing = "target namespace does not exist on cluster"
+        return missing if facts["known"] else "cluster has no namespace information available"
     if reason.code is ReasonCode.UNTOLERATED_TAINT:
         first = facts["taints"][0]
         taint = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
@@ -172,15 +172,15 @@ def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
         return Condition(
             _SATISFIED, Truth.UNKNOWN, "SchedulePending", "scheduling has not completed yet", since
         )
-    chosen = sum(binding.is_active for binding in decision.bindings_after)
-    wanted = decision.cycle.policy.number_of_clusters
-    missing = (wanted or 0) - chosen
+    count = sum(binding.is_active for binding in decision.bindings_after)
+    number = decision.cycle.policy.number_of_clusters
+    missing = (number or 0) - count
     reason, message = "NotAllDecisionsScheduled", f"{missing} cluster decisions unscheduled"
     if not len(decision.cycle.fleet):
         reason, message = "AllManagedClusterSetsEmpty", "there is no cluster in the fleet"
     elif decision.is_failed:
         message = "the constraints cannot be met; nothing was changed"
-    elif not chosen and wanted != 0:
+    elif not count and number != 0:
         reason, message = "NoManagedClusterMatched", "no cluster passes the predicates and the taints"
     elif missing <= 0:
         words = "all cluster decisions scheduled"

@@ -453,10 +453,10 @@ def action_words(action: Action, running: str | None, names: Mapping[str, str]) 
     current = version_name(running or None, names)
     if isinstance(action, Remove):
         return f"Remove {current}" if current else "Remove"
-    wanted = version_name(action.version, names)
+    name = version_name(action.version, names)
     if action.reason is UpdateReason.RETRY:
-        return f"Retry {wanted}"
-    return f"Update {current} → {wanted}" if current and current != wanted else f"Install {wanted}"
+        return f"Retry {name}"
+    return f"Update {current} → {name}" if current and current != name else f"Install {name}"
 
 
 def plan_document(

@@ -181,8 +181,8 @@ def _not_placed(decision: Decision) -> list[str]:
         return rank if isinstance(rank, int) else 1 << 62
 
     others = [one for one in Outcomes(decision) if one.outcome not in (Outcome.PICKED, Outcome.KEPT)]
-    gone = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
-    if not others and not gone:
+    removed = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
+    if not others and not removed:
         return []
     title = "NOT PLACED"
     if len(others) > _CLUSTERS_SHOWN:
@@ -192,7 +192,7 @@ def _not_placed(decision: Decision) -> list[str]:
     rows = [[one.cluster, str(one.outcome), _reasons(one)] for one in others[:_CLUSTERS_SHOWN]]
     return [
         title,
-        *(f"  {name}: unscheduled, no longer in the fleet" for name in gone),
+        *(f"  {name}: unscheduled, no longer in the fleet" for name in removed),
         *(f"  {line}" for line in table(rows)),
         *_more(len(others)),
     ]

@@ -157,9 +157,9 @@ def headline(decision: Decision) -> str:
         return (
             f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
         )
-    named = len(policy.cluster_names)
+    number_of_names = len(policy.cluster_names)
     sentences = {
-        CycleKind.PICK_FIXED: f"{selected + kept:,} of {named:,} named clusters selected",
+        CycleKind.PICK_FIXED: f"{selected + kept:,} of {number_of_names:,} named clusters selected",
         CycleKind.NO_NAMES: "No change: the list of cluster names is empty",
         CycleKind.SCALE_DOWN: f"{kept:,} of {wanted or 0:,} clusters kept, {ended:,} deselected",
         CycleKind.NOTHING_TO_DO: f"No change: {kept:,} of {wanted or 0:,} clusters already selected",

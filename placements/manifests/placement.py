@@ -337,11 +337,11 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
         if parsed is None or spec is None or gathering.errors:
             raise InvalidManifest(gathering.errors)
         metadata = document["metadata"]
-        known = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
+        fields = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
         return OcmPlacement.model_construct(
             api_version=document["apiVersion"],
             kind=document["kind"],
-            metadata=parse_manifest(ObjectMeta, known, semantics=Semantics.OCM, path="metadata"),
+            metadata=parse_manifest(ObjectMeta, fields, semantics=Semantics.OCM, path="metadata"),
             spec=spec.model_copy(update={"policy": parsed.policy}),
             namespace_written=metadata.get("namespace") or "",
             options=parsed.options.to_plain(),
@@ -349,8 +349,8 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
             places=dict(parsed.places),
         )
     refuse_other_kinds(document, PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
-    named = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
-    semantics = Semantics(named) if named in list(Semantics) else DEFAULT_SEMANTICS
+    annotation = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
+    semantics = Semantics(annotation) if annotation in list(Semantics) else DEFAULT_SEMANTICS
     is_namespaced = mapping_at(document).get("kind") == NAMESPACED_PLACEMENT_KIND
     model = ResourcePlacement if is_namespaced else ClusterResourcePlacement
     return parse_manifest(model, document, semantics=semantics, path="")

@@ -156,7 +156,7 @@ def delete_assertions(name: str, *, by: User | None, now: datetime, expected: in
 
 def _have_checked(changed: str) -> None:
     """Have the placements checked that a document is about, or was about."""
-    documents, known = assertion_documents(), dict[bool, list[int]]()
+    documents, pks_by_state = assertion_documents(), dict[bool, list[int]]()
     before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|").values_list(
         "placement", flat=True
     )
@@ -164,8 +164,8 @@ def _have_checked(changed: str) -> None:
     for one in Placement.objects.filter(deleting_since=None).only("full_name", "document").iterator():
         about = _about(one, documents)
         if one.pk in stale or changed in dict(about):
-            known.setdefault(bool(about), []).append(one.pk)
-    for is_asserting, several in known.items():
+            pks_by_state.setdefault(bool(about), []).append(one.pk)
+    for is_asserting, several in pks_by_state.items():
         for part in batched(several):
             Placement.objects.filter(pk__in=part).update(has_assertions=is_asserting)
             AssertionCheck.objects.filter(placement__in=part).update(decisions_made=0)

@@ -303,10 +303,10 @@ def _apply(row: BulkChange, names: Sequence[str], *, now: datetime) -> list[Bulk
     options = dict(row.options)
     if row.action == BulkAction.LABELS:
         labels = options["labels"]
-        put = {key: value for key, value in labels.items() if value is not None}
-        options = {"put": put, "remove": sorted(labels.keys() - put.keys())}
-    done = operation(names, **options, **how)
-    return [_bulk_result(one.name, one.result is JoinOutcome.CHANGED) for one in done]
+        new_labels = {key: value for key, value in labels.items() if value is not None}
+        options = {"put": new_labels, "remove": sorted(labels.keys() - new_labels.keys())}
+    results = operation(names, **options, **how)
+    return [_bulk_result(one.name, one.result is JoinOutcome.CHANGED) for one in results]
 
 
 def _bulk_result(name: str, is_changed: bool) -> BulkResult:

@@ -84,10 +84,10 @@ class DoctorReport:
         if placement:
             own = self.placements.get(placement)
             findings = [(placement, one) for one in own.findings] if own else []
-        wanted = rules_named([rule])
+        rules = rules_named([rule])
         if not rule:
             return findings
-        return [pair for pair in findings if not wanted.isdisjoint(each.rule for each in flat([pair[1]]))]
+        return [pair for pair in findings if not rules.isdisjoint(each.rule for each in flat([pair[1]]))]
 
 
 def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:

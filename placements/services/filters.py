@@ -180,8 +180,8 @@ def kinds_on(cluster: str) -> list[tuple[str, str]]:
     """Return apiVersion and kind of the resources that placements have on a cluster, or are going to."""
     bindings = Binding.objects.filter(cluster_name=cluster)
     placed = Q(pk__in=bindings.exclude(resource_snapshot=None).values("resource_snapshot"))
-    wanted = bindings.exclude(state=BindingState.UNSCHEDULED).values("placement")
-    return _kinds_in(ResourceSnapshot.objects.filter(placed | Q(placement__in=wanted, is_latest=True)))
+    placements = bindings.exclude(state=BindingState.UNSCHEDULED).values("placement")
+    return _kinds_in(ResourceSnapshot.objects.filter(placed | Q(placement__in=placements, is_latest=True)))
 
 
 def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -94,9 +94,9 @@ def _enqueue_affected() -> int:
         if changed is not None:
             running = running.filter(placement__bindings__cluster_name__in=changed.names)
         enqueue_rollout(running.values_list("placement_id", flat=True))
-    gone = {name for change in changes for name in change.gone}
-    losing = set(losing_a_cluster(gone))
-    draining = Drain.objects.filter(cluster_name__in=gone, state=Drain.State.RUNNING)
+    removed = {name for change in changes for name in change.gone}
+    losing = set(losing_a_cluster(removed))
+    draining = Drain.objects.filter(cluster_name__in=removed, state=Drain.State.RUNNING)
     draining.update(requeue_at=F("started_at"))
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     reasons = list(dict.fromkeys(change.reason for change in changes))

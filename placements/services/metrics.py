@@ -95,8 +95,8 @@ class FleetCollector(Collector):
         yield _gauge("worker_heartbeat_age_seconds", text, "queue", ages)
         text = "Updates that were due and not started at that time."
         yield _gauge("worker_waiting", text, "queue", [(queue, waiting) for queue, _, waiting in workers])
-        sent = _with_counts(NotificationDelivery.objects.values_list("state"))
-        yield _gauge("notifications", "Kept messages of notifications, by state.", "state", sent)
+        messages = _with_counts(NotificationDelivery.objects.values_list("state"))
+        yield _gauge("notifications", "Kept messages of notifications, by state.", "state", messages)
         channels = channels_with_failures().values_list("name", "failing_since")
         failing = [(name, self._seconds_since(since)) for name, since in channels]
         text = "Since a channel does not get its messages, 0 while it does."

@@ -137,8 +137,8 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
-    wanted = {} if number is None else {"numberOfClusters": number}
-    return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
+    fields = {} if number is None else {"numberOfClusters": number}
+    return parse_policy({**snapshot.policy, **fields}, semantics=Semantics(snapshot.semantics))
 
 
 def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:

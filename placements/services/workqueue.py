@@ -95,13 +95,13 @@ def channels_with_failures() -> QuerySet[Any]:
     It is null for a channel that works, and `last_error` is the reason why its latest message failed.
     """
     of_channel = NotificationDelivery.objects.filter(channel=OuterRef("pk"))
-    sent = of_channel.filter(state=NotificationDelivery.State.SENT).order_by("-sent_at")
+    deliveries = of_channel.filter(state=NotificationDelivery.State.SENT).order_by("-sent_at")
     failed = of_channel.exclude(error="").order_by("-created_at", "-pk")
     states = (NotificationDelivery.State.PENDING, NotificationDelivery.State.FAILED)
     is_failing = Q(deliveries__state__in=states) & ~Q(deliveries__error="")
     is_later = Q(last_sent=None) | Q(deliveries__created_at__gt=F("last_sent"))
     rows = NotificationChannel.objects.filter(is_enabled=True)
-    rows = rows.annotate(last_sent=Subquery(sent.values("sent_at")[:1]))
+    rows = rows.annotate(last_sent=Subquery(deliveries.values("sent_at")[:1]))
     since = Min("deliveries__created_at", filter=is_failing & is_later)
     return rows.annotate(failing_since=since, last_error=Subquery(failed.values("error")[:1])).order_by(
         "name"

@@ -336,7 +336,7 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
         "was-here": bool(model.was_here.any()),
         "closest": bool(model.greedy.any()),
     }
-    wanted = [one for one in STAGES if one in set(stages) and can_differ.get(one, True)]
+    needed = [one for one in STAGES if one in set(stages) and can_differ.get(one, True)]
     cells, _ = model.cells
     cut: list[str] = []
     on_cells = ModelProgram.of(cells, cells.greedy)
@@ -344,7 +344,7 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
     most = -bound
     if not is_proved:
         cut.append("n")
-    for stage in wanted:
+    for stage in needed:
         if stage in ("excess", "skew"):
             picks, _, is_proved = on_cells.stage(stage, limits)
             cut += [] if is_proved else [stage]
@@ -352,7 +352,7 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
         raise InvalidSolutionError
     columns = cells.columns(picks)
     classes = model.expanded(picks)
-    later = [stage for stage in wanted if stage in ("affinity", "was-here", "closest")]
+    later = [stage for stage in needed if stage in ("affinity", "was-here", "closest")]
     if later:
         before = model.columns(model.greedy)
         if (before.picks, -before.excess, -before.skew) == (columns.picks, -columns.excess, -columns.skew):
@@ -360,7 +360,7 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
         program = ModelProgram.of(model, classes, overlap="closest" in later)
         program.require(columns.picks)
         used = [("excess", columns.excess), ("skew", columns.skew)]
-        for stage, value in (one for one in used if one[0] in wanted):
+        for stage, value in (one for one in used if one[0] in needed):
             cost = program.cost(stage)
             at = np.nonzero(cost)[0]
             program.program.add_row(at.tolist(), cost[at].tolist(), -inf, value)

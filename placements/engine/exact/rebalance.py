@@ -311,8 +311,8 @@ def plan_rebalance(
         if limit == most and optimum_is_proved:
             start = optimum
         else:
-            known = optimum if optimum_is_proved else None
-            start, is_proved = model.best(start, limits, most=limit, optimum=known)
+            bound = optimum if optimum_is_proved else None
+            start, is_proved = model.best(start, limits, most=limit, optimum=bound)
         sets[limit], is_cut = start, is_cut or not is_proved
     points = {limit: model.point(limit, picks) for limit, picks in sets.items()}
     if moves is not None:

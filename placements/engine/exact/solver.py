@@ -166,9 +166,9 @@ class Program:
         program.integrality_ = [highspy.HighsVarType.kInteger] * len(start)
         solver = _new_solver()
         solver.passModel(program)
-        known = highspy.HighsSolution()
-        known.col_value = start.astype(float)
-        solver.setSolution(known)
+        initial = highspy.HighsSolution()
+        initial.col_value = start.astype(float)
+        solver.setSolution(initial)
         return solver
 
 

@@ -82,9 +82,9 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
     if match_any_term(cycle.policy.required_terms, part).malformed:
         return None
     before, after = was.fleet.positions, fleet.positions
-    gone = [before[name] for name in names if name in before and name not in after]
+    removed = [before[name] for name in names if name in before and name not in after]
     joined = sorted(after[name] for name in part.names if name not in before)
-    failed = np.delete(former.verdicts, np.array(gone, dtype=np.intp))
+    failed = np.delete(former.verdicts, np.array(removed, dtype=np.intp))
     failed = np.insert(failed, np.array(joined, dtype=np.intp) - np.arange(len(joined)), 0)
     failed[[after[name] for name in part.names]] = verdicts(partial)
     chosen = np.nonzero(failed == 0)[0].astype(np.int32)

@@ -127,8 +127,8 @@ class Outcomes:
             elif name in self._unscheduled:
                 outcome = Outcome.UNSCHEDULED
             else:
-                known = by_verdict.get(alike[position])
-                outcome = known or by_verdict.setdefault(alike[position], self.of(name).outcome)
+                outcome_before = by_verdict.get(alike[position])
+                outcome = outcome_before or by_verdict.setdefault(alike[position], self.of(name).outcome)
             outcomes.append((outcome, self._rank_of[position] if outcome is Outcome.OUTRANKED else 0))
         return outcomes
 

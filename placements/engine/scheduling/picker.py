@@ -182,13 +182,13 @@ class _Track:
 
     def _table(self) -> tuple[Ints, list[int]]:
         """Return the share for each count from the smallest to the largest, under the current counts."""
-        known = self.tables.get(self.skew_state)
-        if known is None:
+        table = self.tables.get(self.skew_state)
+        if table is None:
             skew, lone = self.skew_state
             levels = SkewLevels(self.smallest, self.largest, has_lone_smallest=lone, groups=len(self.counts))
             after_pick = SkewAfterPick(np.arange(self.smallest, self.smallest + skew + 1), levels)
             shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
             if is_hard(self.constraint):
                 shares = np.where(self.strategy.violates(self.constraint, after_pick), _FORBIDDEN, shares)
-            known = self.tables[self.skew_state] = (shares, shares.tolist())
-        return known
+            table = self.tables[self.skew_state] = (shares, shares.tolist())
+        return table

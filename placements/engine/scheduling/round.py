@@ -115,10 +115,10 @@ class CandidateScore:
 
 def _constraint_scores(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
     projected = evaluation.strategy.project
-    judged = zip(evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True)
+    parts = zip(evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True)
     return tuple(
         ConstraintScore(*part, score, verdict.violates, verdict.forbids, projected(*part))
-        for part, score, verdict in judged
+        for part, score, verdict in parts
     )
 
 

@@ -88,8 +88,8 @@ def meets_property(requirement: PropertyRequirement, fleet: Fleet, *, only: int 
 
     With `only` the result is about the cluster at that position alone.
     """
-    wanted = parse_quantity(requirement.values[0])
-    return fleet.property(requirement.name).compare(requirement.operator, wanted, only=only)
+    limit = parse_quantity(requirement.values[0])
+    return fleet.property(requirement.name).compare(requirement.operator, limit, only=only)
 
 
 def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsColumn:

@@ -82,19 +82,19 @@ def _constraint(
     constraint: TopologySpreadConstraint, fleet: Fleet, path: str, missing_key: MissingKeyPolicy
 ) -> Iterator[ManifestWarning]:
     sort = "claim" if constraint.topology_key_type is KeyType.CLAIM else "label"
-    named = f"the {sort} {constraint.topology_key}"
+    key_words = f"the {sort} {constraint.topology_key}"
     column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
     if not column.values:
         effect = _NONE_WITH_KEY.get(missing_key, "the constraint has no effect")
         similar = "" if sort == "claim" else _similar(constraint.topology_key, fleet)
-        yield ManifestWarning("unknown-key", path, f"no cluster has {named}: {effect}{similar}")
+        yield ManifestWarning("unknown-key", path, f"no cluster has {key_words}: {effect}{similar}")
         return
     lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
     if len(column.values) == 1 and not (lacking and missing_key is MissingKeyPolicy.OWN_GROUP):
-        message = f"{named} has one value only, {column.values[0]!r}: one domain, so nothing is spread"
+        message = f"{key_words} has one value only, {column.values[0]!r}: one domain, so nothing is spread"
         yield ManifestWarning("single-group", path, message)
     if lacking:
-        message = f"{_some(lacking)} without {named}: {_WITHOUT_KEY[missing_key]}"
+        message = f"{_some(lacking)} without {key_words}: {_WITHOUT_KEY[missing_key]}"
         yield ManifestWarning("clusters-lack-key", path, message)
 
 

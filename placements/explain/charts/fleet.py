@@ -52,11 +52,11 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
     if not groups:
         return None
     states = [state for state in STATES if any(one.counts.get(state) for one in groups)]
-    named = [one.total for one in groups if None not in one.values]
+    totals = [one.total for one in groups if None not in one.values]
     total, without = sum(one.total for one in groups), sum(one.total for one in groups if None in one.values)
-    words = f"{total:,} clusters in {len(named):,} domains by {' and '.join(keys)}"
-    if named:
-        smallest, largest = min(named), max(named)
+    words = f"{total:,} clusters in {len(totals):,} domains by {' and '.join(keys)}"
+    if totals:
+        smallest, largest = min(totals), max(totals)
         words += f", {smallest:,} to {largest:,} each" if smallest < largest else f", {largest:,} each"
     if without:
         words += f"; {without:,} without {'the label' if len(keys) == 1 else 'a label'}"
@@ -71,7 +71,7 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
     if len(keys) == 1:
         [values] = _largest(groups, keys, most)
         bars = [one for one in groups if one.values[0] in values]
-        drawn = stacked_bars(
+        chart = stacked_bars(
             [value_words(one.values[0]) for one in bars],
             [
                 (STATES[state].words, *STATES[state][:2], [one.counts.get(state, 0) for one in bars])
@@ -81,7 +81,7 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
             bargap=0.25,
         )
     else:
-        drawn = _matrix(keys, groups)
+        chart = _matrix(keys, groups)
     rows: list[tuple[Cell, ...]] = []
     for one in groups:
         pairs = zip(keys, one.values, strict=True)
@@ -91,7 +91,7 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         name="topology",
         title=f"Clusters by {' and '.join(keys)}",
         caption=f"{words}.",
-        figure=drawn,
+        figure=chart,
         columns=(*keys, "Clusters", *(STATES[state].words.capitalize() for state in states)),
         rows=tuple(rows),
     )
@@ -254,23 +254,23 @@ def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> 
 
     if measure:
         values, name = measure.values, measure.name
-        drawn: dict[str, Any] = {
+        trace: dict[str, Any] = {
             "z": each(lambda cell: values.get(cell[0]), none=None),
             "text": each(lambda cell: cell[0] if is_named else ""),
             "hovertext": each(lambda cell: f"{cell[0]}: {name} {values.get(cell[0], 'none')}"),
             "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
         }
     else:
-        drawn = _state_cells(each, blocks, is_named=is_named)
+        trace = _state_cells(each, blocks, is_named=is_named)
     return figure(
         heatmap(
-            drawn.pop("z"),
+            trace.pop("z"),
             gap=3 if is_named else 1,
             customdata=each(itemgetter(0)) if total <= OPENED_UP_TO else None,
             meta={"y": labels, "z": [state_filter(state) for state in STATES]},
             texttemplate="%{text}",
             hovertemplate="%{hovertext}<extra></extra>",
-            **drawn,
+            **trace,
         ),
         height=height * len(rows) + 24,
         xaxis={"visible": False},

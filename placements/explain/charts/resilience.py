@@ -41,7 +41,7 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
     if len(bad) > MOST_GROUPS or len(lines) > len(rows):
         caption += f". Shown: {len(rows):,} of {len(lines):,} losses, {len(groups):,} of {len(bad):,} columns"
     across = {"title": by, "tickvals": list(range(len(groups))), "ticktext": groups, "tickangle": -45}
-    drawn = figure(
+    chart = figure(
         heatmap(
             [[100 * one[1] / one[0] if one else None for one in line] for line in cells],
             text=[[f"{one[1]:,} of {one[0]:,}" if one else "" for one in line] for line in cells],
@@ -60,7 +60,7 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
         name="survival",
         title="Losses that placements do not survive",
         caption=f"{caption}.",
-        figure=drawn,
+        figure=chart,
         columns=("Loss", by.capitalize(), "Placements", "Not survived"),
         rows=tuple(
             (line.name, group, *one) for line in losses for group in groups if (one := line.groups.get(group))

@@ -51,16 +51,16 @@ class Command(HubCommand):
         values = {"labels": labels, "add": typed.taints, "remove": removed.taints}
         parameters = read_options(bulk_action, values)
         matching = None if options["filter"] is None else ClusterFilter(*parse_filter_text(options["filter"]))
-        chosen, now = selected_clusters(names, matching), datetime.now(UTC)
+        clusters, now = selected_clusters(names, matching), datetime.now(UTC)
         if dry_run:
-            preview = preview_change(bulk_action, parameters, chosen)
+            preview = preview_change(bulk_action, parameters, clusters)
             for one in preview.rows:
                 words = f" ({one.conflict})" if one.conflict else ""
                 self.stdout.write(f"{one.name}: {one.change or 'unchanged'}{words}")
             for each in preview.impact.rows:
                 self.stdout.write(f"placement {each.placement}: {each.placed_before} -> {each.placed_after}")
             return
-        row: BulkChange = start_change(bulk_action, parameters, chosen, by=None, now=now)
+        row: BulkChange = start_change(bulk_action, parameters, clusters, by=None, now=now)
         while row.ended_at is None:
             apply_batch(row, now=datetime.now(UTC))
         results = results_of(row)

@@ -56,8 +56,8 @@ class Command(HubCommand):
 
     def handle(self, *, keys: str, variant: list[str] | None, output: str, **options: Any) -> None:
         now = datetime.now(UTC)
-        chosen = [one for one in keys.split(",") if one]
-        report = compute_now(start_report(keys=chosen, variants=variant or (), by=None, now=now), now=now)
+        levels = [one for one in keys.split(",") if one]
+        report = compute_now(start_report(keys=levels, variants=variant or (), by=None, now=now), now=now)
         if output == "json":
             document = {"keys": report.keys, "fleetVersion": report.fleet_version, "totals": report.totals}
             self.stdout.write(json.dumps(document, indent=2))

@@ -70,11 +70,11 @@ class Command(ServerCommand):
         **_options: Any,
     ) -> None:
         awaited = [parse_condition(text) for text in conditions or _DEFAULT]
-        read = reader_of(client, name)
+        reader = reader_of(client, name)
         deadline, printed, was_there = time.monotonic() + timeout, "", False
         while True:
             try:
-                manifest = read()
+                manifest = reader()
                 was_there = was_there or manifest is not None
                 unmet = unmet_conditions(manifest, awaited, name=name)
             except RemoteError as error:

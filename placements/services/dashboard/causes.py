@@ -255,9 +255,9 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
     shorts, invalids = queries.troubled_placements() if has_any else ((), ())
     for short in shorts:
         one, decision = short.placement, short.decision
-        wanted = "" if one.number_of_clusters is None else f" of {one.number_of_clusters:,}"
+        total = "" if one.number_of_clusters is None else f" of {one.number_of_clusters:,}"
         reason = short.reason[:1].upper() + short.reason[1:]
-        message = f"{one.placed_count:,}{wanted} clusters selected. {reason.rstrip('.')}."
+        message = f"{one.placed_count:,}{total} clusters selected. {reason.rstrip('.')}."
         path = reverse("web:decision", args=[decision.record.decision_id]) if decision else ""
         causes.append(_of_placement(one.full_name, "attention", message, path, "Explain" if path else "Open"))
     for invalid in invalids:

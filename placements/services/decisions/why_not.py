@@ -45,9 +45,9 @@ def _has_change(document: Document, change: Change) -> bool:
         return False
     name, value = change.option or ("", None)
     has_option = change.option is None or parsed.spread_options.get(name) == value
-    wanted = change.changed()
-    heeds = profile_of(wanted).strategy.relevant_fields
-    return has_option and _heeded(parsed.spec.policy, heeds) == _heeded(wanted.policy, heeds)
+    target = change.changed()
+    heeds = profile_of(target).strategy.relevant_fields
+    return has_option and _heeded(parsed.spec.policy, heeds) == _heeded(target.policy, heeds)
 
 
 def _heeded(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
@@ -74,15 +74,15 @@ def with_change(document: Document, change: Change) -> Document:
     The result of the change is the measure: where the edit of the text as written has another result,
     the policy is written out in full.
     """
-    wanted = change.changed()
+    target = change.changed()
     if is_ocm_placement(document):
-        return ocm_placement.with_policy(document, wanted.policy)
+        return ocm_placement.with_policy(document, target.policy)
     changed = copy.deepcopy(document)
     spec = changed["spec"]
     policy, parsed = spec.get("policy") or {}, None
     with suppress(KeyError, IndexError, TypeError, AttributeError, InvalidManifest):
         if change.edit is not None:
             change.edit(policy)
-            parsed = parse_policy(policy, semantics=wanted.semantics)
-    spec["policy"] = policy if parsed == wanted.policy else wanted.policy.to_plain()
+            parsed = parse_policy(policy, semantics=target.semantics)
+    spec["policy"] = policy if parsed == target.policy else target.policy.to_plain()
     return changed

@@ -27,8 +27,8 @@ def placement(
 def selector(
     kind: str, name: str = "", *, group: str = "", labels: Mapping[str, str] | None = None
 ) -> Document:
-    chosen: Document = {"name": name} if labels is None else {"labelSelector": {"matchLabels": dict(labels)}}
-    return {"group": group, "version": "v1", "kind": kind, **chosen}
+    choice: Document = {"name": name} if labels is None else {"labelSelector": {"matchLabels": dict(labels)}}
+    return {"group": group, "version": "v1", "kind": kind, **choice}
 
 
 def rolling(unavailable: str, surge: str, seconds: int) -> Document:

@@ -133,9 +133,9 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     """Return what each budget allows now; two queries."""
     names = [row.name for row in rows]
     placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
-    known = Binding.objects.filter(placement__in=[one.pk for one in placements.values()])
+    bindings = Binding.objects.filter(placement__in=[one.pk for one in placements.values()])
     phase = Case(When(state=BindingState.UNSCHEDULED, then=Value(Phase.REMOVING)), default="phase")
-    grouped = known.order_by().annotate(now=phase).values("placement", "now").annotate(count=Count("pk"))
+    grouped = bindings.order_by().annotate(now=phase).values("placement", "now").annotate(count=Count("pk"))
     counts: dict[int, dict[str, int]] = {}
     for one in grouped:
         counts.setdefault(one["placement"], {})[one["now"]] = one["count"]

@@ -239,10 +239,10 @@ class PlacementForm:
     def sections(self) -> dict[str, bool]:
         """Which parts to show: those of the placement type, and those that are filled in."""
         by_name = {one.name: one.value for one in self.fields}
-        chosen = by_name.get("spec.policy.placementType", "")
+        placement_type = by_name.get("spec.policy.placementType", "")
         visible = set(_TYPE_FIELDS)
-        if chosen in list(PlacementType):
-            visible = set(_SECTIONS_OF_TYPE[PlacementType(chosen)])
+        if placement_type in list(PlacementType):
+            visible = set(_SECTIONS_OF_TYPE[PlacementType(placement_type)])
         visible |= {name for name in _LISTS if getattr(self, name).rows}
         visible |= {name for name, path in _TYPE_FIELDS.items() if by_name.get(path)}
         is_staged = by_name.get("spec.strategy.type") == StrategyType.EXTERNAL

@@ -199,8 +199,8 @@ class SchedulePreview:
             if not self.selection.objects and (saved is None or saved.pinned_snapshot is None):
                 holding = {one.name for one in state.clusters if one.has_resources}
                 after = [name for name in after if name in holding]
-            wanted = dict.fromkeys(after, version)
-            return plan_waves(state.with_wanted(wanted, manifest.spec.policy))
+            versions = dict.fromkeys(after, version)
+            return plan_waves(state.with_wanted(versions, manifest.spec.policy))
 
     def waves(self, *, now: datetime) -> tuple[int, ...] | None:
         """Return the number of clusters in each wave of the plan.

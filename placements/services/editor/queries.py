@@ -95,8 +95,8 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
 def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str, str], dict[str, str]]:
     """Return the plan of a placement, the names of the versions in it: `r4`, and what clusters run."""
     context = load_rollout_context(placement, now=now)
-    wanted = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
-    target = dict.fromkeys(wanted, f"r{context.target.number}") if context.target else {}
+    versions = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
+    target = dict.fromkeys(versions, f"r{context.target.number}") if context.target else {}
     running = {one.name: one.running for one in context.state.clusters if one.running}
     return plan_waves(context.state), {**target, **applied_names(placement.pk)}, running
 
@@ -104,8 +104,8 @@ def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str
 def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:
     """Plan the waves that rolling out another revision to all selected clusters would need."""
     state = load_rollout_context(placement, now=now).state
-    wanted = {one.name: "another revision" for one in state.clusters if one.wanted}
-    return plan_waves(state.with_wanted(wanted))
+    versions = {one.name: "another revision" for one in state.clusters if one.wanted}
+    return plan_waves(state.with_wanted(versions))
 
 
 def plan_of_draft(manifest: ClusterResourcePlacement, *, now: datetime) -> WavePlan:

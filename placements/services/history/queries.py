@@ -253,8 +253,8 @@ def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | 
     """
     document = deepcopy(placement.document)
     if not is_ocm_placement(document):
-        wanted = {} if number is None else {"numberOfClusters": number}
-        document["spec"]["policy"] = {**snapshot.policy, **wanted}
+        fields = {} if number is None else {"numberOfClusters": number}
+        document["spec"]["policy"] = {**snapshot.policy, **fields}
         semantics = "" if snapshot.semantics == DEFAULT_SEMANTICS else snapshot.semantics
         options = json.dumps(snapshot.options) if snapshot.options else ""
         return _annotated(document, {SEMANTICS_ANNOTATION: semantics, SPREAD_OPTIONS_ANNOTATION: options})

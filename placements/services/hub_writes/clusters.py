@@ -31,13 +31,13 @@ def plan_labels(planner: Planner, entered: Fields) -> WritePlan:
     live = planner.read(MEMBER, text_field(fields, "name"))
     labels = mapping_field(fields, "labels")
     before = mapping_at(live, *_LABELS)
-    wanted = {**before, **labels}
-    wanted = {key: value for key, value in wanted.items() if value is not None}
+    after = {**before, **labels}
+    after = {key: value for key, value in after.items() if value is not None}
     draft = deepcopy(dict(live))
-    draft["metadata"] = {**mapping_at(live, "metadata"), "labels": wanted}
+    draft["metadata"] = {**mapping_at(live, "metadata"), "labels": after}
     check_member(draft, "metadata.labels")
     values: dict[Path, Any] = {
-        (*_LABELS, key): value for key, value in wanted.items() if before.get(key) != value
+        (*_LABELS, key): value for key, value in after.items() if before.get(key) != value
     }
     removed: list[Path] = [
         (*_LABELS, key) for key, value in labels.items() if value is None and key in before

@@ -47,21 +47,21 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
     metadata = {key: hub_metadata[key] for key in ("name", "namespace") if hub_metadata.get(key)}
     document = {**{key: strategy.get(key) for key in ("apiVersion", "kind", "spec")}, "metadata": metadata}
     try:
-        parsed = parse_staged_strategy(document)
+        manifest = parse_staged_strategy(document)
     except InvalidManifest as error:
         return (f"The strategy is not understood: {error.errors[0].path}.",)
     bindings = Binding.objects.filter(placement__full_name=placement).values_list("cluster_name", "state")
     states = dict(bindings)
     picked = {name for name, state in states.items() if state != BindingState.UNSCHEDULED}
     fleet = Fleet([one for one in current_fleet().fleet if one.name in picked])
-    members = {stage.name: stage_members(stage, fleet) for stage in parsed.spec.stages}
+    members = {stage.name: stage_members(stage, fleet) for stage in manifest.spec.stages}
     notes = [_names_note(f"Stage {name}", names) for name, names in members.items()]
     counts = Counter(name for names in members.values() for name in names)
     missing = sorted(picked - counts.keys())
     several = sorted(name for name, number in counts.items() if number > 1)
     unsorted = [
         f"{name} in stage {stage.name}"
-        for stage in parsed.spec.stages
+        for stage in manifest.spec.stages
         if stage.sorting_label_key
         for name in members[stage.name]
         if sorting_number(fleet.clusters[fleet.positions[name]], stage.sorting_label_key) is None

@@ -142,10 +142,10 @@ def plan_of(action: Action, planner: Planner, entered: Fields) -> WritePlan:
     Raise StaleBaseError where the object is another one, or was changed.
     """
     fields = {key: one for key, one in entered.items() if key not in PRECONDITIONS}
-    wanted = {key: text_field(entered, key) for key in PRECONDITIONS}
+    before = {key: text_field(entered, key) for key in PRECONDITIONS}
     plan = action.plan(planner, fields)
     metadata = mapping_at(plan.live, "metadata") if plan.live else {}
-    stale = [f"metadata.{key}" for key, one in wanted.items() if one and one != text_of(metadata.get(key))]
+    stale = [f"metadata.{key}" for key, one in before.items() if one and one != text_of(metadata.get(key))]
     if stale:
         raise StaleBaseError(stale)
     return plan

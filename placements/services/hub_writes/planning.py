@@ -182,14 +182,14 @@ Plan = Callable[[Planner, Fields], WritePlan]
 def check_fields(fields: object, *, required: Iterable[str], optional: Iterable[str] = ()) -> Fields:
     """Return the fields of an action. Raise InvalidManifest for unknown and missing ones."""
     required = tuple(required)
-    known = (*required, *optional)
+    names = (*required, *optional)
     if not isinstance(fields, Mapping):
         raise InvalidManifest.of("", "wrong-type", "Invalid value", "an object")
-    allowed = ", ".join(known)
+    allowed = ", ".join(names)
     errors = [
         FieldError(str(one)[:80], "unknown-field", "Unknown field", allowed)
         for one in fields
-        if one not in known
+        if one not in names
     ]
     errors += [
         FieldError(one, "required", "Required value")
@@ -214,10 +214,10 @@ def text_field(fields: Fields, name: str, *, longest: int = 253) -> str:
 
 def choice_field(fields: Fields, name: str, choices: Iterable[str]) -> str:
     """Return one of these values. Raise InvalidManifest."""
-    value, known = fields.get(name), list(choices)
-    if value not in known:
+    value, allowed = fields.get(name), list(choices)
+    if value not in allowed:
         message = f"Unsupported value: {str(value)[:80]!r}"
-        raise InvalidManifest.of(name, "not-one-of", message, ", ".join(known))
+        raise InvalidManifest.of(name, "not-one-of", message, ", ".join(allowed))
     return str(value)
 
 

@@ -42,11 +42,11 @@ def _labels(hub: Hub, kind: str, manifest: Manifest) -> Iterator[Labels]:
     namespace = text_of(mapping_at(manifest, "metadata").get("namespace"))
     if kind in _LABELLED:
         yield labels_in(manifest)
-        named = text_of(mapping_at(spec, "placement").get("name"))
+        owner = text_of(mapping_at(spec, "placement").get("name"))
         if "Override" not in kind:
             return
         # What an override patches is not mirrored, so that only one for a placement of the team is known.
-        yield _placement_labels(hub, named, "")
+        yield _placement_labels(hub, owner, "")
     elif kind in _RUNS:
         run = _mirrored(hub, _RUNS[kind], namespace, text_of(spec.get("parentStageRollout")))
         yield _placement_labels(hub, text_of(mapping_at(run, "spec").get("placementName")), namespace)

@@ -82,19 +82,19 @@ def compare(
     """
     status = StatusComparison()
     by_name, expected = ({one["cluster"]: one for one in each.decisions} for each in (hub, replay))
-    wanted = frozenset(name for name, one in expected.items() if one["selected"])
+    selected = frozenset(name for name, one in expected.items() if one["selected"])
     condition = {key: hub.condition.get(key) for key in replay.condition}
     if condition != replay.condition:
         status.is_same_condition = False
         status.differences.append(_difference("", condition, replay.condition))
-    for name in sorted(wanted | hub.selected):
+    for name in sorted(selected | hub.selected):
         if name not in by_name and hub.is_full:
             continue
-        status.is_same_selection = status.is_same_selection and name in wanted and name in hub.selected
+        status.is_same_selection = status.is_same_selection and name in selected and name in hub.selected
         if not _is_equal(by_name.get(name), expected.get(name)):
             status.differences.append(_difference(name, by_name.get(name), expected.get(name)))
 
-    rest = [one for name, one in by_name.items() if name not in wanted | hub.selected]
+    rest = [one for name, one in by_name.items() if name not in selected | hub.selected]
     compared = [_unselected(rest, one) for one in lists]
     if compared:
         differences, is_shorter = min(compared, key=lambda one: (len(one[0]), one[1]))

@@ -85,16 +85,16 @@ def start_report(
     if errors:
         raise InvalidManifest(errors)
     if keys:
-        chosen = sorted(set(keys), key=level_rank)
+        levels = sorted(set(keys), key=level_rank)
     else:
         cycles = cycles_of(asked_placements(), view.fleet, only=())
-        chosen = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
-    wanted = [one for one in allowed if one in variants or not variants]
+        levels = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
+    kinds = [one for one in allowed if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
-    row = next((one for one in open_reports if (one.keys, one.variants) == (chosen, wanted)), None)
+    row = next((one for one in open_reports if (one.keys, one.variants) == (levels, kinds)), None)
     if row is None:
         row = ResilienceReport.objects.create(
-            keys=chosen, variants=wanted, created_at=now, created_by=actor_name(by), evaluate_at=now
+            keys=levels, variants=kinds, created_at=now, created_by=actor_name(by), evaluate_at=now
         )
     if len(view.fleet) <= SMALL_FLEET and _claim(row, now=now):
         _evaluate(row, now=now, seconds=AT_ONCE)

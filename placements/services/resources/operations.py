@@ -42,10 +42,10 @@ def apply_resource(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
 ) -> SaveResult[Resource]:
     """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
-    wanted = parse_hub_object(without_hub_metadata(document))
+    hub_object = parse_hub_object(without_hub_metadata(document))
     with transaction.atomic():
-        row = _rows_by_key([wanted]).get(wanted.key)
-        check_revision(RESOURCE, name_of(wanted), expected=expected, revision=row.revision if row else 0)
+        row = _rows_by_key([hub_object]).get(hub_object.key)
+        check_revision(RESOURCE, name_of(hub_object), expected=expected, revision=row.revision if row else 0)
         return apply_resources([document], by=by, now=now)[0]
 
 
@@ -100,13 +100,13 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
 
     Nothing is locked. Raise InvalidManifest.
     """
-    wanted = [parse_hub_object(without_hub_metadata(document)) for document in documents]
-    there = _rows_by_key(wanted, lock=False)
+    objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    there = _rows_by_key(objects, lock=False)
     return [
         SaveResult(row, OperationResult.UNCHANGED, _warnings(one))
         if (row := there.get(one.key)) and row.content == one.content
         else None
-        for one in wanted
+        for one in objects
     ]
 
 

@@ -43,7 +43,7 @@ class DifferenceFilter:
 
 
 def differences_page(
-    placement: Placement, wanted: DifferenceFilter, *, size: int, after: str = ""
+    placement: Placement, filters: DifferenceFilter, *, size: int, after: str = ""
 ) -> tuple[list[Difference], str | None]:
     """Return the objects that differ, by cluster and object, and the cursor of the next page.
 
@@ -51,7 +51,7 @@ def differences_page(
     """
     beyond = _parse_cursor(after) if after else None
     differences: list[Difference] = []
-    for one in _differences(placement, wanted, from_cluster=beyond[0] if beyond else ""):
+    for one in _differences(placement, filters, from_cluster=beyond[0] if beyond else ""):
         if beyond and _key(one) <= beyond:
             continue
         if len(differences) == size:
@@ -78,15 +78,15 @@ def _parse_cursor(cursor: str) -> list[str]:
 
 
 def _differences(
-    placement: Placement, wanted: DifferenceFilter, *, from_cluster: str
+    placement: Placement, filters: DifferenceFilter, *, from_cluster: str
 ) -> Iterator[Difference]:
-    types = [one for one in _COLUMNS if wanted.type in (None, one)]
+    types = [one for one in _COLUMNS if filters.type in (None, one)]
     columns = [_COLUMNS[one] for one in types]
     has_any = Q()
     for column in columns:
         has_any |= ~Q(**{column: []})
     rows = Binding.objects.filter(has_any, placement=placement)
-    rows = rows.filter(cluster_name=wanted.cluster) if wanted.cluster else rows
+    rows = rows.filter(cluster_name=filters.cluster) if filters.cluster else rows
     # Not sorted by the database, whose collation may differ from the order of the cursor.
     names = sorted(one for one in rows.values_list("cluster_name", flat=True) if one >= from_cluster)
     for start in range(0, len(names), _READ_AT_ONCE):
@@ -98,7 +98,7 @@ def _differences(
                 for found_by, stored in zip(types, part[name], strict=True)
                 for row in stored
             ]
-            yield from sorted(filter(wanted.matches, differences), key=_key)
+            yield from sorted(filter(filters.matches, differences), key=_key)
 
 
 def objects_on(binding: Binding) -> list[ClusterObject]:

@@ -173,9 +173,9 @@ def roll_back(
         older = rows.exclude(pk=latest.pk).order_by("number").values_list("number", flat=True)
         if not older:
             raise ActionNotAllowed(f"{name} has no earlier revision to roll back to")
-        known = ", ".join(f"r{one}" for one in older)
+        numbers = ", ".join(f"r{one}" for one in older)
         target = "an unknown revision" if number is None else f"r{number}"
-        raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {known}")
+        raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {numbers}")
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     restored = ResourceSnapshot.objects.create(
         placement=placement,

@@ -126,8 +126,8 @@ def version_names(run: Rollout) -> Mapping[str, str]:
     names = applied_names(run.placement_id)
     if run.resource_number is None:
         return names
-    wanted = [one["wanted"] for one in (run.sync_result or {}).get("waiting", ()) if one["wanted"]]
-    return {**dict.fromkeys([*wanted, run.version], f"r{run.resource_number}"), **names}
+    versions = [one["wanted"] for one in (run.sync_result or {}).get("waiting", ()) if one["wanted"]]
+    return {**dict.fromkeys([*versions, run.version], f"r{run.resource_number}"), **names}
 
 
 def applied_names(placement: int | None, **clusters: Collection[str]) -> dict[str, str]:

@@ -73,11 +73,11 @@ def save_run(
     check_revision(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)
     if current is None:
         spec = manifest.spec
-        wanted = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
-        placement = Placement.objects.select_for_update().filter(**wanted).first()
+        key = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
+        placement = Placement.objects.select_for_update().filter(**key).first()
         check_documents(by, f"placement {spec.placement_name}", placement.document if placement else {})
-        wanted["name"] = spec.staged_rollout_strategy_name
-        strategy = StagedStrategy.objects.filter(**wanted).first()
+        key["name"] = spec.staged_rollout_strategy_name
+        strategy = StagedStrategy.objects.filter(**key).first()
         index = spec.resource_snapshot_index
         snapshots = ResourceSnapshot.objects.filter(placement=placement)
         snapshot = snapshots.filter(number=int(index)).first() if index and placement else None
@@ -127,17 +127,17 @@ def _missing(
         message = f"{message}: its strategy is not External"
         yield FieldError("spec.placementName", "not-staged", message, "a placement with strategy External")
     if strategy is None:
-        path, wanted = "spec.stagedRolloutStrategyName", spec.staged_rollout_strategy_name
-        message, allowed = f"no strategy is named {wanted!r}{place}", f"a {kind}"
+        path, name = "spec.stagedRolloutStrategyName", spec.staged_rollout_strategy_name
+        message, allowed = f"no strategy is named {name!r}{place}", f"a {kind}"
         yield FieldError(path, "not-found", message, allowed)
     if placement and spec.resource_snapshot_index and snapshot is None:
         rows = ResourceSnapshot.objects.filter(placement=placement).order_by("number")
         numbers = list(rows.values_list("number", flat=True))
         if int(spec.resource_snapshot_index) == next(reversed(numbers), -1) + 1:
             return  # the next one: the run waits until it exists
-        known = ", ".join(map(str, numbers)) or "0, which is the first one"
+        numbers_text = ", ".join(map(str, numbers)) or "0, which is the first one"
         message = f"{placement.full_name} has no resource snapshot {spec.resource_snapshot_index}"
-        yield FieldError("spec.resourceSnapshotIndex", "not-found", message, known)
+        yield FieldError("spec.resourceSnapshotIndex", "not-found", message, numbers_text)
 
 
 def _change_run(

@@ -126,8 +126,8 @@ class _Hub:
             del self.clusters[name]
         else:
             key, field = _FIELDS[operation]
-            read = parse_case_cluster({"name": name, key: change.get(key)}, path=path)
-            self.clusters[name] = self.clusters[name]._replace(**{field: getattr(read, field)})
+            new = parse_case_cluster({"name": name, key: change.get(key)}, path=path)
+            self.clusters[name] = self.clusters[name]._replace(**{field: getattr(new, field)})
 
 
 def _items(
@@ -219,8 +219,8 @@ def _cycle(case: Raw) -> Cycle:
     if semantics is not Semantics.OCM:
         return Cycle(fleet, parse_policy(case.get("policy"), semantics=semantics), bindings, semantics)
     if case.get("placement") is not None:
-        parsed = parse_ocm_placement(case["placement"], options=case.get("ocm"), path="placement")
-        return Cycle(fleet, parsed.policy, bindings, semantics, parsed.options.to_plain())
+        placement = parse_ocm_placement(case["placement"], options=case.get("ocm"), path="placement")
+        return Cycle(fleet, placement.policy, bindings, semantics, placement.options.to_plain())
     policy = parse_policy(case.get("policy"), semantics=semantics)
     options = parse_ocm_options(case.get("ocm"))
     refuse_weighted_limits(policy, options)

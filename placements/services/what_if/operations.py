@@ -78,10 +78,10 @@ def create_scenario(
     )
     if waiting >= settings.MOST_WAITING_ANALYSES:
         raise TooManyAnalysesError(waiting)
-    chosen = chosen_clusters(names, labels)
+    clusters = chosen_clusters(names, labels)
     row = Scenario.objects.create(
-        clusters=list(chosen),
-        chosen_by=chosen_by or choice_words(sorted(set(names)), labels, len(chosen)),
+        clusters=list(clusters),
+        chosen_by=chosen_by or choice_words(sorted(set(names)), labels, len(clusters)),
         created_at=now,
         created_by=actor_name(by),
         placements_count=asked_placements().count(),

@@ -51,7 +51,7 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
         MemberCluster.objects.filter(pk__in=replaced).delete()
     new, changed, moves, reads = [], [], False, False
     events = HubEvents(moment)
-    read, concerned = set(properties_read()), [one.row.name for one in documents if one.row.name not in there]
+    keys, concerned = set(properties_read()), [one.row.name for one in documents if one.row.name not in there]
     for one in documents:
         before = there.get(one.row.name)
         row = cluster_row(one, before, moment)
@@ -65,7 +65,7 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             changed.append(row)
             events.changed(CLUSTER, one, before.document, row.document)
             events.reported(CLUSTER, one, _reports(before), _reports(row))
-            if is_moved or names & read:
+            if is_moved or names & keys:
                 concerned.append(row.name)
     events.record()
     MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)

@@ -97,9 +97,9 @@ def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMom
     """Write the snapshots of all overrides that these belong to: which is the latest depends on all."""
     kind = documents[0].row.kind
     changed = {one.row.pk: one for one in documents}
-    wanted = {_override_of(one.row) for one in documents}
+    places = {_override_of(one.row) for one in documents}
     rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind).order_by("pk")
-    siblings: dict[tuple[str, str], list[HubDocument]] = {place: [] for place in wanted}
+    siblings: dict[tuple[str, str], list[HubDocument]] = {place: [] for place in places}
     for row in rows.defer("manifest"):
         if (place := _override_of(row)) in siblings:
             siblings[place].append(changed.get(row.pk) or HubDocument.of(row))
@@ -115,7 +115,7 @@ def _override_of(row: MirroredObject) -> tuple[str, str]:
 
 def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubDocument]) -> None:
     namespace, name = place
-    wanted: dict[int, dict[str, Any]] = {}
+    by_number: dict[int, dict[str, Any]] = {}
     latest: tuple[int, HubDocument] | None = None
     for one in sorted(documents, key=lambda one: (one.row.number or 0, one.row.name)):
         number = one.row.number
@@ -126,7 +126,7 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
         reference = mapping_at(spec, "placement")
         is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
         metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-        wanted[number] = {
+        by_number[number] = {
             "document": {
                 "apiVersion": one.content["apiVersion"],
                 "kind": kind,
@@ -143,23 +143,23 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
                 latest[1].error = one.error = TWO_LATEST
             latest = number, one
     if latest:
-        wanted[latest[0]]["is_latest"] = True
+        by_number[latest[0]]["is_latest"] = True
 
     snapshots = OverrideSnapshot.objects.filter(kind=kind, namespace=namespace, override_name=name)
     there = {row.number: row for row in snapshots}
-    snapshots.filter(number__in=[number for number in there if number not in wanted]).delete()
+    snapshots.filter(number__in=[number for number in there if number not in by_number]).delete()
     changed = [
         number
-        for number, columns in wanted.items()
+        for number, columns in by_number.items()
         if number not in there or any(getattr(there[number], key) != value for key, value in columns.items())
     ]
     # The former latest first: one of an override is the latest at any time.
-    for number in sorted(changed, key=lambda one: bool(wanted[one]["is_latest"])):
+    for number in sorted(changed, key=lambda one: bool(by_number[one]["is_latest"])):
         if number in there:
-            snapshots.filter(number=number).update(**wanted[number])
+            snapshots.filter(number=number).update(**by_number[number])
         else:
             place_columns = {"kind": kind, "namespace": namespace, "override_name": name, "number": number}
-            OverrideSnapshot.objects.create(**place_columns, created_by="", **wanted[number])
+            OverrideSnapshot.objects.create(**place_columns, created_by="", **by_number[number])
 
 
 def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:

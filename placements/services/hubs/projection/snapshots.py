@@ -83,20 +83,20 @@ def _write(
     documents: Sequence[HubDocument],
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
-    wanted = _columns_by_number(documents, columns_of)
+    by_number = _columns_by_number(documents, columns_of)
     there = {row.number: row for row in model._default_manager.filter(placement=placement)}
     changes = {
         number: columns
-        for number, columns in wanted.items()
+        for number, columns in by_number.items()
         if number in there and any(getattr(there[number], key) != value for key, value in columns.items())
     }
-    _release([row.pk for number, row in there.items() if number not in wanted], model)
+    _release([row.pk for number, row in there.items() if number not in by_number], model)
     # The former latest first: one of a placement is the latest at any time.
     for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
         model._default_manager.filter(pk=there[number].pk).update(**columns)
-    new = [number for number in wanted if number not in there]
-    for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
-        model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
+    new = [number for number in by_number if number not in there]
+    for number in sorted(new, key=lambda one: bool(by_number[one]["is_latest"])):
+        model._default_manager.create(placement=placement, number=number, created_by="", **by_number[number])
     if new:
         mark_children([placement.full_name], kinds=(*BINDING_KINDS, *RUN_KINDS))
     if new or changes:
@@ -107,7 +107,7 @@ def _columns_by_number(
     documents: Sequence[HubDocument], columns_of: Callable[[HubDocument], Columns | None]
 ) -> dict[int, Columns]:
     """Return the columns of the snapshots of one placement by number; one of them at most is the latest."""
-    wanted: dict[int, Columns] = {}
+    by_number: dict[int, Columns] = {}
     latest: tuple[int, HubDocument] | None = None
     for one in documents:
         number = one.row.number
@@ -118,14 +118,14 @@ def _columns_by_number(
         columns = columns_of(one)
         if columns is None:
             continue
-        wanted[number] = {**columns, "created_at": one.created_at, "is_latest": False}
+        by_number[number] = {**columns, "created_at": one.created_at, "is_latest": False}
         if one.row.is_latest:
             if latest:
                 latest[1].error = one.error = TWO_LATEST
             latest = number, one
     if latest:
-        wanted[latest[0]]["is_latest"] = True
-    return wanted
+        by_number[latest[0]]["is_latest"] = True
+    return by_number
 
 
 def policy_of(document: HubDocument) -> dict[str, Any] | None:
