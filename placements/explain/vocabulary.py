@@ -235,7 +235,6 @@ def reason_sentence(reason: Reason) -> str:
 
 
 def taint_words(facts: Facts) -> str:
-    """Return a taint: its key, and its value if it has one."""
     return f"{facts['key']}={facts['value']}" if facts["value"] else str(facts["key"])
 
 

@@ -180,7 +180,6 @@ def doctor_check_of(placement: Placement) -> DoctorCheck | None:
 
 
 def fleet_examination(fleet: Fleet) -> Examination:
-    """Return the examination of the labels of a fleet."""
     return _log_errors(examine_fleet(fleet, muted=muted_rules()))
 
 
@@ -241,7 +240,6 @@ def quick_findings(manifest: ClusterResourcePlacement, cycle: Cycle) -> tuple[Fi
 
 
 def fixed_document(document: Mapping[str, Any], fix: Fix) -> dict[str, Any]:
-    """Return a manifest with the edits of a fix."""
     changed = deepcopy(dict(document))
     for path, value in fix.edits:
         put(changed["spec"], path, value)

@@ -84,7 +84,6 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
 
 
 def namespaces_of_placements() -> list[str]:
-    """Return the first namespaces that have placements."""
     rows = Placement.objects.exclude(namespace="").order_by("namespace").values_list("namespace", flat=True)
     return list(rows.distinct()[:_MOST_NAMESPACES])
 

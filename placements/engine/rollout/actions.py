@@ -137,7 +137,6 @@ class RollingUpdateResult(SyncResult):
 
     @property
     def blocked_removals(self) -> BlockedRemovals | None:
-        """Return which removals the minimum blocks, None where it blocks none."""
         names = tuple(each.cluster for each in self.blocked if each.reason is BlockReason.REMOVAL_FLOOR)
         removals, selected = self.budgets.removals, self.budgets.updates.number
         is_permanent = selected < removals.minimum

@@ -64,7 +64,6 @@ class BadInputError(ValueError):
 
     @classmethod
     def of_text(cls, text: str) -> "BadInputError":
-        """Return the error with these lines."""
         lines = text.splitlines()
         return cls([("", FieldError("", "unreadable", line)) for line in lines])
 

@@ -181,7 +181,6 @@ def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
 
 
 def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
-    """Write the rows of labels and taints."""
     for model in (ClusterLabel, ClusterTaint):
         if changed:
             model.objects.filter(cluster__in=[row.pk for row in changed]).delete()
