@@ -205,7 +205,7 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; seal the access log, take drains further.
+    """Send hints for the work that is due, whose own may be lost; seal the access log, advance drains.
 
     Rebalance plans are continued here too.
     """

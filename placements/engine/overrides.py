@@ -58,7 +58,7 @@ class OverrideContent:
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """The resources as one cluster gets them; what it does not get is in `left_out`."""
+    """The resources for one cluster; those that are removed for it are in `left_out`."""
 
     objects: tuple[HubObject, ...]
     left_out: tuple[HubObject, ...] = ()

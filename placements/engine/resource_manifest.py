@@ -135,7 +135,7 @@ class _Manifest(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """What depends on the kind: its name, where it lives, whether the hub takes it."""
+        """What depends on the kind: its name, its scope, whether the hub accepts it."""
         version, kind = raw.get("apiVersion"), raw.get("kind")
         metadata = mapping_at(raw, "metadata")
         if metadata.get("generateName") and not metadata.get("name"):

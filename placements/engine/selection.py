@@ -296,7 +296,7 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
                 message = f"skips kinds that are never placed: {_listing(left_out)}"
                 finding.remark("", "never-placed", message)
         case SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS if not namespaces:
-            # Turn what was remarked about the one namespace into errors: the other selectors rest on it.
+            # Turn what was remarked about the one namespace into errors: the other selectors depend on it.
             finding.problems += [
                 ErrorDetail(each.keys, "not-on-the-hub", each.message, "a namespace on the hub")
                 for each in finding.remarks
@@ -324,7 +324,7 @@ def concerns(
 
 def _concerns(selector: ResourceSelector, within: str | None, objects: Sequence[HubObject]) -> bool:
     if is_namespace_selector(selector):
-        # Take a namespace by its name or labels, and what is inside one by that name if there is one.
+        # Use a namespace by its name or labels, and what is inside one by that name if there is one.
         # Without a name the labels of the namespace would have to be known: anything inside any counts.
         fits = matcher(selector)
         if any(fits(each) for each in objects if (each.group, each.kind) == ("", "Namespace")):

@@ -1,4 +1,4 @@
-"""What two decisions of a placement did differently: who joins, leaves and stays, and why."""
+"""The differences of two decisions of a placement: which clusters join, leave and stay, and why."""
 
 from collections import Counter
 from collections.abc import Iterable

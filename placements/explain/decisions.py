@@ -82,7 +82,7 @@ def _effect_on_gap(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
 
 
 def _effect_on_cost(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
-    """Return what a hard limit makes of the selection, and what a soft one makes it cost (`kubernetes`)."""
+    """Return the effect of a hard limit on the selection, or the cost by a soft one (`kubernetes`)."""
     key = check.topology_key
     if check.lacks_key:
         return f"{cluster} has no label {key}: its spread score is 0, the lowest."
@@ -121,7 +121,7 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
         yield f"{winner} and {second} tie on {tied_words(*pair)}; the name decides."
     else:
         yield f"{winner} comes before {second} on {COLUMN_WORDS[step.decided_by]}."
-        # The numbers of these columns mean nothing without what they are made of.
+        # The numbers of these columns mean nothing without their parts.
         if step.decided_by in ("preference", "score", "final"):
             yield f"{_capital(explain_rank(replay.decision, one, winner, second))}."
 
@@ -216,7 +216,7 @@ def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Two clusters in one step of a decision, or one that its rules could have come to."""
+    """Two clusters in one step of a decision, or one that its rules could have reached."""
 
     replay: Replay
     round: Round
@@ -381,7 +381,7 @@ def _summed(
 
 
 def preference_words(replay: Replay, one: Candidate) -> str:
-    """Write what the preference of a cluster is made of under `ocm`: "132 (affinity 100, Balance 32)"."""
+    """Return the parts of the preference of a cluster under `ocm`: "132 (affinity 100, Balance 32)"."""
     value = _bracketed(one.combined["preference"])
     parts: dict[str, SpreadScore | None] = {"affinity": one.affinity_score}
     decision = replay.decision
@@ -426,7 +426,7 @@ _SUMS = {"preference": "the preference", "score": COLUMN_WORDS["score"]}
 
 
 def _notes(semantics: Semantics, one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
-    """Yield what the rules make of domains that hold different numbers, or of a cluster in none."""
+    """Yield how the rules treat domains with different numbers, or a cluster in none."""
     key = one.topology_key
     is_alike = (one.score, one.skew_after) == (other.score, other.skew_after)
     if semantics is Semantics.OCM:

@@ -1,4 +1,4 @@
-"""What a preview shows of a decision: groups against their band, the first picks, who was passed over."""
+"""What a preview shows of a decision: groups against their band, the first picks, clusters passed over."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class PickLine:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """From what a cycle begins: its mark and name, and what that means for who is placed."""
+    """The start of a cycle: its mark and name, and the effect on the clusters that are placed."""
 
     mark: str
     name: str
@@ -121,7 +121,7 @@ def rescheduling_words(cycle: Cycle) -> str:
 
 
 def _worth(cycle: Cycle, joint: str = "; ") -> str:
-    """Return a clause with the effect of being placed, where clusters are ranked at all."""
+    """Return a clause with the effect of being placed, where clusters are ranked."""
     is_ranked = cycle.policy.placement_type is PlacementType.PICK_N
     return f"{joint}{worth_of_placed(cycle)}" if is_ranked else ""
 

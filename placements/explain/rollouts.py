@@ -90,7 +90,7 @@ def _can(do: str, number: int) -> str:
 def budget_sentences(budgets: Budgets, *, is_initial: bool = False) -> list[str]:
     """Return the numbers of the budgets; removals only where they have a separate minimum.
 
-    In an initial deployment, and while nothing is available, there is nothing to take down.
+    In an initial deployment, and while nothing is available, nothing can become unavailable.
     """
     if budgets.deletion:
         return [concurrency_sentence(budgets.deletion)]

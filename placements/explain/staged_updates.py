@@ -136,7 +136,7 @@ def override_sentence(failure: OverrideFailed, cluster: str) -> str:
 
 
 def hub_eviction_sentence(conditions: Sequence[Mapping[str, Any]]) -> str:
-    """Return what a live hub made of an eviction: the message of the condition that decides."""
+    """Return the result of an eviction on a live hub: the message of the condition that decides."""
     by_type = {one.get("type"): one for one in conditions}
     one = by_type.get("Executed") or by_type.get("Valid")
     return _condition_sentence(one) if one else "The hub has not decided yet."

@@ -86,7 +86,7 @@ class NotificationProblem(models.Model):
 class NotificationDelivery(models.Model):
     """One message to one channel, and the status of its delivery.
 
-    `idempotence_key` names it: two workers that make it make one, and a receiver that gets it twice, because
+    `idempotence_key` names it: two workers create only one, and a receiver that receives it twice, because
     a worker was killed while sending, recognizes it. The worker that sends holds the lease.
     """
 

@@ -168,7 +168,7 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
     larger = range(today + 1, most + 1)
 
     def reaches(number: int) -> bool:
-        # A cycle that fails as a whole reaches no cluster on its way to more.
+        # A cycle that fails as a whole reaches no cluster in a step towards more.
         changed = schedule(without_failure(_number(decision, number).changed()))
         return cluster in changed.picked_names or cluster in changed.kept
 

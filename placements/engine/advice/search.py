@@ -1,4 +1,4 @@
-"""The search for changes that would get a cluster selected or a placement fulfilled.
+"""The search for changes after which a cluster would be selected or a placement fulfilled.
 
 Each answer is verified by a run of `schedule()` as if the change were saved. *Minimal* means that no
 value of the same kind nearer to the current one, in the same direction, succeeds.

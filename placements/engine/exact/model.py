@@ -66,7 +66,7 @@ class SetColumns:
 
 @dataclass(frozen=True)
 class BestSet:
-    """How many clusters of each class the best set takes, and what was proved of it."""
+    """How many clusters of each class are in the best set, and what was proved of it."""
 
     picks: Ints
     most: int
@@ -237,7 +237,7 @@ class ModelProgram:
         return cost
 
     def stage(self, of: str, limits: SearchLimits) -> tuple[Ints, int, bool]:
-        """Minimise a stage and keep its value; return the classes taken, the bound and if it is proved."""
+        """Minimise a stage and keep its value; return the picks by class, the bound and if it is proved."""
         lowest = -self.model.needed if of == "n" else None
         solution = self.minimise(self.cost(of), limits, lowest=lowest)
         if of == "n":

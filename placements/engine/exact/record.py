@@ -76,7 +76,7 @@ REQUEST_OPTIONS = SearchOptions(most_states=15_000)
 
 @dataclass(frozen=True)
 class ClassRow:
-    """The clusters that agree in all topology keys: how many there are, and how many each set takes."""
+    """The clusters that agree in all topology keys: how many there are, and how many are in each set."""
 
     domains: dict[str, str | None]
     greedy: int

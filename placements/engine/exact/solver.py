@@ -23,7 +23,7 @@ def solver_version() -> str:
 
 @dataclass
 class SearchLimits:
-    """What a search may still use of the solver; every run takes its part."""
+    """The limits that are left of a search; every run uses a part of them."""
 
     seconds: float
     nodes: int

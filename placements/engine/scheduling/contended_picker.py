@@ -53,7 +53,7 @@ def _ranker(cells: "Cells") -> IncrementalRanker:
 
 
 class Cells:
-    """The cells of a run: who leads each of them, whether one is left, and the counts of the domains."""
+    """The cells of a run: the leader of each, whether one is left, and the counts of the domains."""
 
     def __init__(self, candidates: Candidates) -> None:
         self.candidates = candidates

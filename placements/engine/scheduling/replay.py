@@ -80,7 +80,7 @@ class Candidate:
 
     `rank` counts from 1 and is None for a cluster that could not be picked; one that a hard constraint
     forbids has no topology spread score either. `decided_by` is the column of the rank tuple that put the
-    winner before it, None for the winner itself. `combined` has the numbers that rank where they are made of
+    winner before it, None for the winner itself. `combined` has the numbers that rank where they consist of
     several scores (`ocm`, `kubernetes`).
     """
 

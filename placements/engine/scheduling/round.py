@@ -57,7 +57,7 @@ class ConstraintScore:
 
     @property
     def lacks_domains(self) -> int | None:
-        """Return minDomains where there are fewer domains, and the smallest is therefore taken for 0."""
+        """Return minDomains where there are fewer domains, and the smallest counts as 0."""
         smallest = int(self.projected.smallest.max(initial=0))
         return self.constraint.min_domains if smallest < self.levels.smallest else None
 

@@ -50,7 +50,7 @@ class _Score:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One row: a cluster or a class, its scores, its outcome, and the filter that took it out."""
+    """One row: a cluster or a class, its scores, its outcome, and the filter that removed it."""
 
     name: str
     count: int
@@ -227,7 +227,7 @@ def _heat(shades: list[list[float | None]], texts: list[list[str]], scale: list[
 
 
 def _off_the_ramp(lines: Sequence[_Line], scores: Sequence[Sequence[_Score]]) -> go.Bar:
-    """Hatch what is off the ramp: whole rows that a filter took out, and cells over a hard limit."""
+    """Hatch what is off the ramp: whole rows that a filter removed, and cells over a hard limit."""
     spots = [(row, -0.5, len(line.scores), line.filtered) for row, line in enumerate(lines) if line.filtered]
     spots += [
         (row, column - 0.5, 1, score.breaks)

@@ -342,7 +342,7 @@ def _faulty() -> list[Cause]:
 
 
 def _silent_channels(user: User | None, *, now: datetime) -> list[Cause]:
-    """Return the channels that have not got their messages for some minutes, to those who manage them.
+    """Return the channels without their messages for some minutes, for the users that manage them.
 
     This process keeps them for a minute.
     """

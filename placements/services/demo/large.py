@@ -181,7 +181,7 @@ def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
 
 
 def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
-    """Return nine placements; `payments` has a pinned group, `lab-replicas` comes to a dead end."""
+    """Return nine placements; `payments` has a pinned group, `lab-replicas` has a dead end."""
     budget = rolling("10%", "10%", 30)
     crd = selector("CustomResourceDefinition", group="apiextensions.k8s.io", labels={"part-of": "monitoring"})
     monitoring = [selector("Namespace", "monitoring"), crd]

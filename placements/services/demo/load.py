@@ -36,7 +36,7 @@ Document = dict[str, Any]
 _MOST_NAMES = 5
 _DEPENDENTS = 50
 LONGEST_LOAD = timedelta(seconds=60)
-"""After this the workers take over what a killed load has left."""
+"""After this the workers take over what a killed load did not finish."""
 
 
 class NameTakenError(Exception):

@@ -258,7 +258,7 @@ class DraftPreview:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What the doctor finds quickly enough for who types."""
+        """What the doctor finds quickly enough while a user types."""
         if self.schedule is None or self.draft.manifest is None:
             return ()
         return quick_findings(self.draft.manifest, self.schedule.decision.cycle)

@@ -179,7 +179,7 @@ def preview_write(
     overwrite: Collection[str] = (),
     keep: Iterable[str] = (),
 ) -> WritePreview:
-    """Return what the hub would make of a write; it stores nothing.
+    """Return the result that a write would have on the hub, which stores nothing.
 
     `overwrite` are the paths that are taken from other managers, `keep` those that stay theirs. Raise
     InvalidManifest, UnknownObjectError, StaleBaseError, WriteRefusedError, NotWritableError,

@@ -108,7 +108,7 @@ def read_side(
 ) -> DiffSide:
     """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError.
 
-    With `is_rendered` each path is a kustomization, and what kustomize makes of it is read.
+    With `is_rendered` each path is a kustomization, and the output of kustomize is read.
     """
     files = _rendered if is_rendered else _files_of_folder if Path(source).is_dir() else _files_of_revision
     members: dict[str, MemberClusterManifest] = {}
@@ -209,7 +209,7 @@ def _blob(blobs: subprocess.Popen[bytes], key: str) -> bytes:
 
 
 def _rendered(source: str, paths: Sequence[str]) -> Iterator[_File]:
-    """Yield what kustomize makes of each path; one that this side does not have is left out."""
+    """Yield the output of kustomize for each path; one that this side does not have is left out."""
     root = Path(source)
     tops = paths or ["."]
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What an override changes, which overrides apply to a placement, and what each cluster gets by them."""
+"""What an override changes, which overrides apply to a placement, and their result for each cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -105,6 +105,6 @@ def remove_orphan(row: MemberCluster, placement: str, fence: int, clock: Callabl
 
 
 def keep_leftovers(placement: str, clusters: list[str], *, now: datetime) -> None:
-    """Record what a placement leaves on these clusters on purpose, so that it is not taken for an orphan."""
+    """Record what a placement leaves on these clusters on purpose, so that it does not count as an orphan."""
     rows = [Leftover(placement_name=placement, cluster_name=name, noted_at=now) for name in clusters]
     Leftover.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)

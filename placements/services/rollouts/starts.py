@@ -21,7 +21,7 @@ class RunChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a cluster is to have: a version, and what it is made of.
+    """The version that a cluster should run, with its resources and overrides.
 
     `apply_strategy` is that of the placement where the driver acts on it, None for the defaults.
     """

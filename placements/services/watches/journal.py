@@ -95,7 +95,7 @@ def _looked_at(kind: WatchedKind, *, now: datetime) -> CollectionState:
         return _compare(kind, now=now)
     if abs(now - state.looked_at) < PERIOD:
         return state
-    # One of those who watch compares; the others take the state as it is.
+    # One of the watchers compares; the others use the state as it is.
     mine = CollectionState.objects.filter(pk=state.pk, looked_at=state.looked_at).update(looked_at=now)
     return _compare(kind, now=now, pulse=pulse()) if mine else state
 

@@ -297,7 +297,7 @@ class CellBest(NamedTuple):
 
 @dataclass(frozen=True)
 class RankerInput:
-    """A run at its start: the domains with cells for entries, counts per domain, and who leads each cell.
+    """A run at its start: the domains with cells for entries, counts per domain, and the leader of each cell.
 
     The columns `positions`, `ranks` and `preference` have an entry per cell and are those of its Leader. All
     ranks and positions of the run are below `size`, all preferences within `widest` of zero.

@@ -75,7 +75,7 @@ class KubernetesRanker:
     """One number ranks each cell: twice the spread score plus the affinity score, then the name.
 
     The costs are added up in every round, since one pick can move the largest or smallest of them, by which
-    all are normalized; who contends is found out again only where a limit or an empty cell may change it.
+    all are normalized; the contenders are computed again only where a limit or an empty cell may change it.
     """
 
     def __init__(self, field: RankerInput) -> None:
@@ -169,7 +169,7 @@ class _Soft:
         self.part: Floats = np.zeros(len(self.places))
 
     def reach(self, contends: Bools) -> None:
-        """Count the domains of those who contend, by which the cost of all is weighed."""
+        """Count the domains of the contenders, by which the cost of all is weighted."""
         reached = int(np.count_nonzero(is_reached(self.places[contends], len(self.counts))))
         if reached != self.reached:
             self.reached = reached

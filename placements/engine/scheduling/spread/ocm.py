@@ -101,7 +101,7 @@ class OcmSpread(SpreadStrategy):
         return np.zeros(len(groups), dtype=np.int64)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
-        """A hard one has a limit; a soft one is as even as it gets."""
+        """A hard one has a limit; a soft one is as even as possible."""
         return frozenset({"maxSkew"} if is_hard(constraint) else ())
 
     def missing_key(self, _constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
@@ -126,7 +126,7 @@ class OcmSpread(SpreadStrategy):
         return [at_entries(gap, groups, missing_key=0) for gap, groups in gaps]
 
     def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
-        """Strict: the gaps level by level. Weighted: one number, −100 to 100, made of the levels' scores."""
+        """Strict: the gaps level by level. Weighted: one number, −100 to 100, from the levels' scores."""
         if self.is_strict:
             return tuple(scores)
         if not scores:
@@ -216,7 +216,7 @@ def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
 
 
 def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
-    """Return the domains of those who contend, family by family."""
+    """Return the domains of the contenders, family by family."""
     siblings = groups.siblings.tolist()
     families: dict[int, list[int]] = {}
     for one in np.flatnonzero(is_reached(groups.codes[contends], len(groups))).tolist():

@@ -93,7 +93,7 @@ class GapRanker:
 
 
 class WeightedRanker:
-    """Weighted mode: the levels as one number, stretched over who contends, which the strategy weighs."""
+    """Weighted mode: the levels as one number, normalized over the contenders, which the strategy weighs."""
 
     def __init__(self, field: RankerInput, strategy: SpreadStrategy) -> None:
         size = len(field.positions)

@@ -224,7 +224,7 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
 
 
 def remove_bindings(moment: HubMoment) -> int:
-    """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
+    """Delete the bindings that are no longer in the mirror; another one of the same cluster replaces them."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
         kind__in=BINDING_KINDS,

@@ -37,7 +37,7 @@ _COLUMNS = (
 def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the rows of these clusters where they differ; the caller holds the lock of the fleet.
 
-    A cluster with another UID left and joined again under its name: it gets another row.
+    A cluster with another UID left and joined again under its name: it has another row.
     """
     there = {
         row.name: row for row in MemberCluster.objects.filter(name__in=[one.row.name for one in documents])

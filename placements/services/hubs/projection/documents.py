@@ -155,7 +155,7 @@ class HubDocument:
 
 
 def save_marks(documents: Iterable[HubDocument]) -> None:
-    """Write what is not understood of these objects, and why no row is made of them, where that changed."""
+    """Write what is not understood of these objects, and why they have no row, where that changed."""
     marked = []
     for one in documents:
         row = one.row

@@ -1,4 +1,4 @@
-"""Evictions of a live hub: their target, and what the controller of the hub made of them (10.1)."""
+"""Evictions of a live hub: their target, and the result of the controller of the hub (10.1)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rows that are made of one object each: written where they differ, deleted with their object."""
+"""Rows that are created from one object each: written where they differ, deleted with their object."""
 
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
