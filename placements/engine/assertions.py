@@ -1,4 +1,4 @@
-"""Evaluation of the assertions of a placement: pure functions of a decision and what it is compared with."""
+"""_Check of the assertions of a placement: pure functions of a decision and what it is compared with."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from placements.manifests.assertions import (
 from placements.manifests.policy import PlacementType
 
 _MOST_NAMES = 10
-Evaluation = tuple[list[str], str]
+_Check = tuple[list[str], str]
 """What breaks an assertion, and why that is unknown."""
 
 
@@ -41,7 +41,7 @@ _HOLDS, _BROKEN, _UNKNOWN = AssertionState  # looking a member up costs as much 
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AssertionFacts:
     """What assertions read besides the decision.
 
     `others` has the clusters of each placement that an assertion names, None for one that does not exist.
@@ -80,7 +80,7 @@ def assertions_about(
 
 
 def evaluate_assertions(
-    items: Collection[Assertion], decision: Decision, known: Known
+    items: Collection[Assertion], decision: Decision, facts: AssertionFacts
 ) -> list[AssertionResult]:
     fleet, positions = decision.cycle.fleet, decision.chosen
     if decision.cycle.live_bindings:
@@ -91,7 +91,7 @@ def evaluate_assertions(
         is_placed[positions] = True
         positions = is_placed.nonzero()[0].astype(np.int32)
     placed = _PlacedClusters(fleet, positions)
-    return [_evaluate(one, decision, placed, known) for one in items]
+    return [_evaluate(one, decision, placed, facts) for one in items]
 
 
 @dataclass
@@ -110,24 +110,26 @@ class _PlacedClusters:
         return [names[position] for position in self.positions.tolist()]
 
 
-def _evaluate(one: Assertion, decision: Decision, placed: _PlacedClusters, known: Known) -> AssertionResult:
-    broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, known)
+def _evaluate(
+    one: Assertion, decision: Decision, placed: _PlacedClusters, facts: AssertionFacts
+) -> AssertionResult:
+    broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, facts)
     if not broken:
         return AssertionResult(one.predicate, one.value, _UNKNOWN if reason else _HOLDS, (), reason)
     more = (f"and {len(broken) - _MOST_NAMES} more",) if len(broken) > _MOST_NAMES else ()
     return AssertionResult(one.predicate, one.value, _BROKEN, (*broken[:_MOST_NAMES], *more))
 
 
-def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Known) -> Evaluation:
+def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
     counts = {key: len(placed.fleet.label(key).counts(placed.positions)) for key in value}
     short = {key: count for key, count in counts.items() if count < max(1, value[key]["atLeast"])}
     return [f"{key}: {count} of {value[key]['atLeast']}" for key, count in short.items()], ""
 
 
 def _beside(
-    value: Any, _decision: Decision, placed: _PlacedClusters, known: Known, *, is_apart: bool = False
-) -> Evaluation:
-    others, names = known.others.get(value), placed.names
+    value: Any, _decision: Decision, placed: _PlacedClusters, facts: AssertionFacts, *, is_apart: bool = False
+) -> _Check:
+    others, names = facts.others.get(value), placed.names
     if others is None:
         return [], f"placement {value} not found"
     if is_apart:
@@ -135,15 +137,15 @@ def _beside(
     return [] if others.issuperset(names) else sorted({*names} - others), ""
 
 
-def _survives(value: Any, _decision: Decision, placed: _PlacedClusters, known: Known) -> Evaluation:
+def _survives(value: Any, _decision: Decision, placed: _PlacedClusters, facts: AssertionFacts) -> _Check:
     levels = [value] if isinstance(value, str) else value
-    survived = known.survived or {}
+    survived = facts.survived or {}
     missing = [level for level in levels if level not in survived]
     reason = f"no resilience report of {', '.join(missing)} yet" if missing else ""
     return [level for level in levels if not placed or not survived.get(level, True)], reason
 
 
-def _max_share(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Known) -> Evaluation:
+def _max_share(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
     broken, total = [], len(placed)
     for key, share in value.items():
         most = percent(share) * total
@@ -152,7 +154,7 @@ def _max_share(value: Any, _decision: Decision, placed: _PlacedClusters, _known:
     return broken, ""
 
 
-def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Known) -> Evaluation:
+def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
     positions = placed.positions
     for key, text in value.items():
         column = placed.fleet.label(key)
@@ -163,14 +165,14 @@ def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Kno
     return sorted(placed.fleet.names[at] for at in positions.tolist()), ""
 
 
-def _churn(value: Any, _decision: Decision, _placed: _PlacedClusters, known: Known) -> Evaluation:
-    if known.churn is None:
+def _churn(value: Any, _decision: Decision, _placed: _PlacedClusters, facts: AssertionFacts) -> _Check:
+    if facts.churn is None:
         return [], "no history of decisions"
-    is_over = known.churn > value["perWeek"]
-    return [f"{known.churn} changes in 7 days"] if is_over else [], ""
+    is_over = facts.churn > value["perWeek"]
+    return [f"{facts.churn} changes in 7 days"] if is_over else [], ""
 
 
-def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _known: Known) -> Evaluation:
+def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
     """Pick the additional clusters after the picks of the decision, or else in a separate cycle."""
     cycle = decision.cycle
     if not value or cycle.policy.placement_type is not PlacementType.PICK_N:
@@ -187,7 +189,7 @@ def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _known: K
     return [] if scaled_up.is_fulfilled else [f"{count} of {wanted} clusters are possible"], ""
 
 
-_PREDICATES: dict[str, Callable[[Any, Decision, _PlacedClusters, Known], Evaluation]] = {
+_PREDICATES: dict[str, Callable[[Any, Decision, _PlacedClusters, AssertionFacts], _Check]] = {
     "never": _never,
     "spread": _spread,
     "together": _beside,

@@ -363,7 +363,7 @@ def _gap(verdict: ConstraintCheck, groups: Groups) -> str:
     return f"{place} is {(verdict.count or 0) - verdict.smallest} above {smallest_words(verdict)}"
 
 
-def _summed(
+def _sum_words(
     pair: RankComparison, column: str, factor: float, added: Callable[[Replay, Candidate], str], what: str
 ) -> str:
     """Write both sums, the weighted spread and what is added, and whether the latter decided."""
@@ -457,14 +457,14 @@ _WORDS: Mapping[str, Callable[[RankComparison], str]] = {
         f" against {score_text(pair.behind.affinity_score)}"
     ),
     "was-here": lambda _: "it has the placement under an older policy",
-    "final": lambda pair: _summed(
+    "final": lambda pair: _sum_words(
         pair, "final", pair.replay.decision.cycle.ocm_options.u, preference_words, "preference"
     ),
     "preference": lambda pair: (
         f"its preference is {preference_words(pair.replay, pair.ahead)}"
         f" against {preference_words(pair.replay, pair.behind)}"
     ),
-    "score": lambda pair: _summed(
+    "score": lambda pair: _sum_words(
         pair, "score", SPREAD_WEIGHT, lambda _, one: _bracketed(one.affinity_score), "affinity"
     ),
 }

@@ -269,7 +269,7 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, st
         else:
             reason = no_effect_reason(one.data) if strict else ""
             if reason:
-                message = f"{_called(one)}: {reason}"
+                message = f"{_document_name(one)}: {reason}"
                 errors.append((one, FieldError("kind", "no-effect", message, "kinds of this console")))
     identities: set[tuple[str, ...]] = set()
     for one in documents:
@@ -279,7 +279,7 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, st
             names = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
             identity = (group, str(one.data.get("kind")), *names)
             if identity in identities:
-                message = f"Duplicate value: {_called(one)}"
+                message = f"Duplicate value: {_document_name(one)}"
                 errors.append((one, FieldError("metadata.name", "duplicate", message)))
             identities.add(identity)
     _raise(errors)
@@ -308,14 +308,14 @@ def _kind(document: Document) -> str | None:
 def _errors_of(
     document: Document, invalid: InvalidManifest, *, several: bool
 ) -> list[tuple[Document, FieldError]]:
-    prefix = f"{_called(document)}: " if several else ""
+    prefix = f"{_document_name(document)}: " if several else ""
     return [
         (document, FieldError(one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line))
         for one in invalid.errors
     ]
 
 
-def _called(document: Document) -> str:
+def _document_name(document: Document) -> str:
     data = document.data if isinstance(document.data, dict) else {}
     metadata = data.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None

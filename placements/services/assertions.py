@@ -19,9 +19,9 @@ from fleetui.bulk import batched
 from fleetui.concurrency import retry_on_conflict
 from fleetui.permissions import check_change
 from placements.engine.assertions import (
+    AssertionFacts,
     AssertionResult,
     AssertionState,
-    Known,
     assertions_about,
     evaluate_assertions,
 )
@@ -177,7 +177,7 @@ def _check(
     """Evaluate the assertions of a placement, save the results and record what changed."""
     about = _about(placement, documents)
     items = [one for _, assertions in about for one in assertions.items]
-    results = evaluate_assertions(items, at_rest(cycle), _known(placement, items, now=now))
+    results = evaluate_assertions(items, at_rest(cycle), _facts_for(placement, items, now=now))
     plain_results = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {REPORT for one in items if one.predicate == "survives"}
@@ -219,7 +219,7 @@ def _identity(document: dict[str, Any]) -> str:
     return f"{document['predicate']} {document['value']}"
 
 
-def _known(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> Known:
+def _facts_for(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> AssertionFacts:
     """Read what the assertions compare with."""
     names = {str(one.value) for one in items if one.predicate in _NAMED}
     others: dict[str, Any] = dict.fromkeys(names)
@@ -238,7 +238,7 @@ def _known(placement: Placement | None, items: Collection[Assertion], *, now: da
         latest = Decision.objects.filter(placement=placement, created_at__gt=now - WEEK)
         sums = latest.aggregate(joins=Sum("joins_count", default=0), leaves=Sum("leaves_count", default=0))
         churn = sums["joins"] + sums["leaves"]
-    return Known(others, survived, churn)
+    return AssertionFacts(others, survived, churn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,13 +273,13 @@ def assertion_results(
     items = [one for _, assertions in about for one in assertions.items]
     if not items:
         return []
-    known = _known(saved, items, now=now)
-    if saved is not None and known.churn is not None:
+    facts = _facts_for(saved, items, now=now)
+    if saved is not None and facts.churn is not None:
         before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         after = {one.cluster for one in decision.bindings_after if one.is_active}
-        known = Known(known.others, known.survived, known.churn + len(before ^ after))
+        facts = AssertionFacts(facts.others, facts.survived, facts.churn + len(before ^ after))
     sources = [(name, assertions.refuses) for name, assertions in about for _ in assertions.items]
-    results = evaluate_assertions(items, decision, known)
+    results = evaluate_assertions(items, decision, facts)
     return [SourcedResult(*source, one) for source, one in zip(sources, results, strict=True)]
 
 

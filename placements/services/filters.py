@@ -172,7 +172,7 @@ def placements_on(names: Iterable[str]) -> dict[str, int]:
 def bindings_on(cluster: str) -> QuerySet[Binding]:
     """Return the bindings of one cluster by placement, whose name is `owner`."""
     rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
-    return _cited(rows).annotate(owner=F("placement__full_name")).order_by("owner")
+    return _with_related(rows).annotate(owner=F("placement__full_name")).order_by("owner")
 
 
 def kinds_on(cluster: str) -> list[tuple[str, str]]:
@@ -202,7 +202,7 @@ def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:
 
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
     """Return all bindings of a placement, also unscheduled ones; unordered."""
-    return _cited(Binding.objects.filter(placement=placement))
+    return _with_related(Binding.objects.filter(placement=placement))
 
 
 def has_driver() -> Exists:
@@ -211,9 +211,9 @@ def has_driver() -> Exists:
     return Exists(MemberCluster.objects.filter(is_applied, name=OuterRef("cluster_name")))
 
 
-def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:
-    cited = rows.select_related("placement", "decision__record", "policy_snapshot", "resource_snapshot")
-    return cited.defer(
+def _with_related(rows: QuerySet[Binding]) -> QuerySet[Binding]:
+    rows = rows.select_related("placement", "decision__record", "policy_snapshot", "resource_snapshot")
+    return rows.defer(
         "placement__document",
         "decision__record__content",
         "policy_snapshot__policy",

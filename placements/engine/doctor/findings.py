@@ -183,7 +183,6 @@ def digits(word: str) -> str:
 
 
 def key_counts(fleet: Fleet) -> dict[str, int]:
-    """Return the label keys of a fleet with the number of clusters that have each."""
     keys = sorted({key for cluster in fleet for key in cluster.labels})
     return {key: int(fleet.label(key).is_present.sum()) for key in keys}
 

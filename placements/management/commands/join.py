@@ -85,7 +85,6 @@ class Command(HubCommand):
 
 
 def step_lines(steps: Iterable[CheckStep]) -> str:
-    """Return the steps of a check of a connection, a line each."""
     lines = []
     for one in steps:
         hint = f" ({one.hint})" if one.hint and not one.ok else ""

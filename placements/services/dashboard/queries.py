@@ -101,21 +101,21 @@ def _moving() -> QuerySet[Any, Any]:
     counters = ("generation", "observed_generation", "selection_observed")
     parts = {
         "fleet": FleetState.objects.values("version"),
-        "late": _summed(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
+        "late": _sums(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
-        "placements": _summed(Placement.objects.all(), *counters),
+        "placements": _sums(Placement.objects.all(), *counters),
         "run": Rollout.objects.order_by("-pk").values("pk")[:1],
-        "running": _summed(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
-        "unsent": _summed(NotificationDelivery.objects.filter(state="pending"), "attempts"),
+        "running": _sums(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
+        "unsent": _sums(NotificationDelivery.objects.filter(state="pending"), "attempts"),
         "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
-        "staged_running": _summed(StagedRun.objects.filter(ended_at=None), "progress_version"),
+        "staged_running": _sums(StagedRun.objects.filter(ended_at=None), "progress_version"),
     }
     rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in parts.items()})
     return rows.order_by("-pk").values_list(*(f"of_{name}" for name in parts), "pk")
 
 
-def _summed(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
+def _sums(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
     total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
     parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
     return rows.order_by().annotate(one=Value(1)).values("one").annotate(version=parts).values("version")

@@ -47,10 +47,10 @@ def _has_change(document: Document, change: Change) -> bool:
     has_option = change.option is None or parsed.spread_options.get(name) == value
     target = change.changed()
     heeds = profile_of(target).strategy.relevant_fields
-    return has_option and _heeded(parsed.spec.policy, heeds) == _heeded(target.policy, heeds)
+    return has_option and _relevant(parsed.spec.policy, heeds) == _relevant(target.policy, heeds)
 
 
-def _heeded(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
+def _relevant(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
     """Leave out of a policy the limits that nothing reads: not every kind of document can express them."""
     limits = tuple(
         one if "maxSkew" in relevant_fields(one) else one.model_copy(update={"max_skew": 1})

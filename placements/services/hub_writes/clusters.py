@@ -42,7 +42,7 @@ def plan_labels(planner: Planner, entered: Fields) -> WritePlan:
     removed: list[Path] = [
         (*_LABELS, key) for key, value in labels.items() if value is None and key in before
     ]
-    plan = _patched(planner, fields, live, values, removed, draft)
+    plan = _plan_patch(planner, fields, live, values, removed, draft)
     return replace(plan, notes=failing_runs(live, draft)) if plan.request else plan
 
 
@@ -78,10 +78,10 @@ def _with_taints(planner: Planner, fields: Fields, live: Manifest, taints: Any) 
     check_member(draft, "spec.taints")
     before = value_at(live, _TAINTS)
     is_same = before == taints or (not taints and not items_at(live, *_TAINTS))
-    return _patched(planner, fields, live, {} if is_same else {_TAINTS: taints}, [], draft)
+    return _plan_patch(planner, fields, live, {} if is_same else {_TAINTS: taints}, [], draft)
 
 
-def _patched(
+def _plan_patch(
     planner: Planner,
     fields: Fields,
     live: Manifest,

@@ -83,7 +83,6 @@ def is_due(*, now: datetime) -> bool:
 
 
 def hubs_to_judge(*, now: datetime) -> list[int]:
-    """Return the live hubs with judgements that are due."""
     due = []
     for pk in live_hubs().values_list("pk", flat=True):
         with in_hub(pk):

@@ -6,7 +6,12 @@ from datetime import timedelta
 from functools import cached_property
 
 from clusters.fleet import Fleet
-from placements.engine.assertions import AssertionResult, Known, assertions_about, evaluate_assertions
+from placements.engine.assertions import (
+    AssertionFacts,
+    AssertionResult,
+    assertions_about,
+    evaluate_assertions,
+)
 from placements.engine.doctor.examination import RULES, Examination
 from placements.engine.doctor.findings import Finding, Needs
 from placements.engine.doctor.placement import least_seconds
@@ -121,7 +126,6 @@ class DiffRow:
 
     @property
     def skews(self) -> list[tuple[str, int | None, int | None]]:
-        """Return the skew of each topology key before and after."""
         keys = {
             one.topology_key: None
             for each in (self.before, self.now)
@@ -190,7 +194,7 @@ class RevisionImpact:
         names = {str(one.value) for one in items if one.predicate in _NAMED}
         others = {name: placed_after(decisions[name]) if name in decisions else None for name in names}
         survived = _survived(decision, items)
-        return evaluate_assertions(items, decision, Known(others, survived))
+        return evaluate_assertions(items, decision, AssertionFacts(others, survived))
 
 
 def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]:
