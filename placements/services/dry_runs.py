@@ -69,7 +69,7 @@ _MOST_PLACEMENTS = 50
 def start_dry_run(
     *, manifests: str = "", placement: str = "", clusters: Sequence[str] = (), by: User | None, now: datetime
 ) -> DryRun:
-    """Let a worker ask the clusters what saving these manifests would do there.
+    """Start a check by a worker of what saving these manifests would change on the clusters.
 
     Without manifests the placement is tried as is; `clusters`: those to check, by default all that would be
     selected. Raise InvalidManifest for text that is no YAML and for unknown clusters.

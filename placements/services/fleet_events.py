@@ -68,7 +68,7 @@ def enqueue_affected_placements() -> int:
 
     The drains of clusters that left or are leaving are due at once: they end with the cluster.
     """
-    if not FleetChange.objects.exists():  # asked every second: a transaction would wait for those that write
+    if not FleetChange.objects.exists():  # read every second: a transaction would wait for those that write
         return 0
     with transaction.atomic():
         return _enqueue_affected()

@@ -1,4 +1,4 @@
-"""Comparing the problems that there are with those known, and making the messages that rules ask for.
+"""Comparison of the present problems with those recorded, and the messages that rules require.
 
 Safe to run twice at once: a problem that is open and a message each have a key that exists once.
 """

@@ -36,7 +36,7 @@ from placements.models import Placement, PlacementResilience, ResilienceLoss, Re
 from placements.services.assertions import REPORT, recheck
 from placements.services.decisions.records import fleet_of, fleet_record_of
 from placements.services.snapshots import cycles_of
-from placements.services.what_if.queries import asked_placements
+from placements.services.what_if.queries import valid_placements
 
 TASK = "placements.tasks.evaluate_resilience"
 LEASE = timedelta(seconds=60)
@@ -87,7 +87,7 @@ def start_report(
     if keys:
         levels = sorted(set(keys), key=level_rank)
     else:
-        cycles = cycles_of(asked_placements(), view.fleet, only=())
+        cycles = cycles_of(valid_placements(), view.fleet, only=())
         levels = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
     kinds = [one for one in allowed if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
@@ -141,7 +141,7 @@ def latest_report() -> ResilienceReport | None:
 
 def changed_placements() -> QuerySet[Placement]:
     """Return the placements with a decision that the latest report does not know."""
-    rows = asked_placements().filter(decisions_made__gt=0)
+    rows = valid_placements().filter(decisions_made__gt=0)
     return rows.exclude(resilience__decisions_made=F("decisions_made"))
 
 
@@ -176,7 +176,7 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         row.save(update_fields=["fleet", "fleet_version", "done", "has_clusters", "losses_count"])
     fleet = fleet_of(row.fleet_id)
     losses = losses_of(fleet, row.keys, has_clusters=row.has_clusters)
-    subjects, counts = _subjects(asked_placements(), fleet)
+    subjects, counts = _subjects(valid_placements(), fleet)
     placed = PlacedSubjects(subjects)
     while row.done < len(losses):
         chunk = losses[row.done : row.done + CHUNK]
@@ -323,7 +323,7 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
     sizes = {(one.level, one.value): len(one.clusters) for one in losses}
     by_loss = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
     before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
-    there = set(asked_placements().values_list("pk", flat=True)) - counts.keys()
+    there = set(valid_placements().values_list("pk", flat=True)) - counts.keys()
     with transaction.atomic():
         for key, cells in by_loss.items():
             old = cells_of(before[key]) if key in before else {}
@@ -334,7 +334,7 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
                 if changed := _loss(row, *key, sizes[key[:2]], new):
                     changed.save()
         row.totals, row.completed_at = _totals(row), now
-        row.placements_count = asked_placements().filter(decisions_made__gt=0).count()
+        row.placements_count = valid_placements().filter(decisions_made__gt=0).count()
         row.save(update_fields=["totals", "completed_at", "placements_count"])
         PlacementResilience.objects.filter(placement__in=list(counts)).delete()
         _write_placements(row, subjects, counts)

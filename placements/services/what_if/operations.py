@@ -35,11 +35,11 @@ from placements.services.what_if.queries import (
     RANKS,
     ScenarioResult,
     Variant,
-    asked_placements,
     chosen_clusters,
     evaluate,
     fleet_under,
     note_on,
+    valid_placements,
 )
 
 WHAT_IF = "placements.tasks.evaluate_scenarios"
@@ -84,7 +84,7 @@ def create_scenario(
         chosen_by=chosen_by or choice_words(sorted(set(names)), labels, len(clusters)),
         created_at=now,
         created_by=actor_name(by),
-        placements_count=asked_placements().count(),
+        placements_count=valid_placements().count(),
         evaluate_at=now,
     )
     _prune()
@@ -178,13 +178,13 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
         if perf_counter() > until:
             break
     row.evaluate_at = now if left and _next(row) else None
-    row.left_out = Placement.objects.count() - asked_placements().count()
+    row.left_out = Placement.objects.count() - valid_placements().count()
     _unfinished(row).update(evaluate_at=row.evaluate_at, left_out=row.left_out)  # unless it was canceled
 
 
 def _next(row: Scenario) -> list[Placement]:
     done = ScenarioDecision.objects.filter(scenario=row, variant=Variant.CORDON)
-    rows = asked_placements().exclude(full_name__in=done.values("placement_name"))
+    rows = valid_placements().exclude(full_name__in=done.values("placement_name"))
     return list(rows.order_by("name")[:_BATCH])
 
 

@@ -158,7 +158,7 @@ def emptied_groups(fleet: Fleet, clusters: Collection[str], keys: Iterable[str])
     return tuple(domains)
 
 
-def asked_placements() -> QuerySet[Placement]:
+def valid_placements() -> QuerySet[Placement]:
     return Placement.objects.filter(deleting_since=None, selection_faults=[])
 
 
