@@ -43,7 +43,7 @@ LONGEST = 2.0
 
 PRUNING_SECONDS = 0.5
 RARELY = 5
-"""Every so many sweeps, work that no user waits for is enqueued, too."""
+"""At this interval of sweeps, work that no user waits for is enqueued, too."""
 _sweeps = count()
 
 
@@ -192,7 +192,7 @@ def refresh_hubs(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def advance_hub_drains(**_newer: Any) -> None:
-    """Take the drains of live hubs a step further; a hub that does not answer delays no other task."""
+    """Advance the drains of live hubs; a hub that does not answer delays no other task."""
     hub_drains.advance_hub_drains(now=datetime.now(UTC))
 
 
@@ -205,7 +205,7 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; seal the access log, take drains further.
+    """Send hints for the work that is due, whose own may be lost; seal the access log, advance drains.
 
     Rebalance plans are continued here too.
     """

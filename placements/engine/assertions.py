@@ -1,4 +1,4 @@
-"""Evaluation of the assertions of a placement: pure functions of a decision and what it is compared with."""
+"""_Check of the assertions of a placement: pure functions of a decision and what it is compared with."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,8 +24,8 @@ from placements.manifests.assertions import (
 )
 from placements.manifests.policy import PlacementType
 
-_SHOWN = 10
-Found = tuple[list[str], str]
+_MOST_NAMES = 10
+_Check = tuple[list[str], str]
 """What breaks an assertion, and why that is unknown."""
 
 
@@ -41,7 +41,7 @@ _HOLDS, _BROKEN, _UNKNOWN = AssertionState  # looking a member up costs as much 
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AssertionFacts:
     """What assertions read besides the decision.
 
     `others` has the clusters of each placement that an assertion names, None for one that does not exist.
@@ -71,27 +71,27 @@ def assertions_about(
 ) -> list[tuple[str, Assertions]]:
     """Return the assertions of a placement by the document that has them, "" for its annotation."""
     own = parse_assertions(annotations)
-    found = [("", own)] if own.items else []
+    by_document = [("", own)] if own.items else []
     for one in documents:
         is_selected = one.spec.selector is not None and selects(one.spec.selector, labels)
         if is_selected or full_name in one.spec.placements:
-            found.append((one.metadata.name, one.assertions))
-    return found
+            by_document.append((one.metadata.name, one.assertions))
+    return by_document
 
 
 def evaluate_assertions(
-    items: Collection[Assertion], decision: Decision, known: Known
+    items: Collection[Assertion], decision: Decision, facts: AssertionFacts
 ) -> list[AssertionResult]:
     fleet, positions = decision.cycle.fleet, decision.chosen
     if decision.cycle.live_bindings:
         is_placed = decision.cycle.is_active.copy()
         if not decision.is_failed:
-            gone = filter(fleet.positions.__contains__, decision.unscheduled)
-            is_placed[[fleet.positions[name] for name in gone]] = False
+            removed = filter(fleet.positions.__contains__, decision.unscheduled)
+            is_placed[[fleet.positions[name] for name in removed]] = False
         is_placed[positions] = True
         positions = is_placed.nonzero()[0].astype(np.int32)
     placed = _PlacedClusters(fleet, positions)
-    return [_evaluate(one, decision, placed, known) for one in items]
+    return [_evaluate(one, decision, placed, facts) for one in items]
 
 
 @dataclass
@@ -110,24 +110,26 @@ class _PlacedClusters:
         return [names[position] for position in self.positions.tolist()]
 
 
-def _evaluate(one: Assertion, decision: Decision, placed: _PlacedClusters, known: Known) -> AssertionResult:
-    broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, known)
+def _evaluate(
+    one: Assertion, decision: Decision, placed: _PlacedClusters, facts: AssertionFacts
+) -> AssertionResult:
+    broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, facts)
     if not broken:
         return AssertionResult(one.predicate, one.value, _UNKNOWN if reason else _HOLDS, (), reason)
-    more = (f"and {len(broken) - _SHOWN} more",) if len(broken) > _SHOWN else ()
-    return AssertionResult(one.predicate, one.value, _BROKEN, (*broken[:_SHOWN], *more))
+    more = (f"and {len(broken) - _MOST_NAMES} more",) if len(broken) > _MOST_NAMES else ()
+    return AssertionResult(one.predicate, one.value, _BROKEN, (*broken[:_MOST_NAMES], *more))
 
 
-def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Known) -> Found:
+def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
     counts = {key: len(placed.fleet.label(key).counts(placed.positions)) for key in value}
     short = {key: count for key, count in counts.items() if count < max(1, value[key]["atLeast"])}
     return [f"{key}: {count} of {value[key]['atLeast']}" for key, count in short.items()], ""
 
 
 def _beside(
-    value: Any, _decision: Decision, placed: _PlacedClusters, known: Known, *, is_apart: bool = False
-) -> Found:
-    others, names = known.others.get(value), placed.names
+    value: Any, _decision: Decision, placed: _PlacedClusters, facts: AssertionFacts, *, is_apart: bool = False
+) -> _Check:
+    others, names = facts.others.get(value), placed.names
     if others is None:
         return [], f"placement {value} not found"
     if is_apart:
@@ -135,43 +137,43 @@ def _beside(
     return [] if others.issuperset(names) else sorted({*names} - others), ""
 
 
-def _survives(value: Any, _decision: Decision, placed: _PlacedClusters, known: Known) -> Found:
+def _survives(value: Any, _decision: Decision, placed: _PlacedClusters, facts: AssertionFacts) -> _Check:
     levels = [value] if isinstance(value, str) else value
-    survived = known.survived or {}
+    survived = facts.survived or {}
     missing = [level for level in levels if level not in survived]
     reason = f"no resilience report of {', '.join(missing)} yet" if missing else ""
     return [level for level in levels if not placed or not survived.get(level, True)], reason
 
 
-def _max_share(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Known) -> Found:
+def _max_share(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
     broken, total = [], len(placed)
     for key, share in value.items():
         most = percent(share) * total
-        over = [found for found in placed.fleet.label(key).counts(placed.positions) if found[1] * 100 > most]
-        broken += [f"{key}={name}: {count} of {total}" for name, count in over]
+        counts = placed.fleet.label(key).counts(placed.positions)
+        broken += [f"{key}={name}: {count} of {total}" for name, count in counts if count * 100 > most]
     return broken, ""
 
 
-def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _known: Known) -> Found:
-    found = placed.positions
+def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
+    positions = placed.positions
     for key, text in value.items():
         column = placed.fleet.label(key)
         code = column.code_of(text)
         if code == ABSENT:
             return [], ""
-        found = found[column.codes[found] == code]
-    return sorted(placed.fleet.names[at] for at in found.tolist()), ""
+        positions = positions[column.codes[positions] == code]
+    return sorted(placed.fleet.names[at] for at in positions.tolist()), ""
 
 
-def _churn(value: Any, _decision: Decision, _placed: _PlacedClusters, known: Known) -> Found:
-    if known.churn is None:
+def _churn(value: Any, _decision: Decision, _placed: _PlacedClusters, facts: AssertionFacts) -> _Check:
+    if facts.churn is None:
         return [], "no history of decisions"
-    is_over = known.churn > value["perWeek"]
-    return [f"{known.churn} changes in 7 days"] if is_over else [], ""
+    is_over = facts.churn > value["perWeek"]
+    return [f"{facts.churn} changes in 7 days"] if is_over else [], ""
 
 
-def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _known: Known) -> Found:
-    """Look for so many more clusters after the picks of the decision, or else in a cycle of their own."""
+def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
+    """Pick the additional clusters after the picks of the decision, or else in a separate cycle."""
     cycle = decision.cycle
     if not value or cycle.policy.placement_type is not PlacementType.PICK_N:
         return [], ""
@@ -182,12 +184,12 @@ def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _known: K
         return [] if more == value else [f"{len(placed) + more} of {wanted} clusters are possible"], ""
     policy = cycle.policy.model_copy(update={"number_of_clusters": wanted})
     after = tuple(one for one in decision.bindings_after if one.is_active)
-    found = schedule(replace(cycle, policy=policy, bindings=after, batch=None))
-    count = len(placed_after(found))
-    return [] if found.is_fulfilled else [f"{count} of {wanted} clusters are possible"], ""
+    scaled_up = schedule(replace(cycle, policy=policy, bindings=after, batch=None))
+    count = len(placed_after(scaled_up))
+    return [] if scaled_up.is_fulfilled else [f"{count} of {wanted} clusters are possible"], ""
 
 
-_PREDICATES: dict[str, Callable[[Any, Decision, _PlacedClusters, Known], Found]] = {
+_PREDICATES: dict[str, Callable[[Any, Decision, _PlacedClusters, AssertionFacts], _Check]] = {
     "never": _never,
     "spread": _spread,
     "together": _beside,

@@ -90,7 +90,7 @@ class NotExecuted(Verdict):
 
 
 class Invalid(Verdict):
-    """The eviction asks for what cannot be."""
+    """The request fits no placement on this cluster; it can never be executed."""
 
 
 def judge_eviction(
@@ -99,7 +99,7 @@ def judge_eviction(
     """Return whether an eviction of a placement from a cluster is executed.
 
     Evictions of one placement are judged one after the other, each after the former was written down. One
-    that is on its way out counts as not available (departing from the released system, where two in a row
+    that is in progress counts as not available (departing from the released system, where two in a row
     could both count it).
     """
     if placement is None:

@@ -13,10 +13,10 @@ Identity: TypeAlias = Sequence[Any]
 
 def unwrapped(manifests: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     """Return manifests as they are applied: the content of each envelope, by key, in its position."""
-    found: list[Mapping[str, Any]] = []
+    contents: list[Mapping[str, Any]] = []
     for one in manifests:
-        found += _content(one) if is_envelope(one["apiVersion"], one["kind"]) else (one,)
-    return tuple(found)
+        contents += _content(one) if is_envelope(one["apiVersion"], one["kind"]) else (one,)
+    return tuple(contents)
 
 
 def _content(envelope: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -29,7 +29,7 @@ _Key: TypeAlias = tuple[str, str, str, str, str]
 _CLUSTER_NAME = "${MEMBER-CLUSTER-NAME}"
 _CLUSTER_LABEL = "${MEMBER-CLUSTER-LABEL-KEY-"
 _NOT_FOUND = re.compile(r" not found in .*", re.DOTALL)
-"""What jsonpatch says of a missing member: it writes out all that is there, also what a Secret holds."""
+"""jsonpatch's message about a missing member: it has the whole document, also the data of a Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class OverrideContent:
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """The resources as one cluster gets them; what it does not get is in `left_out`."""
+    """The resources for one cluster; those that are removed for it are in `left_out`."""
 
     objects: tuple[HubObject, ...]
     left_out: tuple[HubObject, ...] = ()
@@ -81,8 +81,8 @@ def applicable(
 
     Those for clusters come first, so that those of a namespace win; each kind is ordered by name.
     """
-    found = applicable_to_each(snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects)
-    return found.get(cluster.name, ())
+    by_cluster = applicable_to_each(snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects)
+    return by_cluster.get(cluster.name, ())
 
 
 def applicable_to_each(
@@ -95,13 +95,13 @@ def applicable_to_each(
         for one in snapshots
         if one.override.placement in ("", placement) and not selected.isdisjoint(_selected_keys(one))
     ]
-    found: dict[str, list[OverrideContent]] = {}
+    by_cluster: dict[str, list[OverrideContent]] = {}
     for one in sorted(concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)):
         rules = one.override.spec.policy.override_rules
         names = dict.fromkeys(name for rule in rules for name in clusters_matching_rule(rule, fleet))
         for name in names:
-            found.setdefault(name, []).append(one)
-    return {name: tuple(several) for name, several in found.items()}
+            by_cluster.setdefault(name, []).append(one)
+    return {name: tuple(several) for name, several in by_cluster.items()}
 
 
 def _own_key(each: HubObject) -> _Key:
@@ -215,7 +215,7 @@ def label_value(part: str, cluster: Cluster) -> str:
 
 
 class PatchError(ValueError):
-    """A patch does not fit the manifest; the text says why."""
+    """A patch does not fit the manifest; the text is the reason."""
 
 
 def apply_patch(manifest: Mapping[str, Any], patch: JsonPatch, value: Any) -> dict[str, Any]:

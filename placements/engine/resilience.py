@@ -60,11 +60,11 @@ def cordoned(fleet: Fleet, *names: str) -> Fleet:
 
 
 def without(cycle: Cycle, *clusters: str, fleet: Fleet | None = None) -> Cycle:
-    """Return the cycle that follows the eviction from these clusters, if given on another fleet."""
-    gone = frozenset(clusters)
+    """Return the cycle that follows the eviction from these clusters, on another fleet if there is one."""
+    names = frozenset(clusters)
     bindings = tuple(
         one._replace(state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
-        if one.cluster in gone and one.is_active
+        if one.cluster in names and one.is_active
         else one
         for one in cycle.bindings
     )
@@ -80,15 +80,15 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
     chain = [schedule(start)]
     if not profile_of(start).chooses_again and not start.binding_classes.obsolete:
         return chain
-    while len(chain) < MOST_CYCLES and _changes(chain[-1]):
+    while len(chain) < MOST_CYCLES and _has_changes(chain[-1]):
         following = schedule(replace(start, bindings=chain[-1].bindings_after))
-        if not _changes(following):
+        if not _has_changes(following):
             break
         chain.append(following)
     return chain
 
 
-def _changes(decision: Decision) -> bool:
+def _has_changes(decision: Decision) -> bool:
     return not decision.is_failed and placed_after(decision) != active(decision.cycle.live_bindings)
 
 
@@ -140,8 +140,8 @@ def default_keys(fleet: Fleet, policies: Iterable[PlacementPolicy]) -> tuple[str
         is_common = int(column.is_present.sum()) * 100 >= _USUAL_SHARE * len(fleet)
         if is_common and len(column.values) > 1:
             used.add(key)
-    found = [key for key in used if 0 < len(fleet.label(key).values) <= MOST_DOMAINS]
-    return tuple(sorted(found, key=level_rank))
+    keys = [key for key in used if 0 < len(fleet.label(key).values) <= MOST_DOMAINS]
+    return tuple(sorted(keys, key=level_rank))
 
 
 class Loss(NamedTuple):
@@ -157,7 +157,7 @@ def losses_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -
 
     A key such as `region+region` means every pair of its domains, of the first 20.
     """
-    found = list[Loss]()
+    losses = list[Loss]()
     for key in keys:
         paired = pair_key(key)
         column = fleet.label(paired or key)
@@ -173,8 +173,8 @@ def losses_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -
                 Loss(key, f"{one.value}{AND}{other.value}", one.clusters + other.clusters)
                 for one, other in combinations(domains[:MOST_PAIRED], 2)
             ]
-        found += domains
-    return found + [Loss(CLUSTER, name, (name,)) for name in fleet.names if has_clusters]
+        losses += domains
+    return losses + [Loss(CLUSTER, name, (name,)) for name in fleet.names if has_clusters]
 
 
 class LossResult(NamedTuple):
@@ -241,7 +241,7 @@ class Subject:
             worst = max(worst, int(np.ptp(counts)) if len(counts) else 0)
         return worst
 
-    def _picked(
+    def _pick_after_loss(
         self, candidates: Candidates, of: "LossFleets", *, has_left: bool, are_evicted: bool, wanted: int
     ) -> tuple[int, list[str]]:
         """Return how many clusters join after a loss, without running the filters and scores again.
@@ -269,9 +269,9 @@ class Subject:
         if not candidates.constraints:
             return min(wanted, int(np.count_nonzero(failed == 0))), []
         placed = np.nonzero(is_placed)[0].astype(np.int32)
-        found = pick(replace(candidates, failed=failed, placed=placed), wanted).positions
+        positions = pick(replace(candidates, failed=failed, placed=placed), wanted).positions
         names = (of.left if has_left else self.cycle.fleet).names
-        return len(found), [names[at] for at in found]
+        return len(positions), [names[at] for at in positions]
 
     def cell(self, variant: LossVariant, of: "LossFleets") -> LossResult | None:
         """Return the result of a loss; None for one that does not concern the placement."""
@@ -297,7 +297,7 @@ class Subject:
             wanted = (policy.number_of_clusters or 0) - kept
             moved, joins = 0, list[str]()
             if wanted:
-                moved, joins = self._picked(
+                moved, joins = self._pick_after_loss(
                     self._candidates, of, has_left=has_left, are_evicted=are_evicted, wanted=wanted
                 )
             lost = max(0, len(self.placed) - kept - moved)

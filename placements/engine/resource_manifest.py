@@ -67,15 +67,13 @@ def parse_hub_object(document: object) -> HubObject:
     """
     refuse_fleet_kinds(document)
     parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=whole_problems)
-    found = HubObject.of(mapping_at(document))
-    refuse_hidden(found.content)
-    if is_envelope(found.api_version, found.kind):
-        errors = [
-            error for key, one in found.content["data"].items() for error in _wrapped_errors(key, one, found)
-        ]
-        if errors:
+    hub_object = HubObject.of(mapping_at(document))
+    refuse_hidden(hub_object.content)
+    if is_envelope(hub_object.api_version, hub_object.kind):
+        wrapped = hub_object.content["data"].items()
+        if errors := [error for key, one in wrapped for error in _wrapped_errors(key, one, hub_object)]:
             raise InvalidManifest(errors)
-    return found
+    return hub_object
 
 
 def _wrapped_errors(key: str, document: object, envelope: HubObject) -> Iterator[FieldError]:
@@ -84,8 +82,8 @@ def _wrapped_errors(key: str, document: object, envelope: HubObject) -> Iterator
     try:
         refuse_fleet_kinds(document)
         parse_manifest(_Wrapped, document, semantics=DEFAULT_SEMANTICS, path=path)
-    except InvalidManifest as found:
-        for error in found.errors:
+    except InvalidManifest as invalid:
+        for error in invalid.errors:
             yield error if error.path.startswith(path) else replace(error, path=f"{path}.{error.path}")
         return
     one = HubObject.of(mapping_at(document))
@@ -137,7 +135,7 @@ class _Manifest(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """What depends on the kind: its name, where it lives, whether the hub takes it."""
+        """What depends on the kind: its name, its scope, whether the hub accepts it."""
         version, kind = raw.get("apiVersion"), raw.get("kind")
         metadata = mapping_at(raw, "metadata")
         if metadata.get("generateName") and not metadata.get("name"):

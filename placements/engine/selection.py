@@ -101,8 +101,8 @@ class Inventory:
     def of_kind(self, group: str, kind: str, *, namespace: str = "", name: str = "") -> Sequence[HubObject]:
         """Return the objects of a kind in a namespace, or outside all; with a name, that one if it exists."""
         if name:
-            found = self.by_key.get((group, kind, namespace, name))
-            return () if found is None else (found,)
+            hub_object = self.by_key.get((group, kind, namespace, name))
+            return () if hub_object is None else (hub_object,)
         return self._by_place.get((group, kind, namespace), ())
 
     def inside(self, namespace: str) -> Sequence[HubObject]:
@@ -116,8 +116,8 @@ def is_namespace_selector(selector: ResourceSelector) -> bool:
 def own_namespace(selectors: tuple[ResourceSelector, ...]) -> str | None:
     """Return the namespace from which the other selectors may select namespaced kinds."""
     own = SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS
-    named = (each.name for each in selectors if is_namespace_selector(each) and each.selection_scope is own)
-    return next(named, None)
+    names = (each.name for each in selectors if is_namespace_selector(each) and each.selection_scope is own)
+    return next(names, None)
 
 
 def matcher(selector: ResourceSelector) -> Callable[[HubObject], bool]:
@@ -151,7 +151,7 @@ def _place(each: HubObject) -> tuple[int, str, str]:
     return len(_RANKS), f"{each.group}/{each.version}, Kind={each.kind}", name
 
 
-_LISTED = 50
+_MOST_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,25 +252,25 @@ def _matches(selector: ResourceSelector, hub: Inventory, place: str, finding: _F
     among = hub.of_kind(selector.group, selector.kind, namespace=place, name=selector.name)
     fits = matcher(selector)
     matching = [each for each in among if fits(each)]
-    found = [each for each in matching if each.version == selector.version]
-    if len(found) < len(matching):
+    same_version = [each for each in matching if each.version == selector.version]
+    if len(same_version) < len(matching):
         versions = Counter(each.api_version for each in matching)
-        wanted = f"{selector.group}/{selector.version}".lstrip("/")
-        others = ", ".join(sorted(version for version in versions if version != wanted))
-        count = versions.total() - versions[wanted]
+        api_version = f"{selector.group}/{selector.version}".lstrip("/")
+        others = ", ".join(sorted(version for version in versions if version != api_version))
+        count = versions.total() - versions[api_version]
         message = f"skips {count} matching objects of kind {selector.kind}: on the hub in version {others}"
         finding.remark("version", "other-version", message)
     if not selector.name:
-        return [each for each in found if why_left_out(each, hub.by_key) is None]
+        return [each for each in same_version if why_left_out(each, hub.by_key) is None]
     if not matching:
         message = f"{selector.kind} {quote_value(selector.name)} is not on the hub"
         finding.remark("name", "not-on-the-hub", message)
-    for each in found:
+    for each in same_version:
         reason = why_left_out(each, hub.by_key)
         if reason:
             finding.remark("name", "never-placed", f"skips {each}: {reason}")
             return []
-    return found
+    return same_version
 
 
 def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
@@ -279,24 +279,24 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
         finding.problems.append(reserved_namespace_problem(selector.name))
         return finding
     matching = _matches(selector, hub, "", finding)
-    found = [each for each in matching if not is_reserved_namespace(each.name)]
-    if len(found) < len(matching):
-        reserved = {each.name for each in matching} - {each.name for each in found}
+    namespaces = [each for each in matching if not is_reserved_namespace(each.name)]
+    if len(namespaces) < len(matching):
+        reserved = {each.name for each in matching} - {each.name for each in namespaces}
         message = f"skips reserved namespaces: {_listing(reserved)}"
         finding.remark("", "reserved-namespace", message)
-    finding.objects += found
+    finding.objects += namespaces
     match selector.selection_scope:
         case SelectionScope.NAMESPACE_WITH_RESOURCES:
             # Add everything inside the namespaces that may leave the hub.
-            inside = [each for namespace in found for each in hub.inside(namespace.name)]
+            inside = [each for namespace in namespaces for each in hub.inside(namespace.name)]
             left_out = {each.kind for each in inside if not is_ever_placed(each.group, each.kind)}
             placeable = [each for each in inside if is_ever_placed(each.group, each.kind)]
             finding.objects += [each for each in placeable if why_left_out(each, hub.by_key) is None]
             if left_out:
                 message = f"skips kinds that are never placed: {_listing(left_out)}"
                 finding.remark("", "never-placed", message)
-        case SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS if not found:
-            # Turn what was remarked about the one namespace into errors: the other selectors rest on it.
+        case SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS if not namespaces:
+            # Turn what was remarked about the one namespace into errors: the other selectors depend on it.
             finding.problems += [
                 ErrorDetail(each.keys, "not-on-the-hub", each.message, "a namespace on the hub")
                 for each in finding.remarks
@@ -305,9 +305,9 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
 
 
 def _listing(names: Iterable[str]) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return ", ".join(found[:_LISTED]) + more
+    in_order = sorted(names)
+    more = f" and {len(in_order) - _MOST_NAMES} more" if len(in_order) > _MOST_NAMES else ""
+    return ", ".join(in_order[:_MOST_NAMES]) + more
 
 
 def concerns(
@@ -324,7 +324,7 @@ def concerns(
 
 def _concerns(selector: ResourceSelector, within: str | None, objects: Sequence[HubObject]) -> bool:
     if is_namespace_selector(selector):
-        # Take a namespace by its name or labels, and what is inside one by that name if there is one.
+        # Use a namespace by its name or labels, and what is inside one by that name if there is one.
         # Without a name the labels of the namespace would have to be known: anything inside any counts.
         fits = matcher(selector)
         if any(fits(each) for each in objects if (each.group, each.kind) == ("", "Namespace")):
@@ -364,7 +364,7 @@ class SnapshotPart:
 def parts(objects: Iterable[HubObject], *, limit: int = PART_LIMIT) -> tuple[SnapshotPart, ...]:
     """Return sanitized objects, in their order, in parts of at most `limit` bytes.
 
-    A larger object has a part of its own.
+    A larger object is alone in its part.
     """
     groups: list[list[HubObject]] = [[]]
     size = 0

@@ -1,6 +1,6 @@
 """Sentences about what would have to change, and about the traps that a decision ran into."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusters.fleet import EligibilityKind
@@ -43,7 +43,7 @@ def suggestion_sentence(suggestion: Suggestion) -> str:
 def effects_words(suggestion: Suggestion) -> str:
     """Return which clusters a change would select and deselect; empty where none changes."""
     effects = [("then selected:", suggestion.gains), ("deselected:", suggestion.losses)]
-    return "; ".join(f"{verb} {_listed(names)}" for verb, names in effects if names)
+    return "; ".join(f"{verb} {_first_names(names)}" for verb, names in effects if names)
 
 
 def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
@@ -64,11 +64,10 @@ def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     return sorted(near, key=lambda one: len(one.gains) + len(one.losses))
 
 
-def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
+def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
     """Return the changes that do not help; those that differ only in a cluster or a label share a line."""
-    listed = list(suggestions)
     sentences = []
-    for one in listed:
+    for one in suggestions:
         change = one.change
         if change.kind in _GROUPED:
             continue
@@ -78,15 +77,14 @@ def failure_sentences(suggestions: Iterable[Suggestion]) -> list[str]:
             first, last = facts[field], one.furthest.facts[field]
             facts = {**facts, field: f"{first} or {last}" if isinstance(first, str) else f"{first} to {last}"}
         sentences.append(_change_words(change.kind, facts))
-    return sentences + _grouped([one.change for one in listed])
+    return sentences + _grouped_sentences([one.change for one in suggestions])
 
 
-def untried_sentences(changes: Iterable[Change]) -> list[str]:
-    listed = list(changes)
-    return [change_words(one) for one in listed if one.kind not in _GROUPED] + _grouped(listed)
+def untried_sentences(changes: Sequence[Change]) -> list[str]:
+    return [change_words(one) for one in changes if one.kind not in _GROUPED] + _grouped_sentences(changes)
 
 
-def _grouped(changes: list[Change]) -> list[str]:
+def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
     def either(names: list[str]) -> str:
         left = len(names) - _ALTERNATIVES_SHOWN
         more = [counted(left, "other")] if left > 0 else []
@@ -101,7 +99,7 @@ def _grouped(changes: list[Change]) -> list[str]:
     return sentences + ([f"{either(leaving)} removed from the fleet"] if leaving else [])
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _first_names(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more
 
@@ -122,10 +120,10 @@ def trap_sentences(
         yield from exact_sentences(exact, decision.cycle.policy)
     yield from over_limit_sentences(decision)
     for key, names in favoured_without_key(decision).items():
-        yield f"selected without the label {key}, so the constraint was not enforced: {_listed(names)}"
+        yield f"selected without the label {key}, so the constraint was not enforced: {_first_names(names)}"
     stale = stale_picks(decision)
     if stale:
-        yield f"{OUTDATED}, would not be selected if rescheduled: {_listed(stale)}"
+        yield f"{OUTDATED}, would not be selected if rescheduled: {_first_names(stale)}"
     has_number = exact is not None and exact.verdict is not ExactVerdict.OPEN
     if with_bound and not decision.is_fulfilled and not has_number:
         bound = feasibility_bound(decision.cycle)

@@ -69,13 +69,15 @@ class DifferenceRow:
 
 def difference_rows(differences: Iterable[Plain]) -> list[DifferenceRow]:
     return [
-        DifferenceRow(one["cluster"], _words(one["hub"]), _words(one["replay"]), one.get("cause", ""))
+        DifferenceRow(
+            one["cluster"], _decision_words(one["hub"]), _decision_words(one["replay"]), one.get("cause", "")
+        )
         for one in differences
     ]
 
 
-def _words(side: Mapping[str, Any] | None) -> list[str]:
-    """Return what one side says of a cluster, part by part: whether selected, scores, reason."""
+def _decision_words(side: Mapping[str, Any] | None) -> list[str]:
+    """Return the decision of one side about a cluster, part by part: whether selected, scores, reason."""
     if side is None:
         return ["Not listed"]
     if "message" in side:

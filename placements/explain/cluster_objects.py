@@ -147,7 +147,7 @@ class Difference:
 class LiveState(NamedTuple):
     """One object as it was last read on a cluster; the fields are those of a stored row.
 
-    `readiness` is that of the driver, "" where the object is missing or could not be read: then `reason` says
+    `readiness` is that of the driver, "" where the object is missing or could not be read: then `reason` has
     why. `since`: how long it has been like this, as far as the hub knows.
     """
 
@@ -239,15 +239,15 @@ def cluster_objects(
     `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
     """
     errors = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
-    found: dict[tuple[str, str, str, str], list[Difference]] = {}
+    by_object: dict[tuple[str, str, str, str], list[Difference]] = {}
     for each in differences:
-        found.setdefault((each.group, each.kind, each.namespace, each.name), []).append(each)
+        by_object.setdefault((each.group, each.kind, each.namespace, each.name), []).append(each)
     usual = ObjectState.PENDING if phase in EMPTY or is_nothing_sent else _BY_PHASE[Phase(phase)]
     if is_report and usual in (ObjectState.APPLIED, ObjectState.AVAILABLE):
         usual = ObjectState.COMPARED
     elif len(failed) >= most_failed:
         usual = ObjectState.UNKNOWN
-    versions = {key: several[0].version for key, several in found.items()}
+    versions = {key: several[0].version for key, several in by_object.items()}
     versions |= {key: one.version for key, one in errors.items()}
     states = {(one.group, one.kind, one.namespace, one.name): one for one in live}
     is_settled = usual in (ObjectState.APPLIED, ObjectState.AVAILABLE, ObjectState.UNKNOWN)
@@ -271,7 +271,7 @@ def cluster_objects(
             hint=_HINTS.get(reason)
             or (_FORBIDDEN if " is forbidden: User " in message else "")
             or (now.hint if now and now.hint not in message else ""),
-            differences=tuple(found.get(key, ())),
+            differences=tuple(by_object.get(key, ())),
             live=now,
             envelope=sent.get(key, ""),
         )

@@ -33,8 +33,8 @@ _NAMES_SHOWN = 5
 class Divergence:
     """One set of rules against the one it is compared with: the first difference, and why.
 
-    `place` is None where they place the same clusters in the same order; `is_by_name` says that there they
-    differ in the order of names only, and the words look further for a difference between the rules.
+    `place` is None where they place the same clusters in the same order; `is_by_name`: there they
+    differ in the order of names only, and the words are about a later difference between the rules.
     """
 
     semantics: Semantics
@@ -61,26 +61,26 @@ def difference_head(comparison: SemanticsComparison) -> str:
 
 def difference_parts(comparison: SemanticsComparison) -> list[tuple[str, str]]:
     """Return for the first difference which rules do the same for the same reason, and what they do."""
-    return _parts(comparison, comparison.first_difference) if comparison.first_difference else []
+    return _side_words(comparison, comparison.first_difference) if comparison.first_difference else []
 
 
 def divergences(comparison: SemanticsComparison) -> list[Divergence]:
     """Return for each of the others its first difference from the base, and why."""
     base = comparison.base
-    found = []
+    rows = []
     for other in comparison.decisions if base in comparison.decisions else ():
         difference = comparison.difference_among((base, other))
         if other is base:
             continue
         if difference is not None and _is_by_name(comparison, difference):
-            found.append(_beyond_names(comparison, base, other, difference))
+            rows.append(_beyond_names(comparison, base, other, difference))
             continue
         place, words = None, f"places the same clusters as {base}, in the same order"
         if difference is not None:
-            parts = ". ".join(f"{who} {what}" for who, what in _parts(comparison, difference))
+            parts = ". ".join(f"{who} {what}" for who, what in _side_words(comparison, difference))
             place, words = difference.place, f"differs from {base} at rank {difference.place}: {parts}"
-        found.append(Divergence(other, place, is_by_name=False, words=words))
-    return found
+        rows.append(Divergence(other, place, is_by_name=False, words=words))
+    return rows
 
 
 def later_divergences(comparison: SemanticsComparison) -> list[Divergence]:
@@ -126,7 +126,7 @@ def _beyond_names(
 
 
 def _turn_words(decision: Decision, other: Decision, start: int) -> str:
-    """Follow a decision under other rules; say where they would not have done the same, and why."""
+    """Return where other rules would not have made the same decision, and why."""
     turn = turn_of(decision, other, start=start)
     if turn is None:
         return ""
@@ -139,7 +139,7 @@ def _turn_words(decision: Decision, other: Decision, start: int) -> str:
     return f"{rank if turn.place > 1 else 'There'}: {'. '.join(clauses)}"
 
 
-def _parts(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:
+def _side_words(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:
     sides = [
         _Side(one, comparison.decisions[one], difference.steps[one], choice)
         for one, choice in difference.choices.items()

@@ -97,7 +97,7 @@ def check_report(steps: Sequence[CheckStep]) -> CheckReport:
             ahead.append(("Permissions", one))
         elif one.step not in _STEPS:  # a kind that the cluster does not serve
             rows.append(PermissionRow(one.step, tuple((verb, None) for verb in VERBS), one.message, one.hint))
-    permissions = [_permission_row(resource, found) for resource, found in by_resource.items()]
+    permissions = [_permission_row(resource, of_resource) for resource, of_resource in by_resource.items()]
     return CheckReport(is_passed(steps), tuple(ahead), (*permissions, *rows))
 
 

@@ -1,4 +1,4 @@
-"""What two decisions of a placement did differently: who joins, leaves and stays, and why."""
+"""The differences of two decisions of a placement: which clusters join, leave and stay, and why."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A cluster that stays for another reason: what was said of it before, and what is said now."""
+    """A cluster that stays for another reason: the reason before, and the reason now."""
 
     cluster: str
     before: str

@@ -23,7 +23,7 @@ MANY_ROUNDS, MANY_CLUSTERS = 50, 200
 def decision_document(
     decision: Decision, *, warnings: Iterable[ManifestWarning] = (), step: int | None = None
 ) -> Plain:
-    """Return the whole decision; `step` asks for the candidates of that round too. Raise IndexError."""
+    """Return the whole decision; with `step` also the candidates of that round. Raise IndexError."""
     replay = Replay(decision)
     rounds = [round_document(one) for one in replay]
     if step is not None:
@@ -87,7 +87,7 @@ def scores_of(decision: Decision) -> Plain:
 def round_document(step: RoundSummary) -> Plain:
     """Return one round: its groups and skews, the winner, the next best.
 
-    `measures` says what `skewBefore` and `skewAfter` are: the skew, or the gap to the emptiest group.
+    `measures` defines what `skewBefore` and `skewAfter` are: the skew, or the gap to the emptiest group.
     """
     # By its key, and by its place as well where several constraints have one key.
     keys = [one.topology_key for one in step.spreads]
@@ -164,20 +164,20 @@ def advice_document(advice: Advice) -> Plain:
         "isRescheduled": advice.is_rescheduled,
         "wouldHelp": [_suggestion(one) for one in advice.helps],
         "wouldNotHelp": [_suggestion(one) for one in advice.fails],
-        "notTried": [_change(one) for one in advice.not_tried],
+        "notTried": [_change_document(one) for one in advice.not_tried],
     }
 
 
 def _suggestion(one: Suggestion) -> Plain:
     return {
-        "change": _change(one.change),
-        "upTo": None if one.furthest is None else _change(one.furthest),
+        "change": _change_document(one.change),
+        "upTo": None if one.furthest is None else _change_document(one.furthest),
         "gains": list(one.gains),
         "losses": list(one.losses),
     }
 
 
-def _change(one: Change) -> Plain:
+def _change_document(one: Change) -> Plain:
     return {"kind": str(one.kind), "facts": _plain(dict(one.facts)), "words": change_words(one)}
 
 

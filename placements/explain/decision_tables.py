@@ -40,7 +40,7 @@ from placements.manifests.affinity import PreferredTerm
 
 TOP, AROUND_CUT, FORBIDDEN_SHOWN = 10, 2, 10
 CLASSES_FROM = 100
-"""From so many candidates on, those that are alike share a row."""
+"""With this number of candidates or more, those that are equal share a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
 
     forbidden = np.nonzero(one.is_left & one.is_forbidden)[0]
     like = _first_of_class(codes[forbidden]) if by_class else dict.fromkeys(range(len(forbidden)), 0)
-    shown = [(int(forbidden[place]), like[place]) for place in sorted(like)[:FORBIDDEN_SHOWN]]
-    if position in forbidden.tolist() and position not in [each for each, _ in shown]:
-        shown = [(position, 0), *shown[: FORBIDDEN_SHOWN - 1]]
-    ruled_out = tuple(row(replay.candidate(number, replay.names[at]), alike=more) for at, more in shown)
+    excluded = [(int(forbidden[place]), like[place]) for place in sorted(like)[:FORBIDDEN_SHOWN]]
+    if position in forbidden.tolist() and position not in [each for each, _ in excluded]:
+        excluded = [(position, 0), *excluded[: FORBIDDEN_SHOWN - 1]]
+    ruled_out = tuple(row(replay.candidate(number, replay.names[at]), alike=more) for at, more in excluded)
     return Ranking(
         tuple(columns.values()),
         tuple(rows),
@@ -151,7 +151,7 @@ def _rank_row(
     return RankRow(
         rank=candidate.rank,
         cluster=candidate.cluster,
-        cells=tuple(_cell(key, candidate) for key in columns),
+        cells=tuple(_score_cell(key, candidate) for key in columns),
         decided_by=decided,
         is_in=is_in,
         is_highlighted=candidate.cluster == cluster,
@@ -208,7 +208,7 @@ def _first_of_class(codes: Ints) -> dict[int, int]:
     return dict(zip(first.tolist(), (counts - 1).tolist(), strict=True))
 
 
-def _cell(key: str, one: Candidate) -> Cell:
+def _score_cell(key: str, one: Candidate) -> Cell:
     is_deciding = key == one.decided_by and one.rank is not None
     if key.startswith("constraint-"):
         verdict = one.constraints[int(key.removeprefix("constraint-"))]
@@ -295,8 +295,8 @@ def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     yield from rows_of(decision, Outcomes(decision))
     ended = (str(Outcome.UNSCHEDULED), str(ReasonCode.CLUSTER_LEFT), "no longer in the fleet")
     missing = ("not found", "not-found", "named, but not in the fleet")
-    gone = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
-    for names, (outcome, code, why) in ((gone, ended), (decision.not_found, missing)):
+    removed = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
+    for names, (outcome, code, why) in ((removed, ended), (decision.not_found, missing)):
         for name in names:
             yield name, outcome, None, "no", None, None, code, code, why
 
@@ -322,10 +322,10 @@ def rows_of(decision: Decision, outcomes: Iterable[ClusterOutcome]) -> Iterator[
 
 
 def outcome_csv(decision: Decision) -> str:
-    return written(outcome_rows(decision))
+    return rows_csv(outcome_rows(decision))
 
 
-def written(rows: Iterable[tuple[object, ...]]) -> str:
+def rows_csv(rows: Iterable[tuple[object, ...]]) -> str:
     return csv_text(OUTCOME_COLUMNS, rows)
 
 
@@ -341,7 +341,7 @@ def csv_text(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:
     """Write rows as CSV that is safe to open in a spreadsheet or a terminal."""
 
     def safe(cell: object) -> object:
-        """Keep spreadsheets from reading a name as a formula, and terminals from reading a command."""
+        """Prevent that a spreadsheet reads a name as a formula, or a terminal as a command."""
         if isinstance(cell, str):
             return visible(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)
         return cell

@@ -74,7 +74,7 @@ def _effect_on_skew(spread: Spread, check: ConstraintCheck, cluster: str) -> str
 
 
 def _effect_on_gap(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
-    """Return where the selection puts its domain, seen from the emptiest sibling (`ocm`)."""
+    """Return where the selection puts its domain, compared with the emptiest sibling (`ocm`)."""
     if check.group is None:
         return f"{cluster} has no {key_words(check)}, so it counts as level with the emptiest domain."
     limit = f", limit {check.max_skew}" if spread.is_hard else ""
@@ -82,7 +82,7 @@ def _effect_on_gap(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
 
 
 def _effect_on_cost(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
-    """Return what a hard limit makes of the selection, and what a soft one makes it cost (`kubernetes`)."""
+    """Return the effect of a hard limit on the selection, or the cost by a soft one (`kubernetes`)."""
     key = check.topology_key
     if check.lacks_key:
         return f"{cluster} has no label {key}: its spread score is 0, the lowest."
@@ -121,7 +121,7 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
         yield f"{winner} and {second} tie on {tied_words(*pair)}; the name decides."
     else:
         yield f"{winner} comes before {second} on {COLUMN_WORDS[step.decided_by]}."
-        # The numbers of these columns mean nothing without what they are made of.
+        # The numbers of these columns mean nothing without their parts.
         if step.decided_by in ("preference", "score", "final"):
             yield f"{_capital(explain_rank(replay.decision, one, winner, second))}."
 
@@ -162,19 +162,19 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     kept_out = {number: decision.round(number).alone(position).is_forbidden for number in range(1, last + 1)}
     forbidden = [number for number, is_out in kept_out.items() if is_out]
     competed = [number for number, is_out in kept_out.items() if not is_out]
-    parts = [f"Candidate in {_steps(competed)}"] if competed else ["Never a candidate"]
+    parts = [f"Candidate in {_step_words(competed)}"] if competed else ["Never a candidate"]
     if forbidden:
         verdicts = Replay(decision).verdicts(forbidden[0], cluster)
         lacking = [one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
-        parts.append(f"ruled out by {cause} in {_steps(forbidden)}")
+        parts.append(f"ruled out by {cause} in {_step_words(forbidden)}")
     sentences = [f"{', '.join(parts)}."]
     if competed and not is_picked:
         sentences += _last_time(Replay(decision), competed[-1], cluster)
     return sentences
 
 
-def _steps(numbers: Sequence[int]) -> str:
+def _step_words(numbers: Sequence[int]) -> str:
     runs = [
         [number for _, number in run]
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
@@ -216,7 +216,7 @@ def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Two clusters in one step of a decision, or one that its rules could have come to."""
+    """Two clusters in one step of a decision, or one that its rules could have reached."""
 
     replay: Replay
     round: Round
@@ -363,10 +363,10 @@ def _gap(verdict: ConstraintCheck, groups: Groups) -> str:
     return f"{place} is {(verdict.count or 0) - verdict.smallest} above {smallest_words(verdict)}"
 
 
-def _summed(
+def _sum_words(
     pair: RankComparison, column: str, factor: float, added: Callable[[Replay, Candidate], str], what: str
 ) -> str:
-    """Write both sums, so many times the spread and what is added, and whether the latter tipped them."""
+    """Write both sums, the weighted spread and what is added, and whether the latter decided."""
     first, second = (
         f"{score_text(one.combined[column])} = {score_text(factor)} {TIMES}"
         f" {_bracketed(one.topology_spread_score)} + {added(pair.replay, one)}"
@@ -381,7 +381,7 @@ def _summed(
 
 
 def preference_words(replay: Replay, one: Candidate) -> str:
-    """Write what the preference of a cluster is made of under `ocm`: "132 (affinity 100, Balance 32)"."""
+    """Return the parts of the preference of a cluster under `ocm`: "132 (affinity 100, Balance 32)"."""
     value = _bracketed(one.combined["preference"])
     parts: dict[str, SpreadScore | None] = {"affinity": one.affinity_score}
     decision = replay.decision
@@ -426,7 +426,7 @@ _SUMS = {"preference": "the preference", "score": COLUMN_WORDS["score"]}
 
 
 def _notes(semantics: Semantics, one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
-    """Yield what the rules make of domains that hold different numbers, or of a cluster in none."""
+    """Yield how the rules treat domains with different numbers, or a cluster in none."""
     key = one.topology_key
     is_alike = (one.score, one.skew_after) == (other.score, other.skew_after)
     if semantics is Semantics.OCM:
@@ -457,14 +457,14 @@ _WORDS: Mapping[str, Callable[[RankComparison], str]] = {
         f" against {score_text(pair.behind.affinity_score)}"
     ),
     "was-here": lambda _: "it has the placement under an older policy",
-    "final": lambda pair: _summed(
+    "final": lambda pair: _sum_words(
         pair, "final", pair.replay.decision.cycle.ocm_options.u, preference_words, "preference"
     ),
     "preference": lambda pair: (
         f"its preference is {preference_words(pair.replay, pair.ahead)}"
         f" against {preference_words(pair.replay, pair.behind)}"
     ),
-    "score": lambda pair: _summed(
+    "score": lambda pair: _sum_words(
         pair, "score", SPREAD_WEIGHT, lambda _, one: _bracketed(one.affinity_score), "affinity"
     ),
 }

@@ -24,7 +24,7 @@ class FieldDifference:
 
 def differences(before: object, after: object) -> list[FieldDifference]:
     return [
-        FieldDifference(format_path(keys), _words(old), _words(new))
+        FieldDifference(format_path(keys), _value_words(old), _value_words(new))
         for keys, old, new in _walk((), before, after)
     ]
 
@@ -34,9 +34,9 @@ _CAUSES_SHOWN, _CAUSE_VALUE = 2, 30
 
 def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return what an edit of a placement changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
-    found = differences(before["spec"], after["spec"]) or differences(before, after)
+    changes = differences(before["spec"], after["spec"]) or differences(before, after)
     words = []
-    for one in found[:_CAUSES_SHOWN]:
+    for one in changes[:_CAUSES_SHOWN]:
         place, old, new = one.path.removeprefix("policy."), one.before, one.after
         if old is None or new is None:
             words.append(f"{place} {'added' if old is None else 'removed'}")
@@ -44,7 +44,7 @@ def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
             words.append(f"{place} changed")
         else:
             words.append(f"{place} {old} → {new}")
-    more = [f"{len(found) - _CAUSES_SHOWN} more"] if len(found) > _CAUSES_SHOWN else []
+    more = [f"{len(changes) - _CAUSES_SHOWN} more"] if len(changes) > _CAUSES_SHOWN else []
     return ", ".join([*words, *more]) or "changed"
 
 
@@ -68,7 +68,7 @@ def _walk(keys: Keys, before: Any, after: Any) -> Iterator[tuple[Keys, Any, Any]
         yield keys, before, after
 
 
-def _words(value: Any) -> str | None:
+def _value_words(value: Any) -> str | None:
     if value is _ABSENT:
         return None
     text = _flat(value)
@@ -92,7 +92,7 @@ _CLAUSE_END = re.compile(r"(?<=[;,.])\s+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of words, or a line; `sign` is "+" for what came, "−" for what went, empty for what stayed."""
+    """A run of words, or a line; `sign` is "+" for what was added, "−" for what was removed, else empty."""
 
     sign: str
     text: str
@@ -154,12 +154,12 @@ _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
 def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
     """Yield the lines of `line_diff` as pairs; of two lines alike only the words that differ have a sign."""
     for is_kept, several in groupby(lines, key=lambda one: one.sign not in ("+", "−")):
-        found = list(several)
+        pieces = list(several)
         if is_kept:
-            same = (None if one.sign else [one] for one in found)
+            same = (None if one.sign else [one] for one in pieces)
             yield from (LinePair(one, one) for one in same)
             continue
-        removed, added = ([one for one in found if one.sign == sign] for sign in "−+")
+        removed, added = ([one for one in pieces if one.sign == sign] for sign in "−+")
         for old, new in zip_longest(removed, added):
             if old is None or new is None:
                 yield LinePair([old] if old else None, [new] if new else None)

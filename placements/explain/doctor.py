@@ -60,16 +60,16 @@ def labels_sarif(findings: Iterable[Finding], files: MemberFiles) -> list[SarifR
 
     Without a fix it is the first file of a cluster. Lines are read from the texts once, for all together.
     """
-    several, wanted, first = list(findings), list[tuple[Document, str]](), next(iter(files), "")
+    several, fields, first = list(findings), list[tuple[Document, str]](), next(iter(files), "")
     places = list[tuple[str, int]]()
     for one in several:
         labels = one.fix.labels if one.fix else ()
         name, key = next(((name, key) for name, key, _ in labels if name in files), (first, ""))
         file, document = files.get(name, ("", None))
         if document and key:
-            wanted.append((document, format_path(("metadata", "labels", key))))
-        places.append((file, len(wanted) if document and key else 0))
-    lines = [1, *(line or 1 for line in lines_of(wanted))]
+            fields.append((document, format_path(("metadata", "labels", key))))
+        places.append((file, len(fields) if document and key else 0))
+    lines = [1, *(line or 1 for line in lines_of(fields))]
     return [
         SarifResult(one.rule, SARIF_LEVELS[one.severity], one.message, file, lines[at])
         for one, (file, at) in zip(several, places, strict=True)

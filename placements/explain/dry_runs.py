@@ -17,7 +17,7 @@ class DryRunOutcome(StrEnum):
 
     REFUSED = "Refused"
     NOT_REACHED = "NotReached"
-    """It gave no answer, or not all in time."""
+    """It did not answer, or not completely in time."""
     CHANGED = "Changed"
     UNCHANGED = "Unchanged"
 
@@ -93,35 +93,35 @@ def dry_run_sentences(
     by_outcome: dict[DryRunOutcome, list[DryRunAnswer]] = {one: [] for one in DryRunOutcome}
     for answer in answers:
         by_outcome[answer.outcome].append(answer)
-    found = []
+    sentences = []
     if refused := by_outcome[DryRunOutcome.REFUSED]:
-        names = _names(refused)
-        found.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
+        names = _cluster_names(refused)
+        sentences.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
     if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
-        found.append(DryRunSentence("unknown", f"Could not be checked: {_names(silent)}."))
+        sentences.append(DryRunSentence("unknown", f"Could not be checked: {_cluster_names(silent)}."))
     if changed := by_outcome[DryRunOutcome.CHANGED]:
         count = sum(len(one.changes) + len(one.removed) for one in changed)
         objects = counted(count, "object")
-        found.append(DryRunSentence("healthy", f"Would change {objects} on {_clusters(changed)}."))
+        sentences.append(DryRunSentence("healthy", f"Would change {objects} on {_clusters(changed)}."))
     if same := by_outcome[DryRunOutcome.UNCHANGED]:
-        found.append(DryRunSentence("pending", f"Would change nothing on {_clusters(same)}."))
+        sentences.append(DryRunSentence("pending", f"Would change nothing on {_clusters(same)}."))
     if unchecked := sum(len(one.unchecked) for one in answers):
         text = f"{counted(unchecked, 'object')} not tried before what they need exists, such as a Namespace."
-        found.append(DryRunSentence("pending", text))
+        sentences.append(DryRunSentence("pending", text))
     for driver, count in sorted(not_asked.items()):
         why = "simulated" if driver == SIMULATED else "without a connection"
-        found.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))
+        sentences.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))
     if left_out:
         text = f"{counted(left_out, 'cluster')} not checked: {len(answers):,} is the limit of a dry run."
-        found.append(DryRunSentence("attention", text))
-    return found
+        sentences.append(DryRunSentence("attention", text))
+    return sentences
 
 
 def _clusters(answers: Sequence[DryRunAnswer]) -> str:
     return counted(len({one.cluster for one in answers}), "cluster")
 
 
-def _names(answers: Sequence[DryRunAnswer]) -> str:
+def _cluster_names(answers: Sequence[DryRunAnswer]) -> str:
     names = sorted({one.cluster for one in answers})
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

@@ -8,7 +8,7 @@ from placements.engine.exact.record import ExactRecord, ExactVerdict, OpenReason
 from placements.explain.vocabulary import counted, joined
 from placements.manifests.policy import PlacementPolicy
 
-_SHOWN = 5
+_MOST_ITEMS = 5
 _COLUMN_WORDS = {
     "excess": "excess of soft limits",
     "skew": "skew",
@@ -31,7 +31,7 @@ OPEN_WORDS = {
 
 def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     """Yield what an exact search found, most important first."""
-    wanted = f"{record.wanted:,}"
+    number = f"{record.wanted:,}"
     if record.is_possible:
         if record.exact and record.greedy and record.exact.picks == record.greedy.picks:
             greedy, exact = record.greedy.to_plain(), record.exact.to_plain()
@@ -42,40 +42,39 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
             ]
             yield f"a better set exists: {', '.join(better)}" if better else _BEST
             return
-        yield f"{wanted} of {wanted} are possible without any change"
+        yield f"{number} of {number} are possible without any change"
         if record.order is PickOrder.IMPOSSIBLE:
             yield "a valid set exists, but no order of single selections reaches it"
     elif record.verdict is ExactVerdict.IMPOSSIBLE:
         most = f"{record.low:,}" if record.low == record.high else f"{record.low:,} to {record.high:,}"
         if record.most_with_moves:
-            yield f"{record.most_with_moves:,} of {wanted} are possible if selected clusters may leave"
+            yield f"{record.most_with_moves:,} of {number} are possible if selected clusters may leave"
         stay = " while they stay" if record.most_with_moves else ""
-        yield f"at most {most} of {wanted} are possible{stay}"
+        yield f"at most {most} of {number} are possible{stay}"
         if record.exact and not record.missed:
             yield _BEST
         yield from conflict_sentences(record, policy)
         if record.shopping:
             yield shopping_sentence(record.shopping)
     elif record.reason in (OpenReason.TIME_LIMIT, OpenReason.NODE_LIMIT):
-        interval = f"between {record.low:,} and {record.high:,} of {wanted} are possible"
+        interval = f"between {record.low:,} and {record.high:,} of {number} are possible"
         yield f"{interval}: {OPEN_WORDS[record.reason]}"
     elif record.reason is not None:
         yield f"not determined: {OPEN_WORDS[record.reason]}"
 
 
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
-    """Yield the smallest conflicts and the corrections."""
     if record.conflict:
-        several = record.conflict[:_SHOWN]
+        several = record.conflict[:_MOST_ITEMS]
         conflicts = [joined([one.words(policy) for one in elements], "with") for elements in several]
         yield f"conflict: {'; '.join(conflicts)}"
     if record.corrections:
-        yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_SHOWN]))}"
+        yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_MOST_ITEMS]))}"
 
 
 def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
-    places = [one.words for one in items[:_SHOWN]]
-    more = [f"{len(items) - _SHOWN:,} more places"] if len(items) > _SHOWN else []
+    places = [one.words for one in items[:_MOST_ITEMS]]
+    more = [f"{len(items) - _MOST_ITEMS:,} more places"] if len(items) > _MOST_ITEMS else []
     added = counted(sum(one.count for one in items), "more cluster")
     return f"possible with {added}: {'; '.join(places + more)}"
 

@@ -74,7 +74,7 @@ class HealthFacts:
 class PlacementHealth:
     """The status: its level, the status word, and the reason, empty for a healthy placement.
 
-    `condition` is the word of a condition that says more than the status: "Partially fulfilled".
+    `condition` is the word of a condition that is more specific than the status: "Partially fulfilled".
     """
 
     level: HealthLevel
@@ -105,16 +105,15 @@ def _with(words: str, detail: str) -> str:
 
 def placement_health(facts: HealthFacts) -> PlacementHealth:
     """Return the status of a placement: of all conditions that are not met, the worst."""
-    found = next(
-        (found for check in _CHECKS if (found := check(facts, facts.counts)) is not None),
+    level, words, detail = next(
+        (status for check in _CHECKS if (status := check(facts, facts.counts)) is not None),
         (HealthLevel.HEALTHY, "Healthy", ""),
     )
-    level, words, detail = found
     word = _WORDS.get(words, words)
     return PlacementHealth(level, word, detail, facts.counts, "" if word == words else words)
 
 
-_Found = tuple[HealthLevel, str, str] | None
+_Status = tuple[HealthLevel, str, str] | None
 _WORDS = {
     "Invalid resource selector": "Failed",
     "Not fulfilled": "Failed",
@@ -127,7 +126,7 @@ _WORDS = {
 """The status words of conditions that lists name instead."""
 
 
-def _deleting(facts: HealthFacts, counts: HealthCounts) -> _Found:
+def _deleting(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if not facts.is_deleting:
         return None
     if counts.removal_failed:
@@ -135,7 +134,7 @@ def _deleting(facts: HealthFacts, counts: HealthCounts) -> _Found:
     return HealthLevel.PROGRESS, "Deleting", ""
 
 
-def _failed(facts: HealthFacts, counts: HealthCounts) -> _Found:
+def _failed(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if facts.has_invalid_selectors:
         return HealthLevel.FAILED, "Invalid resource selector", ""
     if facts.is_scheduled is False and not facts.is_pending and not counts.scheduled:
@@ -147,7 +146,7 @@ def _failed(facts: HealthFacts, counts: HealthCounts) -> _Found:
     return None
 
 
-def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Found:
+def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
     level = HealthLevel.ATTENTION
     if facts.is_scheduled is not None and not facts.is_pending:
         if facts.is_scheduled is False and counts.scheduled < counts.wanted:
@@ -178,7 +177,7 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Found:
     return None
 
 
-def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Found:
+def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     """Return what is on the way, or suspended: without a rollout nothing of it starts."""
     if facts.is_pending:
         return HealthLevel.PROGRESS, "Scheduling", ""
@@ -203,7 +202,7 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Found:
     return None
 
 
-_CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Found], ...] = (
+_CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Status], ...] = (
     _deleting,
     _failed,
     _degraded,

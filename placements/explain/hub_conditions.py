@@ -39,7 +39,7 @@ class Condition:
     since: datetime | None
 
     def plain(self, *, generation: int, prefix: str = "") -> Plain:
-        found: Plain = {
+        document: Plain = {
             "type": f"{prefix}{self.sort}",
             "status": self.status.value,
             "reason": self.reason,
@@ -48,8 +48,8 @@ class Condition:
         }
         if self.since is not None:
             at = self.since.replace(microsecond=0).isoformat()
-            found["lastTransitionTime"] = at.replace("+00:00", "Z")
-        return found
+            document["lastTransitionTime"] = at.replace("+00:00", "Z")
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +124,16 @@ def conditions_on(one: OnCluster) -> list[Condition]:
     picked = Condition(
         "Scheduled", Truth.TRUE, "Scheduled", "Selected by the scheduling policy", one.picked_at
     )
-    found = [picked]
+    conditions = [picked]
     for sort, status, since in truths_on(one):
         reason, message, _ = _WORDS[sort, status]
         if status is not Truth.TRUE:
-            given = {"RolloutStarted": "" if status is Truth.UNKNOWN else one.waits_for}
-            message = given.get(sort, one.message) or message
+            messages = {"RolloutStarted": "" if status is Truth.UNKNOWN else one.waits_for}
+            message = messages.get(sort, one.message) or message
         elif sort == "Overridden" and one.has_overrides:
             reason, message = _OVERRIDDEN, "Overrides applied"
-        found.append(Condition(sort, status, reason, message, since))
-    return found
+        conditions.append(Condition(sort, status, reason, message, since))
+    return conditions
 
 
 def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
@@ -141,7 +141,7 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
 
     A condition keeps its moment while its value stays, whatever else is written about the cluster.
     """
-    found = []
+    statuses = []
     is_applied = one.phase in (Phase.APPLIED, Phase.AVAILABLE)
     is_failed = one.phase is Phase.FAILED
     truths = {
@@ -164,20 +164,20 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
             since = max(since, one.wanted_since or since)
         elif sort == "Available" and status is Truth.TRUE:
             since = one.ready_at or since
-        found.append((sort, status, since))
+        statuses.append((sort, status, since))
         if status is not Truth.TRUE:
             break
-    return found
+    return statuses
 
 
 def conditions_in_all(
     clusters: Iterable[Sequence[Condition]], noted: Noted = MappingProxyType({})
 ) -> list[Condition]:
     """Sum up the conditions of the selected clusters: unknown before false before true (B.7.1)."""
-    listed = [{one.sort: one for one in conditions} for conditions in clusters]
-    found: list[Condition] = []
-    for sort in SORTS if listed else ():
-        each = [one[sort] for one in listed if sort in one]
+    by_cluster = [{one.sort: one for one in conditions} for conditions in clusters]
+    summary: list[Condition] = []
+    for sort in SORTS if by_cluster else ():
+        each = [one[sort] for one in by_cluster if sort in one]
         if not each:
             continue
         status = next(truth for truth in _WORST_FIRST if any(one.status is truth for one in each))
@@ -191,10 +191,10 @@ def conditions_in_all(
         if before and before[0] == status.value:
             since = datetime.fromisoformat(before[1])
         message = words.format(counted(overridden or len(each), "cluster"))
-        found.append(Condition(sort, status, reason, message, since))
+        summary.append(Condition(sort, status, reason, message, since))
         if status is not Truth.TRUE:
             break
-    return found
+    return summary
 
 
 _WORST_FIRST = (Truth.UNKNOWN, Truth.FALSE, Truth.TRUE)
@@ -229,7 +229,7 @@ def failed_objects(
     `wrapped` are the identities of those in envelopes, each with kind and name of its envelope.
     """
     envelopes = {tuple(one[:4]): one[4:] for one in wrapped}
-    found = []
+    documents = []
     for one in islice(objects, _MOST_FAILED):
         place = {"namespace": one.namespace} if one.namespace else {}
         identity: Plain = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name}
@@ -239,18 +239,18 @@ def failed_objects(
         if envelope := envelopes.get((version, one.kind, one.namespace, one.name)):
             kind, name = envelope
             identity["envelope"] = {"type": kind, "name": name, **place}
-        found.append({**identity, "condition": failed.plain(generation=generation)})
-    return found
+        documents.append({**identity, "condition": failed.plain(generation=generation)})
+    return documents
 
 
 def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
     """Return the objects of a cluster that differ, from the rows of a binding, in the form of KubeFleet."""
-    since, listed = (
+    since_key, fields_key = (
         ("firstDriftedObservedTime", "observedDrifts")
         if is_drift
         else ("firstDiffedObservedTime", "observedDiffs")
     )
-    found = []
+    documents = []
     for row in rows:
         identity = {key: row[key] for key in ("group", "version", "kind", "name")}
         identity |= {"namespace": row["namespace"]} if row["namespace"] else {}
@@ -264,9 +264,9 @@ def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
             }
             for path, in_member, in_hub in row["fields"]
         ]
-        times = {"observationTime": row["observed"], since: row["since"]}
-        found.append({**identity, **times, **observed, listed: fields})
-    return found
+        times = {"observationTime": row["observed"], since_key: row["since"]}
+        documents.append({**identity, **times, **observed, fields_key: fields})
+    return documents
 
 
 def not_scheduled(reasons: Iterable[str], scheduled: Condition, *, generation: int) -> list[Plain]:
@@ -278,8 +278,8 @@ def not_scheduled(reasons: Iterable[str], scheduled: Condition, *, generation: i
 def resource_identity(identity: Sequence[str]) -> dict[str, str]:
     api_version, kind, namespace, name = identity
     group, _, version = api_version.rpartition("/")
-    found = {"group": group, "version": version, "kind": kind, "name": name}
-    return {**found, "namespace": namespace} if namespace else found
+    document = {"group": group, "version": version, "kind": kind, "name": name}
+    return {**document, "namespace": namespace} if namespace else document
 
 
 def plain_in_all(conditions: Iterable[Condition], *, generation: int, kind: str) -> list[Plain]:

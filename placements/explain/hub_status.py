@@ -35,13 +35,13 @@ def condition_of(decision: Decision) -> Plain | None:
     """Return the condition, or None where a hub writes no status: a failed cycle, a list without names."""
     if decision.kind in (CycleKind.FAILED, CycleKind.NO_NAMES):
         return None
-    found = len(decision.picked) + len(decision.kept) - len(_kept_but_refused(decision))
+    count = len(decision.picked) + len(decision.kept) - len(_kept_but_refused(decision))
     if decision.is_fulfilled:
-        message = f"found all cluster needed as specified by the scheduling policy, found {found} cluster(s)"
+        message = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
         return {"status": "True", "reason": "SchedulingPolicyFulfilled", "message": message}
     message = (
         "could not find all clusters needed as specified by the scheduling policy, "
-        f"found {found} cluster(s) instead"
+        f"found {count} cluster(s) instead"
     )
     return {"status": "False", "reason": "SchedulingPolicyUnfulfilled", "message": message}
 
@@ -64,9 +64,9 @@ def hub_status(decision: Decision) -> HubStatus | None:
         scores = _scores(affinity, spread) if affinity is not None and spread is not None else ""
         words = f'Successfully scheduled resources for placement in "{one.cluster}"{scores}: '
         words += "picked by scheduling policy"
-        selected.append(_line(one.cluster, selected=True, affinity=affinity, spread=spread, reason=words))
+        selected.append(_decision(one.cluster, selected=True, affinity=affinity, spread=spread, reason=words))
     not_found = [
-        _line(name, selected=False, reason=f'Specified cluster "{name}" is not found')
+        _decision(name, selected=False, reason=f'Specified cluster "{name}" is not found')
         for name in decision.not_found
     ]
     return HubStatus(condition, (*selected, *[*_unselected(decision), *not_found][:MOST_UNSELECTED]))
@@ -84,7 +84,9 @@ def _kept_but_refused(decision: Decision) -> frozenset[str]:
     )
 
 
-def _line(cluster: str, *, selected: bool, affinity: Any = None, spread: Any = None, reason: str) -> Plain:
+def _decision(
+    cluster: str, *, selected: bool, affinity: Any = None, spread: Any = None, reason: str
+) -> Plain:
     scores = {"affinityScore": affinity, "topologySpreadScore": spread}
     return {"cluster": cluster, "selected": selected, **scores, "reason": reason}
 
@@ -118,7 +120,7 @@ def _unselected(decision: Decision) -> list[Plain]:
             why = f"is not eligible for resource placement yet: {reason.facts['reason']}"
             words = f'Cluster "{name}" {why}'
         is_kept = not is_fixed and outcome.outcome is Outcome.KEPT
-        lines.append(None if is_kept else _line(name, selected=False, reason=words))
+        lines.append(None if is_kept else _decision(name, selected=False, reason=words))
     return [line for line in lines if line is not None]
 
 
@@ -132,7 +134,7 @@ def _outranked(decision: Decision, outcomes: Outcomes) -> list[Plain]:
             continue
         affinity, spread = reason.facts["affinityScore"], reason.facts["topologySpreadScore"]
         words = f'Cluster "{names[position]}" does not score high enough{_scores(affinity, spread)}'
-        line = _line(names[position], selected=False, affinity=affinity, spread=spread, reason=words)
+        line = _decision(names[position], selected=False, affinity=affinity, spread=spread, reason=words)
         lines.append(line)
         if len(lines) == MOST_UNSELECTED:
             break
@@ -152,12 +154,12 @@ def _cause(reason: Reason) -> str:
         limit = f'"{facts["topologyKey"]}" (max skew {facts["maxSkew"]})'
         return f"violated doNotSchedule topology spread constraint {limit}"
     if reason.code is ReasonCode.NAMESPACE_MISSING:
-        known = "target namespace does not exist on cluster"
-        return known if facts["known"] else "cluster has no namespace information available"
+        missing = "target namespace does not exist on cluster"
+        return missing if facts["known"] else "cluster has no namespace information available"
     if reason.code is ReasonCode.UNTOLERATED_TAINT:
         first = facts["taints"][0]
-        written = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
-        return f"taint &{{{written}}} cannot be tolerated"
+        taint = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
+        return f"taint &{{{taint}}} cannot be tolerated"
     return str(facts["reason"])
 
 
@@ -170,15 +172,15 @@ def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
         return Condition(
             _SATISFIED, Truth.UNKNOWN, "SchedulePending", "scheduling has not completed yet", since
         )
-    chosen = sum(binding.is_active for binding in decision.bindings_after)
-    wanted = decision.cycle.policy.number_of_clusters
-    missing = (wanted or 0) - chosen
+    count = sum(binding.is_active for binding in decision.bindings_after)
+    number = decision.cycle.policy.number_of_clusters
+    missing = (number or 0) - count
     reason, message = "NotAllDecisionsScheduled", f"{missing} cluster decisions unscheduled"
     if not len(decision.cycle.fleet):
         reason, message = "AllManagedClusterSetsEmpty", "there is no cluster in the fleet"
     elif decision.is_failed:
         message = "the constraints cannot be met; nothing was changed"
-    elif not chosen and wanted != 0:
+    elif not count and number != 0:
         reason, message = "NoManagedClusterMatched", "no cluster passes the predicates and the taints"
     elif missing <= 0:
         words = "all cluster decisions scheduled"

@@ -84,15 +84,15 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
         lines.append(f"- … and {len(failed) - _GATES_SHOWN} more")
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
-    found = [(row.name, one) for row in impact.changed for one in row.findings]
-    found = [*(("labels of the fleet", one) for one in impact.fleet_findings), *found]
-    if found:
+    findings = [(row.name, one) for row in impact.changed for one in row.findings]
+    findings = [*(("labels of the fleet", one) for one in impact.fleet_findings), *findings]
+    if findings:
         lines += ["", "New findings of the doctor:", ""]
         lines += [
             f"- {one.severity} {one.rule}, {_short(f'{name}: {one.message}')}"
-            for name, one in found[:_FINDINGS_SHOWN]
+            for name, one in findings[:_FINDINGS_SHOWN]
         ]
-        more = len(found) - _FINDINGS_SHOWN
+        more = len(findings) - _FINDINGS_SHOWN
         lines += [f"- … and {more} more"] if more > 0 else []
     lines.append("")
     if impact.changed:
@@ -106,14 +106,14 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
             lines += ["<details>", f"<summary>{len(impact.changed)} placements</summary>", ""]
         end = ["", "</details>"] if is_long else []
         room = _LONGEST - sum(len(line) + 1 for line in (*lines, *end)) - 200
-        shown: list[str] = []
+        rows: list[str] = []
         for line in table:
             if room < len(line) + 1:
-                end = ["", f"… and {len(table) - len(shown)} more placements.", *end]
+                end = ["", f"… and {len(table) - len(rows)} more placements.", *end]
                 break
             room -= len(line) + 1
-            shown.append(line)
-        lines += [*shown, *end]
+            rows.append(line)
+        lines += [*rows, *end]
     unchanged = len(impact.rows) - len(impact.changed)
     if unchanged:
         words = "placement without any change is" if unchanged == 1 else "placements without any change are"

@@ -1,4 +1,4 @@
-"""What a preview shows of a decision: groups against their band, the first picks, who was passed over."""
+"""What a preview shows of a decision: groups against their band, the first picks, clusters passed over."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class PickLine:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """From what a cycle begins: its mark and name, and what that means for who is placed."""
+    """The start of a cycle: its mark and name, and the effect on the clusters that are placed."""
 
     mark: str
     name: str
@@ -121,7 +121,7 @@ def rescheduling_words(cycle: Cycle) -> str:
 
 
 def _worth(cycle: Cycle, joint: str = "; ") -> str:
-    """Return a clause with the effect of being placed, where clusters are ranked at all."""
+    """Return a clause with the effect of being placed, where clusters are ranked."""
     is_ranked = cycle.policy.placement_type is PlacementType.PICK_N
     return f"{joint}{worth_of_placed(cycle)}" if is_ranked else ""
 
@@ -137,7 +137,7 @@ def worth_of_placed(cycle: Cycle) -> str:
 
 
 def spread_bars(decision: Decision, *, most: int = MOST_GROUPS) -> list[SpreadBars]:
-    """Draw up the groups of every constraint as the decision leaves them, at most so many of each."""
+    """Return the domains of every constraint after the decision, at most `most` of each."""
     cycle = decision.cycle
     is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
     if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:
@@ -164,7 +164,7 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most:
     has_band = is_limit(constraint, projected) and not is_apart and low <= high
     distances = np.abs(counts - counts.mean()) if len(counts) else counts
     chosen = np.argsort(-distances, kind="stable")[:most]
-    listed = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
+    bar_groups = sorted(chosen.tolist(), key=lambda group: (-int(counts[group]), group))
     sizes = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
     # Of large domains the scale shows what may be placed, not all that is there.
     allowed = max(1, levels.largest, high if has_band else 0)
@@ -189,9 +189,9 @@ def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most:
                 round(min(int(sizes[group]), scale) * unit, 2),
                 not has_band or low <= counts[group] <= high,
             )
-            for group in listed
+            for group in bar_groups
         ),
-        hidden=len(groups) - len(listed),
+        hidden=len(groups) - len(bar_groups),
         placed_without_key=int(np.count_nonzero(groups.codes[after] == ABSENT)),
         limits_skew=projected.is_skew,
         has_shares=bool(groups.weights),

@@ -27,10 +27,8 @@ def balance_sentence(plan: MovePlan) -> str:
         f"soft spread limits exceeded by {today.excess:,}" if today.excess else "",
         counted(today.stale, "outdated placement") if today.stale else "",
     ]
-    found = ", ".join(part for part in parts if part)
-    return (
-        f"{found[0].upper()}{found[1:]}." if found else "No limit is exceeded and no placement is outdated."
-    )
+    text = ", ".join(part for part in parts if part)
+    return f"{text[0].upper()}{text[1:]}." if text else "No limit is exceeded and no placement is outdated."
 
 
 def repair_sentence(plan: MovePlan) -> str:

@@ -35,15 +35,15 @@ class LevelWorst:
 
 def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
     """Return the worst loss of each level of a report, the smallest level first."""
-    found = []
+    levels = []
     for level, by_variant in totals.items():
         worst = by_variant.get(variant, {})
         counts = {name: worst.get(name, {}).get("count", 0) for name in METRICS}
         first = next((name for name in METRICS if counts[name]), "lost")
         value = worst.get(first, {}).get("value", "")
         sentence = _sentence(level, variant, counts, value)
-        found.append(LevelWorst(level, value=value, sentence=sentence, **counts))
-    return found
+        levels.append(LevelWorst(level, value=value, sentence=sentence, **counts))
+    return levels
 
 
 def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -> str:

@@ -26,7 +26,7 @@ from placements.engine.rollout.waves import WavePlan
 from placements.explain.vocabulary import counted, first_names, verb
 
 MOST_LISTED = 200
-"""Of thousands of blocked clusters, the document lists so many by name, and counts all of them."""
+"""Of thousands of blocked clusters, the document lists this number by name, and counts all of them."""
 MOST_SHOWN = 20
 _UNKNOWN_VERSION = "an older revision"
 Document: TypeAlias = Mapping[str, Any]
@@ -88,9 +88,9 @@ def _can(do: str, number: int) -> str:
 
 
 def budget_sentences(budgets: Budgets, *, is_initial: bool = False) -> list[str]:
-    """Return the numbers of the budgets; removals only where they have a minimum of their own.
+    """Return the numbers of the budgets; removals only where they have a separate minimum.
 
-    In an initial deployment, and while nothing is available, there is nothing to take down.
+    In an initial deployment, and while nothing is available, nothing can become unavailable.
     """
     if budgets.deletion:
         return [concurrency_sentence(budgets.deletion)]
@@ -105,8 +105,8 @@ def blocked_removals_sentence(removals: BlockedRemovals) -> str:
     """Return which removals the minimum blocks, and what would allow them (lifecycle A.5)."""
     number = len(removals.clusters)
     kept = f"{counted(number, 'placement')} {verb(number, 'is')} kept until replacements are available."
-    if removals.found < removals.required:
-        selected = f"{removals.found:,} of {counted(removals.required, 'cluster')} selected."
+    if removals.selected_count < removals.required:
+        selected = f"{removals.selected_count:,} of {counted(removals.required, 'cluster')} selected."
         return f"{selected} {kept} To release {'it' if number == 1 else 'them'}, reduce numberOfClusters."
     return kept
 
@@ -324,23 +324,23 @@ def result_document(result: RollingUpdateResult) -> dict[str, Any]:
                 "action": action_document(one.action) if one.action else None,
                 "running": one.running,
                 "wanted": one.wanted,
-                "until": _text(one.retry_at),
-                "forgettableFrom": _text(one.abandonable_from),
-                "since": _text(one.since),
+                "until": _timestamp(one.retry_at),
+                "forgettableFrom": _timestamp(one.abandonable_from),
+                "since": _timestamp(one.since),
             }
             for one in result.blocked[:MOST_LISTED]
         ],
         "waitingCounts": dict(sorted(Counter(str(one.reason) for one in result.blocked).items())),
         "underWay": [
-            {"cluster": one.cluster, "phase": str(one.phase), "until": _text(one.available_at)}
+            {"cluster": one.cluster, "phase": str(one.phase), "until": _timestamp(one.available_at)}
             for one in result.in_progress[:MOST_LISTED]
         ],
         "underWayCounts": dict(sorted(Counter(str(one.phase) for one in result.in_progress).items())),
-        "until": _text(result.requeue_at),
+        "until": _timestamp(result.requeue_at),
         "unreachable": list(result.unreachable),
         "mayStillHold": list(result.may_still_hold),
         "heldBack": {
-            "found": removals.found,
+            "found": removals.selected_count,
             "askedFor": removals.required,
             "staying": list(removals.clusters),
             "isForGood": removals.is_permanent,
@@ -453,10 +453,10 @@ def action_words(action: Action, running: str | None, names: Mapping[str, str]) 
     current = version_name(running or None, names)
     if isinstance(action, Remove):
         return f"Remove {current}" if current else "Remove"
-    wanted = version_name(action.version, names)
+    name = version_name(action.version, names)
     if action.reason is UpdateReason.RETRY:
-        return f"Retry {wanted}"
-    return f"Update {current} → {wanted}" if current and current != wanted else f"Install {wanted}"
+        return f"Retry {name}"
+    return f"Update {current} → {name}" if current and current != name else f"Install {name}"
 
 
 def plan_document(
@@ -522,20 +522,20 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     """Return the time left of a rollout in progress; empty without a forecast."""
     if not eta.get("remaining"):
         return ""
-    found = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
-    low, high, basis = found["p10"], found["p90"], found["basis"]
+    left = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
+    low, high, basis = left["p10"], left["p90"], left["basis"]
     step, unit = (60, "min") if high >= _TWO_MINUTES else (10, "s")
-    # Rounded up, so that the last step does not say that nothing is left.
+    # Rounded up, so that the last step does not show that nothing is left.
     numbers = [max(1, math.ceil(value / step)) * (1 if step == 60 else step) for value in (low, high)]
     ends = " to ".join(dict.fromkeys(f"{number:,}" for number in numbers))
     of_fleet = " of other placements" if basis["source"] == "fleet" else ""
     of_work = f" of work, without {counted(eta['approvals'], 'approval')}" if eta.get("approvals") else ""
-    slower = f"; {counted(found['slower'], 'cluster')} slower than in any past run" if found["slower"] else ""
+    slower = f"; {counted(left['slower'], 'cluster')} slower than in any past run" if left["slower"] else ""
     runs = counted(basis["runs"], "run")
     return f"about {ends} {unit}{of_work or ' left'} (based on {runs}{of_fleet}{slower})"
 
 
-def _text(moment: datetime | None) -> str | None:
+def _timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 
 

@@ -28,12 +28,12 @@ def sarif_text(results: Iterable[SarifResult], titles: Mapping[str, str], *, ver
     ]
     run = {
         "tool": {"driver": {"name": "FleetUI", "version": version, "rules": descriptions}},
-        "results": [_result(one, rules) for one in several],
+        "results": [_result_document(one, rules) for one in several],
     }
     return json.dumps({"version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2) + "\n"
 
 
-def _result(one: SarifResult, rules: list[str]) -> dict[str, Any]:
+def _result_document(one: SarifResult, rules: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": one.rule,
         "ruleIndex": rules.index(one.rule),

@@ -42,9 +42,9 @@ def run_sentences(result: StagedUpdateResult) -> list[str]:
         sentences.append(concurrency_sentence(result.concurrency))
     sentences += [wait_sentence(wait) for wait in result.waits]
     if result.stuck:
-        sentences.append(f"Stuck: {_names(result.stuck)} not updated within 5m.")
+        sentences.append(f"Stuck: {_first_ten(result.stuck)} not updated within 5m.")
     if result.run.may_still_hold:
-        sentences.append(f"Unreachable; resources may remain: {_names(result.run.may_still_hold)}.")
+        sentences.append(f"Unreachable; resources may remain: {_first_ten(result.run.may_still_hold)}.")
     return sentences
 
 
@@ -53,11 +53,11 @@ _LONGEST_MESSAGE = 4096
 
 
 def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
-    """Return what a live hub says of a run: the message of the condition that counts now."""
-    found = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
+    """Return the status of a run on a live hub: the message of the condition that counts now."""
+    by_type = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
     for kind in ("Succeeded", "Progressing", "Initialized"):
-        if kind in found:
-            return [_condition_sentence(found[kind])]
+        if kind in by_type:
+            return [_condition_sentence(by_type[kind])]
     return []
 
 
@@ -76,7 +76,7 @@ def concurrency_sentence(one: StageConcurrency) -> str:
 
 def wait_sentence(wait: Wait) -> str:
     until = f"{wait.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if wait.until else "a time not known yet"
-    return _WAITS[wait.reason].format(stage=wait.stage, names=_names(wait.names), until=until)
+    return _WAITS[wait.reason].format(stage=wait.stage, names=_first_ten(wait.names), until=until)
 
 
 _WAITS = {
@@ -98,7 +98,7 @@ def reason_sentence(reason: StageReason) -> str:
     is_one = len(reason.names) == 1
     wanted = counted(reason.wanted or 0, "cluster")
     template = one if is_one else several or one
-    return template.format(names=_names(reason.names), wanted=wanted, found=reason.found or 0)
+    return template.format(names=_first_ten(reason.names), wanted=wanted, found=reason.found or 0)
 
 
 _REASONS: dict[str, tuple[str, str]] = {
@@ -136,9 +136,9 @@ def override_sentence(failure: OverrideFailed, cluster: str) -> str:
 
 
 def hub_eviction_sentence(conditions: Sequence[Mapping[str, Any]]) -> str:
-    """Return what a live hub made of an eviction: the message of the condition that decides."""
-    found = {one.get("type"): one for one in conditions}
-    one = found.get("Executed") or found.get("Valid")
+    """Return the result of an eviction on a live hub: the message of the condition that decides."""
+    by_type = {one.get("type"): one for one in conditions}
+    one = by_type.get("Executed") or by_type.get("Valid")
     return _condition_sentence(one) if one else "The hub has not decided yet."
 
 
@@ -188,7 +188,7 @@ STAYS_SENTENCES = {
 }
 
 
-def _names(names: Sequence[str]) -> str:
+def _first_ten(names: Sequence[str]) -> str:
     return first_names(names, 10)
 
 

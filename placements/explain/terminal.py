@@ -55,7 +55,7 @@ def decision_text(
     """Return the result of the decision, all outcomes with their reasons, and a sentence for each step.
 
     With `step` only that step, with all its candidates; with `advice` only the outcome of its cluster, and
-    what would change it. `notes` go under the headline. Raise IndexError for a step that does not exist.
+    what would change it. `notes` follow the headline. Raise IndexError for a step that does not exist.
     """
     cycle, replay, count = decision.cycle, Replay(decision), decision.number_of_rounds
     result = "fulfilled" if decision.is_fulfilled else "NOT FULFILLED"
@@ -75,18 +75,18 @@ def decision_text(
 
     parts: list[list[str]] = [[*head, *notes]]
     if step is not None:
-        parts.append(list(_step(replay, step, candidates=None)))
+        parts.append(list(_step_lines(replay, step, candidates=None)))
     if advice is not None:
         parts.append(_advice(advice, has_bindings=bool(cycle.bindings)))
     if step is None and advice is None:
-        parts += [_placed(decision), _not_placed(decision)]
-        shown = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
+        parts += [_placed_lines(decision), _not_placed(decision)]
+        numbers = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
         if count > _ROUNDS_SHOWN:
-            shown[-1] = count
-        for number in shown:
+            numbers[-1] = count
+        for number in numbers:
             if number == count and count > _ROUNDS_SHOWN:
                 parts.append([f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown; show one with --step N"])
-            parts.append(list(_step(replay, number, candidates=_CANDIDATES_SHOWN)))
+            parts.append(list(_step_lines(replay, number, candidates=_CANDIDATES_SHOWN)))
     return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
 
 
@@ -99,7 +99,7 @@ def warning_note(warning: ManifestWarning) -> str:
     return f"warning: {warning.path}: {warning.message}"
 
 
-def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:
+def _step_lines(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:
     """Yield the sentence of a step, the domains against their limits, and the ranked candidates."""
     step = replay.step(number)
     name = f"STEP {number} of {replay.decision.number_of_rounds}" if step.winner else f"END in step {number}"
@@ -107,11 +107,11 @@ def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[st
     for spread in step.spreads:
         changed = [name for name in spread.before if spread.after[name] != spread.before[name]]
         names = [*changed, *(name for name in spread.before if name not in changed)][:_GROUPS_SHOWN]
-        counts = [f"{name}: {_change(spread.before[name], spread.after[name])}" for name in sorted(names)]
+        counts = [f"{name}: {_arrow(spread.before[name], spread.after[name])}" for name in sorted(names)]
         if len(spread.before) > len(names):
             counts.append(f"… {len(spread.before) - len(names)} more domains")
         measure = "skew" if spread.limits_skew else "gap"
-        uneven = f"{measure} {_change(spread.skew_before, spread.skew_after)}"
+        uneven = f"{measure} {_arrow(spread.skew_before, spread.skew_after)}"
         yield f"  {spread_limit(spread)}: {', '.join(counts) or 'no domains'}; {uneven}"
     most = candidates or step.candidates
     if step.cut is not None and candidates is not None:
@@ -123,7 +123,7 @@ def _step(replay: Replay, number: int, *, candidates: int | None) -> Iterator[st
         yield f"  … {step.candidates - most} more: --step {number}"
 
 
-def _change(before: int, after: int) -> str:
+def _arrow(before: int, after: int) -> str:
     return str(before) if before == after else f"{before}→{after}"
 
 
@@ -156,7 +156,7 @@ def _candidate_table(candidates: Sequence[Candidate], step: RoundSummary, decisi
     return table(rows)
 
 
-def _placed(decision: Decision) -> list[str]:
+def _placed_lines(decision: Decision) -> list[str]:
     before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
     placed: list[tuple[str, Picked | PlacedBinding]] = []
     for one in decision.picked:
@@ -181,8 +181,8 @@ def _not_placed(decision: Decision) -> list[str]:
         return rank if isinstance(rank, int) else 1 << 62
 
     others = [one for one in Outcomes(decision) if one.outcome not in (Outcome.PICKED, Outcome.KEPT)]
-    gone = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
-    if not others and not gone:
+    removed = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
+    if not others and not removed:
         return []
     title = "NOT PLACED"
     if len(others) > _CLUSTERS_SHOWN:
@@ -192,7 +192,7 @@ def _not_placed(decision: Decision) -> list[str]:
     rows = [[one.cluster, str(one.outcome), _reasons(one)] for one in others[:_CLUSTERS_SHOWN]]
     return [
         title,
-        *(f"  {name}: unscheduled, no longer in the fleet" for name in gone),
+        *(f"  {name}: unscheduled, no longer in the fleet" for name in removed),
         *(f"  {line}" for line in table(rows)),
         *_more(len(others)),
     ]

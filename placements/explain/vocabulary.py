@@ -79,7 +79,7 @@ COLUMN_WORDS = {
     None: "only candidate",
 }
 HEADINGS = {"final": "sum", "score": "sum"}
-"""Columns of tables whose head or caption says what the sum is of."""
+"""Columns of tables whose head or caption names what is summed."""
 _SCORED = {Semantics.FLEET: "", Semantics.KUBEFLEET: "", Semantics.OCM: " gap", Semantics.KUBERNETES: " cost"}
 ELIGIBILITY_WORDS = {
     EligibilityKind.LEAVING: "Leaving",
@@ -146,8 +146,8 @@ def headline(decision: Decision) -> str:
         again = sum(name in active for name in decision.picked_names)
         of = "All matching clusters" if wanted is None else f"{selected + kept:,} of {wanted:,} clusters"
         if profile_of(decision.cycle).chooses_again:
-            shown = {"new": selected - again, "again": again, "deselected": ended}
-            parts = [f"{count:,} {what}" for what, count in shown.items() if count]
+            numbers = {"new": selected - again, "again": again, "deselected": ended}
+            parts = [f"{count:,} {what}" for what, count in numbers.items() if count]
         else:
             # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
             counts = [(selected - again, "new", True), (again, "again", False), (kept, "kept", not again)]
@@ -157,9 +157,9 @@ def headline(decision: Decision) -> str:
         return (
             f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
         )
-    named = len(policy.cluster_names)
+    number_of_names = len(policy.cluster_names)
     sentences = {
-        CycleKind.PICK_FIXED: f"{selected + kept:,} of {named:,} named clusters selected",
+        CycleKind.PICK_FIXED: f"{selected + kept:,} of {number_of_names:,} named clusters selected",
         CycleKind.NO_NAMES: "No change: the list of cluster names is empty",
         CycleKind.SCALE_DOWN: f"{kept:,} of {wanted or 0:,} clusters kept, {ended:,} deselected",
         CycleKind.NOTHING_TO_DO: f"No change: {kept:,} of {wanted or 0:,} clusters already selected",
@@ -235,7 +235,6 @@ def reason_sentence(reason: Reason) -> str:
 
 
 def taint_words(facts: Facts) -> str:
-    """Return a taint: its key, and its value if it has one."""
     return f"{facts['key']}={facts['value']}" if facts["value"] else str(facts["key"])
 
 
@@ -377,8 +376,8 @@ def policy_sentence(
     required = f" where {', or '.join(terms)}" if terms else ""
     if policy.placement_type is PlacementType.PICK_FIXED:
         names = policy.cluster_names
-        shown = first_names(names, _NAMES_SHOWN)
-        select = f"Select by name: {shown}" if names else "PickFixed with no cluster names"
+        names_words = first_names(names, _NAMES_SHOWN)
+        select = f"Select by name: {names_words}" if names else "PickFixed with no cluster names"
     elif policy.placement_type is PlacementType.PICK_ALL:
         select = f"Select all clusters{required}"
     else:
@@ -460,7 +459,6 @@ def _limit_by_count(constraint: TopologySpreadConstraint) -> str:
 
 
 def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
-    """OCM: level by level."""
     levels = []
     for one in policy.topology_spread_constraints:
         weights = options.domain_weights.get(one.topology_key, {})
@@ -482,7 +480,7 @@ def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[s
 
 
 def _preferred_by_weight(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
-    """OCM: the terms, or the rows that stand for them, and the weights of the prioritizers."""
+    """OCM: the terms, or the rows that replace them, and the weights of the prioritizers."""
     if not options.affinity_terms:
         yield from _preferences(policy)
     rows = []

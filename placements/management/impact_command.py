@@ -45,7 +45,7 @@ def run_diff(options: dict[str, Any]) -> tuple[str, int]:
             if not any(one.is_relative_to(path) for one in files):
                 raise UnreadableSourceError(f"--path {path}: no file there in BASE and HEAD")
         fleet, bindings = _fleet_and_bindings(options, sides)
-        config = _parsed(CONFIG, parse_gates, read_config(head))
+        config = _parse_file(CONFIG, parse_gates, read_config(head))
         base_config = GateConfig()
         with suppress(InvalidManifest):  # the change may be its correction
             base_config = parse_gates(read_config(base))
@@ -80,12 +80,12 @@ def _fleet_and_bindings(
     fleet = bindings = None
     if "fleet" in names:
         content = contents[names["fleet"]]
-        fleet = _parsed(names["fleet"], read_fleet, content).fleet
-        bindings = _parsed(names["fleet"], read_all_bindings, content, is_snapshot=True)
+        fleet = _parse_file(names["fleet"], read_fleet, content).fleet
+        bindings = _parse_file(names["fleet"], read_all_bindings, content, is_snapshot=True)
     elif not all(side.members for side in sides):
         raise UnreadableSourceError("no MemberCluster found in both revisions: name a file with --fleet")
     if "bindings" in names:
-        bindings = _parsed(names["bindings"], read_all_bindings, contents[names["bindings"]])
+        bindings = _parse_file(names["bindings"], read_all_bindings, contents[names["bindings"]])
     return fleet, bindings
 
 
@@ -97,7 +97,7 @@ def _content(option: str, name: str) -> bytes:
     return json.dumps(RemoteClient(server).request("GET", _SNAPSHOT)).encode()
 
 
-def _parsed(name: str, parse: Any, content: bytes | None, **options: Any) -> Any:
+def _parse_file(name: str, parse: Any, content: bytes | None, **options: Any) -> Any:
     try:
         return parse(content, **options)
     except InvalidManifest as invalid:

@@ -46,7 +46,7 @@ class ManifestCommand(ServerCommand):
 
     def handle(self, *, filename: list[str], client: RemoteClient | None = None, **options: Any) -> None:
         """Read the documents and run the command on them; invalid input ends it with exit status 2."""
-        files = [_read(name) for name in filename]
+        files = [_read_file(name) for name in filename]
         documents = [one for file in files for one in file.documents]
         if not documents:
             raise CommandError(f"{', '.join(filename)}: Empty manifest", returncode=BAD_INPUT)
@@ -70,7 +70,7 @@ class ManifestCommand(ServerCommand):
         raise NotImplementedError
 
 
-def _read(name: str) -> ManifestFile:
+def _read_file(name: str) -> ManifestFile:
     try:
         content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         documents = [item for one in load_documents(content) for item in items_of(one)]

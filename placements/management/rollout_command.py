@@ -21,7 +21,7 @@ _OLD_NAMES = {"roll-back": ["rollback"], "unpin": ["release"], "skip-wait": ["sk
 
 
 class RolloutCommand(HubCommand):
-    """A command whose first argument is an action of one kind of rollout, or one of its own."""
+    """A command whose first argument is an action of one kind of rollout, or a command-specific one."""
 
     kind: RolloutKind
     exit_codes = {

@@ -138,7 +138,7 @@ class PropertySelector(ManifestModel):
         """The requirements on one property must leave some value (lifecycle B.1.3)."""
         intervals: dict[str, Interval] = {}
         for index, requirement in enumerate(items_at(raw, "matchExpressions")[:MOST_REQUIREMENTS]):
-            # A requirement with an error of its own has been reported and is left out here.
+            # A requirement that is invalid has been reported and is left out here.
             match requirement:
                 case {"name": str(name), "operator": str(operator), "values": [str(text)]}:
                     before = intervals.get(name, Interval())

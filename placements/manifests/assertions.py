@@ -1,4 +1,4 @@
-"""Assertions of a placement, in its annotation or in a document of their own (`spec/foresight.md` 5)."""
+"""Assertions of a placement, in its annotation or in a separate document (`spec/foresight.md` 5)."""
 
 import json
 import re
@@ -52,9 +52,9 @@ def parse_assertions(annotations: Mapping[str, str]) -> Assertions:
 
 def assertions_in(value: Any) -> Assertions:
     """Return the assertions of valid data: a list of predicates, or an object with `assert` and `onBreak`."""
-    listed = value["assert"] if isinstance(value, dict) else value
+    predicates = value["assert"] if isinstance(value, dict) else value
     refuses = isinstance(value, dict) and value.get("onBreak") == "refuse"
-    return Assertions(tuple(Assertion(*next(iter(one.items()))) for one in listed), refuses)
+    return Assertions(tuple(Assertion(*next(iter(one.items()))) for one in predicates), refuses)
 
 
 def assertions_problem(text: str) -> ErrorDetail | None:
@@ -71,28 +71,28 @@ def assertions_problem(text: str) -> ErrorDetail | None:
 
 def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
     """Yield the errors in the data of assertions, each with its path."""
-    listed, path = value, tuple[str, ...]()
+    predicates, path = value, tuple[str, ...]()
     if isinstance(value, dict):
-        listed, path = value.get("assert"), ("assert",)
+        predicates, path = value.get("assert"), ("assert",)
         for key in value.keys() - {"assert", "onBreak"}:
             yield ErrorDetail((key,), "unknown-field", "Unknown field", "assert, onBreak")
         if value.get("onBreak", "warn") not in ON_BREAK:
             message = f"Unsupported value: {quote_value(str(value['onBreak']))}"
             yield ErrorDetail(("onBreak",), "not-one-of", message, ", ".join(ON_BREAK))
-    if not isinstance(listed, list) or len(listed) > MOST_ASSERTIONS:
+    if not isinstance(predicates, list) or len(predicates) > MOST_ASSERTIONS:
         message = f"Invalid value: must be a list of at most {MOST_ASSERTIONS} predicates"
         yield ErrorDetail(path, "wrong-type", message, "a list")
         return
-    for at, one in enumerate(listed):
+    for at, one in enumerate(predicates):
         if not isinstance(one, dict) or len(one) != 1:
             message = "Invalid value: must be an object with one predicate"
             yield ErrorDetail((*path, at), "wrong-type", message, ", ".join(PREDICATES))
             continue
-        [(name, given)] = one.items()
+        [(name, argument)] = one.items()
         if name not in PREDICATES:
             message = f"Unsupported value: {quote_value(name)} is no predicate"
             yield ErrorDetail((*path, at, name), "not-one-of", message, ", ".join(PREDICATES))
-        elif not PREDICATES[name][0](given):
+        elif not PREDICATES[name][0](argument):
             yield ErrorDetail((*path, at, name), "bad-format", "Invalid value", PREDICATES[name][1])
 
 
@@ -150,7 +150,7 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], str]] = {
 """Each predicate with the check of its value, and the values that it accepts."""
 
 
-def _listed(value: object) -> tuple[dict[str, Any], ...]:
+def _predicates(value: object) -> tuple[dict[str, Any], ...]:
     problems = list(assertion_problems(value if not isinstance(value, dict) else None))
     if problems:
         raise failure(problems)
@@ -162,7 +162,7 @@ class PlacementAssertionSpec(ManifestModel):
 
     selector: LabelSelector | None = None
     placements: Annotated[tuple[FilledText, ...], list_of(high=1000, ours=True)] = ()
-    asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_listed)] = Field(alias="assert")
+    asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_predicates)] = Field(alias="assert")
     on_break: Annotated[str, literal(*ON_BREAK)] = "warn"
 
     @classmethod

@@ -63,11 +63,11 @@ def budget_errors(budget: DisruptionBudgetSpec, placement_type: PlacementType) -
     if placement_type is not PlacementType.PICK_ALL:
         return []
     allowed = "minAvailable as an integer"
-    found = []
+    errors = []
     if budget.max_unavailable is not None:
         message = "Forbidden: not allowed for placementType PickAll"
-        found.append(FieldError("spec.maxUnavailable", "forbidden-for-type", message, allowed))
+        errors.append(FieldError("spec.maxUnavailable", "forbidden-for-type", message, allowed))
     if budget.min_available is not None and budget.min_available.is_percent:
         message = "Invalid value: must be an integer for placementType PickAll"
-        found.append(FieldError("spec.minAvailable", "forbidden-for-type", message, allowed))
-    return found
+        errors.append(FieldError("spec.minAvailable", "forbidden-for-type", message, allowed))
+    return errors

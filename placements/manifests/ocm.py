@@ -135,7 +135,7 @@ _ADD_ON = {"AddOn": 'Unsupported value: "AddOn"'}
 
 
 class ScoreCoordinate(ManifestModel):
-    """Which prioritizer is meant."""
+    """The prioritizer, by its built-in name."""
 
     refused: ClassVar[Mapping[str, UnsupportedField]] = {"addOn": _NOT_READ}
 
@@ -220,7 +220,7 @@ class OcmSpec(ManifestModel):
                 yield ErrorDetail(place, "required", message, "an integer")
         yield from duplicate_problems(orders, "unique orders", types=int)
 
-        # Rows that are too many only together; a single long list has an error of its own.
+        # Rows that are too many only together; a single long list has its error already.
         count = 0
         for index, term in enumerate(terms):
             count += min(len(items_at(term, "topologyWeights")), MOST_ROWS)
@@ -317,6 +317,6 @@ class Gathering:
         """Return the result of a parser, None if it raises InvalidManifest."""
         try:
             return parse()
-        except InvalidManifest as found:
-            self.errors += found.errors
+        except InvalidManifest as invalid:
+            self.errors += invalid.errors
             return None

@@ -50,7 +50,7 @@ def parse_ocm_placement(
     """Parse a Placement into a policy and options; `options` may accompany it. Raise InvalidManifest."""
     spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_manifest(OcmDocument, document, semantics=Semantics.OCM, path=path)
-    given = parse_ocm_options(options, path=options_path).to_plain()
+    plain_options = parse_ocm_options(options, path=options_path).to_plain()
     _refuse_options_given_twice(options, options_path)
 
     terms = enumerate(parsed.spec.spread_constraints)
@@ -87,20 +87,20 @@ def parse_ocm_placement(
         plain["balanceWeight"] = weights.get("Balance", 0)
     plain["cpuWeight"] = weights.get("ResourceAllocatableCPU", 0)
     plain["memoryWeight"] = weights.get("ResourceAllocatableMemory", 0)
-    chosen = parse_ocm_options({**given, **plain})
+    chosen = parse_ocm_options({**plain_options, **plain})
     refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
     warnings, places = tuple(_warnings(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
     return ParsedOcmPlacement(parsed.metadata.name, policy, chosen, warnings, places)
 
 
 def _refuse_options_given_twice(options: object, path: str) -> None:
-    """Raise InvalidManifest for options that only a document without words of its own for them may have."""
-    given = mapping_at(options)
+    """Raise InvalidManifest for options that are allowed only where the document has no fields for them."""
+    fields = mapping_at(options)
     message = "Forbidden: set by the manifest itself"
     errors = [
         FieldError(f"{path}.{name}", "conflict", message, "no such field")
         for name in ("affinityTerms", "balanceWeight", "cpuWeight", "memoryWeight")
-        if name in given
+        if name in fields
     ]
     if errors:
         raise InvalidManifest(errors)
@@ -111,10 +111,10 @@ def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, s
     spreads = (
         (f"policy.topologySpreadConstraints[{index}]", place) for index, place in enumerate(constraints)
     )
-    written = [index for index, one in enumerate(spec.predicates) if one is not None]
+    indices = [index for index, one in enumerate(spec.predicates) if one is not None]
     predicates = (
         (f"{terms}[{index}]", f"predicates[{place}].requiredClusterSelector")
-        for index, place in enumerate(written)
+        for index, place in enumerate(indices)
     )
     return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
 
@@ -197,7 +197,7 @@ def with_policy(document: Document, policy: PlacementPolicy) -> Document:
         if term is None:
             _remove(changed, place[:-1])
             continue
-        selector, plain = _at(changed, place), term.to_plain()
+        selector, plain = _value_at(changed, place), term.to_plain()
         for name in ("labelSelector", "claimSelector"):
             if name in plain:
                 selector[name] = plain[name]
@@ -219,16 +219,16 @@ def _differing(before: Sequence[Entry], after: Sequence[Entry]) -> Iterator[tupl
         yield from differing
 
 
-def _at(document: Document, place: Keys) -> Any:
-    found: Any = document
+def _value_at(document: Document, place: Keys) -> Any:
+    node: Any = document
     for key in place:
-        found = found[key]
-    return found
+        node = node[key]
+    return node
 
 
 def _remove(document: Document, place: Keys) -> None:
     """Remove an entry, and what contains it if nothing else is left in there; the spec stays."""
-    holder = _at(document, place[:-1])
+    holder = _value_at(document, place[:-1])
     del holder[place[-1]]
     if not holder and len(place) > 2:
         _remove(document, place[:-1])
@@ -239,7 +239,7 @@ def _set_limit(document: Document, place: Keys, limit: TopologySpreadConstraint 
     if limit is None:
         _remove(document, place)
         return
-    entry = _at(document, place)
+    entry = _value_at(document, place)
     if "type" not in entry:  # only the merged API has `whenUnsatisfiable`
         entry.update(maxSkew=limit.max_skew, whenUnsatisfiable=limit.when_unsatisfiable.value)
     elif limit.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY:

@@ -108,7 +108,7 @@ class OverrideSelectorTerm(ManifestModel):
 
 
 class OverrideClusterSelector(ManifestModel):
-    """Terms of which a cluster has to match one; without any, every cluster is meant."""
+    """Terms of which a cluster has to match one; without any, all clusters match."""
 
     cluster_selector_terms: Annotated[tuple[OverrideSelectorTerm, ...], list_of()] = ()
 
@@ -194,13 +194,13 @@ class OverrideSpec(ManifestModel):
 
 
 def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
-    seen: set[tuple[str, ...]] = set()
+    identities: set[tuple[str, ...]] = set()
     for index, raw in enumerate(selectors):
-        found = tuple(str(mapping_at(raw).get(key)) for key in ("group", "version", "kind", "name"))
-        if found in seen:
-            message = f"Duplicate value: {quote_value(found[-1])}"
+        identity = tuple(str(mapping_at(raw).get(key)) for key in ("group", "version", "kind", "name"))
+        if identity in identities:
+            message = f"Duplicate value: {quote_value(identity[-1])}"
             yield ErrorDetail((index,), "duplicate", message, "unique resources")
-        seen.add(found)
+        identities.add(identity)
 
 
 class ClusterResourceOverride(FleetDocument):

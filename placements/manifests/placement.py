@@ -126,7 +126,7 @@ def namespaced_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
     """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
 
     Of other groups than Kubernetes' own only the objects on the hub show it: `Inventory.is_namespaced` in
-    `placements/engine/selection.py` asks them.
+    `placements/engine/selection.py` reads them.
     """
     raws = [mapping_at(raw) for raw in selectors]
     if not any(selects_namespace(raw) and _has_own_selectors(raw) for raw in raws):
@@ -326,20 +326,22 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
     For a manifest of another kind that is the only error.
     """
     if is_ocm_placement(document):
-        found = Gathering()
-        found.errors += _ocm_annotation_errors(document)
-        options = found.read(lambda: annotated(document, SPREAD_OPTIONS_ANNOTATION))
+        gathering = Gathering()
+        gathering.errors += _ocm_annotation_errors(document)
+        options = gathering.read(lambda: annotated(document, SPREAD_OPTIONS_ANNOTATION))
         options_path = annotation_path(SPREAD_OPTIONS_ANNOTATION)
-        parsed = found.read(lambda: parse_ocm_placement(document, options=options, options_path=options_path))
-        spec = found.read(lambda: _ocm_spec(document))
-        if parsed is None or spec is None or found.errors:
-            raise InvalidManifest(found.errors)
+        parsed = gathering.read(
+            lambda: parse_ocm_placement(document, options=options, options_path=options_path)
+        )
+        spec = gathering.read(lambda: _ocm_spec(document))
+        if parsed is None or spec is None or gathering.errors:
+            raise InvalidManifest(gathering.errors)
         metadata = document["metadata"]
-        known = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
+        fields = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
         return OcmPlacement.model_construct(
             api_version=document["apiVersion"],
             kind=document["kind"],
-            metadata=parse_manifest(ObjectMeta, known, semantics=Semantics.OCM, path="metadata"),
+            metadata=parse_manifest(ObjectMeta, fields, semantics=Semantics.OCM, path="metadata"),
             spec=spec.model_copy(update={"policy": parsed.policy}),
             namespace_written=metadata.get("namespace") or "",
             options=parsed.options.to_plain(),
@@ -347,8 +349,8 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
             places=dict(parsed.places),
         )
     refuse_other_kinds(document, PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
-    named = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
-    semantics = Semantics(named) if named in list(Semantics) else DEFAULT_SEMANTICS
+    annotation = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
+    semantics = Semantics(annotation) if annotation in list(Semantics) else DEFAULT_SEMANTICS
     is_namespaced = mapping_at(document).get("kind") == NAMESPACED_PLACEMENT_KIND
     model = ResourcePlacement if is_namespaced else ClusterResourcePlacement
     return parse_manifest(model, document, semantics=semantics, path="")
@@ -368,13 +370,13 @@ def _ocm_annotation_errors(document: Any) -> Iterator[FieldError]:
 
 
 def _ocm_spec(document: Any) -> OcmPlacementSpec:
-    found = Gathering()
-    selectors = found.read(lambda: annotated(document, RESOURCES_ANNOTATION))
-    strategy = found.read(lambda: annotated(document, STRATEGY_ANNOTATION))
+    gathering = Gathering()
+    selectors = gathering.read(lambda: annotated(document, RESOURCES_ANNOTATION))
+    strategy = gathering.read(lambda: annotated(document, STRATEGY_ANNOTATION))
     raw = {"resourceSelectors": selectors, "strategy": strategy}
-    spec = found.read(lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path=""))
-    if spec is None or found.errors:
-        raise InvalidManifest(map(in_annotations, found.errors))
+    spec = gathering.read(lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path=""))
+    if spec is None or gathering.errors:
+        raise InvalidManifest(map(in_annotations, gathering.errors))
     return spec
 
 

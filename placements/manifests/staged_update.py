@@ -64,11 +64,11 @@ class RunState(StrEnum):
 
 
 def _concurrency(value: object) -> IntOrPercent:
-    found = amount(value)
-    if found.number < 1:
-        message = f"Invalid value: {found}: must be at least 1 or 1%"
+    concurrency = amount(value)
+    if concurrency.number < 1:
+        message = f"Invalid value: {concurrency}: must be at least 1 or 1%"
         raise refusal("out-of-range", message, "an integer from 1, or 1% to 100%")
-    return found
+    return concurrency
 
 
 _STAGE_NAME_PROBLEM = partial(
@@ -242,12 +242,12 @@ _MOVES = {
 def run_change_errors(before: ClusterStagedUpdateRun, after: ClusterStagedUpdateRun) -> list[FieldError]:
     """Return an error for every forbidden change of a run's manifest (lifecycle B.1.7)."""
     fields = ("placementName", "resourceSnapshotIndex", "stagedRolloutStrategyName")
-    found = list(immutable_errors(before, after, *(("spec", field) for field in fields)))
+    errors = list(immutable_errors(before, after, *(("spec", field) for field in fields)))
     allowed = _MOVES[before.spec.state]
     if after.spec.state not in allowed:
         message = f"Forbidden: cannot change from {before.spec.state} to {after.spec.state}"
-        found.append(FieldError("spec.state", "immutable", message, " or ".join(allowed)))
-    return found
+        errors.append(FieldError("spec.state", "immutable", message, " or ".join(allowed)))
+    return errors
 
 
 def approval_change_errors(before: ClusterApprovalRequest, after: ClusterApprovalRequest) -> list[FieldError]:

@@ -40,7 +40,7 @@ class Binding(HubRow):
 
     Of clusters whose driver acts on it, `apply_strategy` is that of the last start (None: the defaults);
     `was_applied`: an apply reached the cluster; `objects_done` is set while one needs several calls;
-    `unavailable_code` says why the last call got no answer; `drifted_objects` and `diffed_objects` are the
+    `unavailable_code`: why the last call had no answer; `drifted_objects` and `diffed_objects` are the
     differences found there, `repairs` the times at which drift was repaired, and `contested_since` is set
     while others change the same objects again and again (`spec/kubernetes-driver.md` 9, 11). `observed_at`:
     when the objects there were last read one by one; `objects_digest` changes with their states.
@@ -150,7 +150,7 @@ class Binding(HubRow):
 
 
 class ObservedObjects(HubRow):
-    """The objects of a binding as they were on the cluster, in a table of its own: no list needs them.
+    """The objects of a binding as they were on the cluster, in a separate table: no list needs them.
 
     `rows` are those of `explain.cluster_objects.LiveState`, written when one of them has changed.
     """

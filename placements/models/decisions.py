@@ -18,7 +18,7 @@ class FleetRecord(models.Model):
 
 
 class DecisionRecord(models.Model):
-    """The record of a decision, under the hash of its inputs; the fleet that it cites is a row of its own."""
+    """The record of a decision, under the hash of its inputs; the fleet that it cites is a separate row."""
 
     decision_id = models.CharField(max_length=34, unique=True)
     content = models.BinaryField()
@@ -27,7 +27,7 @@ class DecisionRecord(models.Model):
     verified_at = models.DateTimeField(null=True, db_index=True)
     """When it was decided, or decided again from what it stores; none: longer ago than is known."""
     fault = models.CharField(max_length=300, blank=True, default="")
-    """Why deciding again gave something else; empty: it gave the same."""
+    """Why the verification had another result; empty: it had the same."""
 
     class Meta:
         indexes = [models.Index("id", name="record_at_fault", condition=models.Q(fault__gt=""))]

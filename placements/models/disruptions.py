@@ -15,7 +15,7 @@ LONGEST_OBJECT_NAME = 253
 
 
 class DisruptionBudget(HubRow):
-    """How many clusters evictions may take from the placement of the same name; it may come before it."""
+    """How many clusters evictions may remove from the placement of the same name; it may exist before it."""
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME)
     uid = models.UUIDField(default=uuid4, editable=False)

@@ -8,12 +8,12 @@ from placements.models.placements import LONGEST_FULL_NAME
 
 
 class DryRun(HubRow):
-    """Clusters are asked what they would make of an edit; nothing is written there or here.
+    """Clusters report what an edit would change; nothing is written there or here.
 
     `manifests` is the edit as YAML, removed once the clusters answered: it may have Secrets. Of an empty one
-    `placement_name` is tried as it is. `clusters`: those to ask, by default all that would be selected. A
+    `placement_name` is tried as it is. `clusters`: those to check, by default all that would be selected. A
     worker runs it from `run_at` on, and moves that time before it does; None once it is done. `results` has
-    an entry for each cluster that was asked, `faults` why the edit cannot be saved. `not_asked` counts the
+    an entry for each cluster that was checked, `faults` why the edit cannot be saved. `not_asked` counts the
     clusters without an API server, by their driver, and `left_out` those beyond the limit.
     """
 

@@ -92,7 +92,7 @@ class HubDecision(HubRow):
     """A state of a policy snapshot as the hub wrote it, with the agreement of our replay.
 
     `decision` is the replay; none while the hub has not decided, and where nothing can be replayed (`note`
-    says why). `content` is deflated JSON: `decisions` as the hub wrote them at first, `listed` those of now
+    has it). `content` is deflated JSON: `decisions` as the hub wrote them at first, `listed` those of now
     where some were dropped, `bindings` as they were after it. `digest` identifies the state, and
     `binding_change` is the key of the last BindingChange before it. `recheck_at`: when a difference is
     judged again; it counts from `confirmed_at` on. `is_latest`: nothing newer was observed.
@@ -158,20 +158,18 @@ class HubDecision(HubRow):
 
     @cached_property
     def unpacked(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = json.loads(zlib.decompress(bytes(self.content)))
-        return found
+        return json.loads(zlib.decompress(bytes(self.content)))
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
         """Return the decisions as the hub wrote them at first."""
-        found: list[dict[str, Any]] = self.unpacked["decisions"]
-        return found
+        return self.unpacked["decisions"]
 
     @property
-    def listed(self) -> list[dict[str, Any]]:
+    def current_decisions(self) -> list[dict[str, Any]]:
         """Return the decisions that the hub lists now; it drops some with time."""
-        found: list[dict[str, Any]] | None = self.unpacked.get("listed")
-        return self.decisions if found is None else found
+        latest: list[dict[str, Any]] | None = self.unpacked.get("listed")
+        return self.decisions if latest is None else latest
 
     def pack(self, **content: Any) -> None:
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Notifications: where they go, of what, the problems they are about, and every message that was sent.
+"""Notifications: channels, rules, the problems that they are about, and every message that was sent.
 
 They belong to the console and not to one hub: a channel gets messages about all hubs.
 """
@@ -84,9 +84,9 @@ class NotificationProblem(models.Model):
 
 
 class NotificationDelivery(models.Model):
-    """One message to one channel, and how its sending goes.
+    """One message to one channel, and the status of its delivery.
 
-    `idempotence_key` names it: two workers that make it make one, and a receiver that gets it twice, because
+    `idempotence_key` names it: two workers create only one, and a receiver that receives it twice, because
     a worker was killed while sending, recognizes it. The worker that sends holds the lease.
     """
 

@@ -76,7 +76,7 @@ class ResilienceLoss(HubRow):
 
 
 class PlacementResilience(HubRow):
-    """What the latest report says of one placement, as of one of its decisions.
+    """The result of the latest report for one placement, as of one of its decisions.
 
     `survives` has the levels as `|cluster|region|`, for filters. Without a weakest point its parts are empty.
     """

@@ -56,7 +56,7 @@ class ScenarioDecision(HubRow):
     """Decision of one placement in a scenario: its last cycle with a change, and the clusters it moves."""
 
     class Variant(models.TextChoices):
-        """How the clusters go."""
+        """How the clusters are removed."""
 
         LEAVE = "leave"
         CORDON = "cordon"

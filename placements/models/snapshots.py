@@ -77,7 +77,7 @@ class ResourceSnapshot(HubRow):
 
 
 class ResourceSnapshotPart(HubRow):
-    """At most 800 KiB of a resource snapshot, in order; one larger object has a part of its own."""
+    """At most 800 KiB of a resource snapshot, in order; a larger object is alone in its part."""
 
     snapshot = models.ForeignKey(ResourceSnapshot, models.CASCADE, related_name="parts")
     position = models.PositiveIntegerField()

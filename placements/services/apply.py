@@ -97,7 +97,7 @@ def apply_documents(
     confirmed: bool = False,
     strict: bool = False,
 ) -> list[Result]:
-    """Apply resources, then member clusters, then what refers to them; return results in the given order.
+    """Apply resources, then member clusters, then what refers to them; return results in their order.
 
     `confirmed`: the user confirmed which placements are unscheduled everywhere. `strict`: policies and
     clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
@@ -127,8 +127,8 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
             name = name_of(HubObject.of(unchanged.object.content))
             results[id(one)] = Result(RESOURCE, name, unchanged.result, unchanged.warnings)
     members = [one for one in documents if _kind(one) == MEMBER_KIND]
-    found = dry_run([ClusterSpec(one.data) for one in members], now=now)
-    for one, (result, row) in zip(members, found, strict=True):
+    joins = dry_run([ClusterSpec(one.data) for one in members], now=now)
+    for one, (result, row) in zip(members, joins, strict=True):
         if result is JoinOutcome.UNCHANGED:
             results[id(one)] = Result(CLUSTER, row.name, result)
     by_kind: dict[_Kind, list[Document]] = {}
@@ -137,7 +137,7 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
             by_kind.setdefault(kind, []).append(one)
     for kind, several in by_kind.items():
         results |= _unchanged_rows(kind, kind.model, several) if kind.model else {}
-    times = [row.as_of for one, (_, row) in zip(members, found, strict=True) if "status" in one.data]
+    times = [row.as_of for one, (_, row) in zip(members, joins, strict=True) if "status" in one.data]
     return results, max(filter(None, times), default=None)
 
 
@@ -191,10 +191,10 @@ def _apply(
     for one in in_order[len(resources) + len(members) :]:
         try:
             results[id(one)] = _save(one.data, by=by, now=now, confirmed=confirmed)
-        except InvalidManifest as found:
-            errors += _placed(one, found, several=several)
-        except UnschedulesEverything as found:
-            emptied += found.emptied
+        except InvalidManifest as error:
+            errors += _errors_of(one, error, several=several)
+        except UnschedulesEverything as error:
+            emptied += error.emptied
     _raise(errors)
     if emptied:
         raise UnschedulesEverything(emptied)
@@ -264,24 +264,24 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, st
         try:
             kind = _KINDS.get(_kind(one))
             (kind.parse if kind else parse_hub_object)(one.data)
-        except InvalidManifest as found:
-            errors += _placed(one, found, several=len(documents) > 1)
+        except InvalidManifest as invalid:
+            errors += _errors_of(one, invalid, several=len(documents) > 1)
         else:
             reason = no_effect_reason(one.data) if strict else ""
             if reason:
-                message = f"{_called(one)}: {reason}"
+                message = f"{_document_name(one)}: {reason}"
                 errors.append((one, FieldError("kind", "no-effect", message, "kinds of this console")))
-    seen: set[tuple[str, ...]] = set()
+    identities: set[tuple[str, ...]] = set()
     for one in documents:
         metadata = one.data.get("metadata") if isinstance(one.data, dict) else None
         if isinstance(metadata, dict):
             group = str(one.data.get("apiVersion")).rpartition("/")[0]
             names = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
             identity = (group, str(one.data.get("kind")), *names)
-            if identity in seen:
-                message = f"Duplicate value: {_called(one)}"
+            if identity in identities:
+                message = f"Duplicate value: {_document_name(one)}"
                 errors.append((one, FieldError("metadata.name", "duplicate", message)))
-            seen.add(identity)
+            identities.add(identity)
     _raise(errors)
 
 
@@ -305,17 +305,17 @@ def _kind(document: Document) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _placed(
-    document: Document, found: InvalidManifest, *, several: bool
+def _errors_of(
+    document: Document, invalid: InvalidManifest, *, several: bool
 ) -> list[tuple[Document, FieldError]]:
-    prefix = f"{_called(document)}: " if several else ""
+    prefix = f"{_document_name(document)}: " if several else ""
     return [
         (document, FieldError(one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line))
-        for one in found.errors
+        for one in invalid.errors
     ]
 
 
-def _called(document: Document) -> str:
+def _document_name(document: Document) -> str:
     data = document.data if isinstance(document.data, dict) else {}
     metadata = data.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -346,7 +346,7 @@ _NAMESPACED_KINDS = (
 
 
 class _Kind(NamedTuple):
-    """How documents of a kind are parsed and saved; some have an operation of their own instead."""
+    """How documents of a kind are parsed and saved; some have a separate operation instead."""
 
     parse: Callable[[Any], Any]
     noun: str = ""

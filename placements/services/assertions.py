@@ -19,9 +19,9 @@ from fleetui.bulk import batched
 from fleetui.concurrency import retry_on_conflict
 from fleetui.permissions import check_change
 from placements.engine.assertions import (
+    AssertionFacts,
     AssertionResult,
     AssertionState,
-    Known,
     assertions_about,
     evaluate_assertions,
 )
@@ -102,7 +102,7 @@ def due_checks() -> QuerySet[Placement]:
 
 
 REPORT = "*report"
-"""Stands for the resilience report among the names that assertions read."""
+"""The name of the resilience report among the names that assertions read."""
 
 
 def recheck(name: str) -> None:
@@ -121,7 +121,6 @@ def _about(placement: Placement, documents: Collection[PlacementAssertion]) -> l
 
 
 def has_assertions(manifest: ClusterResourcePlacement) -> bool:
-    """Return whether a placement, or a document about it, has assertions."""
     metadata = manifest.metadata
     documents = assertion_documents()
     return bool(assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents))
@@ -157,16 +156,16 @@ def delete_assertions(name: str, *, by: User | None, now: datetime, expected: in
 
 def _have_checked(changed: str) -> None:
     """Have the placements checked that a document is about, or was about."""
-    documents, known = assertion_documents(), dict[bool, list[int]]()
+    documents, pks_by_state = assertion_documents(), dict[bool, list[int]]()
     before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|").values_list(
         "placement", flat=True
     )
     stale = set(before)
     for one in Placement.objects.filter(deleting_since=None).only("full_name", "document").iterator():
-        found = _about(one, documents)
-        if one.pk in stale or changed in dict(found):
-            known.setdefault(bool(found), []).append(one.pk)
-    for is_asserting, several in known.items():
+        about = _about(one, documents)
+        if one.pk in stale or changed in dict(about):
+            pks_by_state.setdefault(bool(about), []).append(one.pk)
+    for is_asserting, several in pks_by_state.items():
         for part in batched(several):
             Placement.objects.filter(pk__in=part).update(has_assertions=is_asserting)
             AssertionCheck.objects.filter(placement__in=part).update(decisions_made=0)
@@ -178,8 +177,8 @@ def _check(
     """Evaluate the assertions of a placement, save the results and record what changed."""
     about = _about(placement, documents)
     items = [one for _, assertions in about for one in assertions.items]
-    results = evaluate_assertions(items, at_rest(cycle), _known(placement, items, now=now))
-    found = [result_document(one) for one in results]
+    results = evaluate_assertions(items, at_rest(cycle), _facts_for(placement, items, now=now))
+    plain_results = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {REPORT for one in items if one.predicate == "survives"}
     with transaction.atomic():
@@ -194,12 +193,12 @@ def _check(
                 "checked_at": now,
                 "others": f"|{'|'.join(sorted(others))}|" if others else "",
                 "documents": "".join(f"|{name}|" for name, _ in about if name),
-                "results": found,
+                "results": plain_results,
                 "broken": sum(one.state is AssertionState.BROKEN for one in results),
                 "unknown": sum(one.state is AssertionState.UNKNOWN for one in results),
             },
         )
-        for one, document in zip(results, found, strict=True):
+        for one, document in zip(results, plain_results, strict=True):
             was_broken = before.get(_identity(document)) == AssertionState.BROKEN
             if was_broken is not (one.state is AssertionState.BROKEN):
                 verb = "assertion holds again" if was_broken else "assertion broken"
@@ -220,7 +219,7 @@ def _identity(document: dict[str, Any]) -> str:
     return f"{document['predicate']} {document['value']}"
 
 
-def _known(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> Known:
+def _facts_for(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> AssertionFacts:
     """Read what the assertions compare with."""
     names = {str(one.value) for one in items if one.predicate in _NAMED}
     others: dict[str, Any] = dict.fromkeys(names)
@@ -232,14 +231,14 @@ def _known(placement: Placement | None, items: Collection[Assertion], *, now: da
     kinds = {one.predicate for one in items}
     survived = None
     if placement and "survives" in kinds:
-        found = PlacementResilience.objects.filter(placement=placement).select_related("report").first()
-        survived = {level: level in found.levels for level in found.report.totals} if found else None
+        row = PlacementResilience.objects.filter(placement=placement).select_related("report").first()
+        survived = {level: level in row.levels for level in row.report.totals} if row else None
     churn = 0
     if placement and "churn" in kinds:
         latest = Decision.objects.filter(placement=placement, created_at__gt=now - WEEK)
         sums = latest.aggregate(joins=Sum("joins_count", default=0), leaves=Sum("leaves_count", default=0))
         churn = sums["joins"] + sums["leaves"]
-    return Known(others, survived, churn)
+    return AssertionFacts(others, survived, churn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,14 +273,14 @@ def assertion_results(
     items = [one for _, assertions in about for one in assertions.items]
     if not items:
         return []
-    known = _known(saved, items, now=now)
-    if saved is not None and known.churn is not None:
+    facts = _facts_for(saved, items, now=now)
+    if saved is not None and facts.churn is not None:
         before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         after = {one.cluster for one in decision.bindings_after if one.is_active}
-        known = Known(known.others, known.survived, known.churn + len(before ^ after))
+        facts = AssertionFacts(facts.others, facts.survived, facts.churn + len(before ^ after))
     sources = [(name, assertions.refuses) for name, assertions in about for _ in assertions.items]
-    found = evaluate_assertions(items, decision, known)
-    return [SourcedResult(*source, one) for source, one in zip(sources, found, strict=True)]
+    results = evaluate_assertions(items, decision, facts)
+    return [SourcedResult(*source, one) for source, one in zip(sources, results, strict=True)]
 
 
 def check_assertions_before_save(

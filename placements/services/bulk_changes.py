@@ -83,7 +83,7 @@ class BulkResult:
 
 @dataclass(frozen=True, slots=True)
 class PreviewRow:
-    """What an action would change on one cluster; `conflict` is a reason to look at it first."""
+    """What an action would change on one cluster; `conflict` is a reason to check it first."""
 
     name: str
     change: str
@@ -106,13 +106,13 @@ class BulkPreview:
         return sum(bool(row.conflict) for row in self.rows)
 
 
-def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_options(action: BulkAction, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of an action: `labels` to set, None removes; taints to `add` and to `remove`.
 
     Raise InvalidManifest for those that a manifest could not have, and for none where some are required.
     """
     allowed = {BulkAction.LABELS: {"labels"}, BulkAction.TAINTS: {"add", "remove"}}.get(action, set())
-    options = {key: value for key, value in given.items() if value}
+    options = {key: value for key, value in values.items() if value}
     if unknown := sorted(options.keys() - allowed):
         words = ", ".join(sorted(allowed)) or "no options"
         raise InvalidManifest.of(unknown[0], "unknown-field", f"Unknown field {unknown[0]!r}", words)
@@ -128,36 +128,36 @@ def read_options(action: BulkAction, given: Mapping[str, Any]) -> dict[str, Any]
         document = {"apiVersion": MEMBER_VERSIONS[0], "kind": MEMBER_KIND, "metadata": metadata, "spec": spec}
         try:
             parse_member(document)
-        except InvalidManifest as found:
+        except InvalidManifest as invalid:
             paths = {"metadata.labels": "labels", "spec.taints": field}
             placed = [
                 replace(error, path=here + error.path.removeprefix(there))
-                for error in found.errors
+                for error in invalid.errors
                 for there, here in paths.items()
                 if error.path.startswith(there)
             ]
-            raise InvalidManifest(placed or found.errors) from found
+            raise InvalidManifest(placed or invalid.errors) from invalid
     return options
 
 
-def selected_clusters(names: Sequence[str], wanted: ClusterFilter | None = None) -> list[str]:
-    """Return the names of the selected clusters in order: those given, and all that match a filter.
+def selected_clusters(names: Sequence[str], cluster_filter: ClusterFilter | None = None) -> list[str]:
+    """Return the names of the selected clusters in order: these, and all that match a filter.
 
     Raise InvalidManifest for a name that is not in the fleet, and without a cluster.
     """
-    matching = clusters_matching(wanted).values_list("name", flat=True) if wanted else ()
+    matching = clusters_matching(cluster_filter).values_list("name", flat=True) if cluster_filter else ()
     known = set(MemberCluster.objects.values_list("name", flat=True)) if names else set()
     errors = [
         FieldError(f"names[{at}]", "bad-reference", f"Not found: {name[:63]!r}", "a member cluster")
         for at, name in enumerate(names)
         if name not in known
     ]
-    found = sorted({*names, *matching})
-    if not found:
+    clusters = sorted({*names, *matching})
+    if not clusters:
         errors.append(FieldError("names", "required", "Required value", "at least one cluster"))
     if errors:
         raise InvalidManifest(errors[:20])
-    return found
+    return clusters
 
 
 def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequence[str]) -> BulkPreview:
@@ -172,7 +172,7 @@ def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequen
         if cluster.name not in chosen:
             after.append(cluster)
             continue
-        new, change, conflict = _changed(cluster, action, options)
+        new, change, conflict = _apply_action(cluster, action, options)
         if cluster.name in draining:
             conflict = "Drain in progress"
             change = "" if action is BulkAction.DRAIN else change
@@ -182,7 +182,9 @@ def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequen
     return BulkPreview(tuple(rows), impact_of(Fleet(after), gone=gone))
 
 
-def _changed(cluster: Cluster, action: BulkAction, options: Mapping[str, Any]) -> tuple[Cluster, str, str]:
+def _apply_action(
+    cluster: Cluster, action: BulkAction, options: Mapping[str, Any]
+) -> tuple[Cluster, str, str]:
     """Return a cluster as an action would leave it, the change in words, and what conflicts with it."""
     if action is BulkAction.LEAVE:
         is_leaving = cluster.eligibility == leaving()
@@ -288,9 +290,9 @@ def _apply(row: BulkChange, names: Sequence[str], *, now: datetime) -> list[Bulk
     how: Any = {"by": row.actor, "now": now}
     if row.action == BulkAction.LEAVE:
         left = {one.name for one in leave(names, **how)}
-        return [_result(name, name in left) for name in names]
+        return [_bulk_result(name, name in left) for name in names]
     if row.action == BulkAction.DRAIN:
-        return [_result(name, drain(name, **how).started_at == now) for name in names]
+        return [_bulk_result(name, drain(name, **how).started_at == now) for name in names]
     operations: dict[BulkAction, Callable[..., list[JoinResult]]] = {
         BulkAction.LABELS: change_labels,
         BulkAction.TAINTS: change_taints,
@@ -301,13 +303,13 @@ def _apply(row: BulkChange, names: Sequence[str], *, now: datetime) -> list[Bulk
     options = dict(row.options)
     if row.action == BulkAction.LABELS:
         labels = options["labels"]
-        put = {key: value for key, value in labels.items() if value is not None}
-        options = {"put": put, "remove": sorted(labels.keys() - put.keys())}
-    done = operation(names, **options, **how)
-    return [_result(one.name, one.result is JoinOutcome.CHANGED) for one in done]
+        new_labels = {key: value for key, value in labels.items() if value is not None}
+        options = {"put": new_labels, "remove": sorted(labels.keys() - new_labels.keys())}
+    results = operation(names, **options, **how)
+    return [_bulk_result(one.name, one.result is JoinOutcome.CHANGED) for one in results]
 
 
-def _result(name: str, is_changed: bool) -> BulkResult:
+def _bulk_result(name: str, is_changed: bool) -> BulkResult:
     return BulkResult(name, BulkOutcome.DONE if is_changed else BulkOutcome.UNCHANGED)
 
 

@@ -73,18 +73,18 @@ def update_conditions(context: RolloutContext, *, now: datetime) -> None:
     when a sync comes late.
     """
     reader = replace(ConditionReader.of(context.manifest, context.target, now=now), wanted_since=now)
-    wanted = {one.name: one.wanted for one in context.state.clusters}
+    versions = {one.name: one.wanted for one in context.state.clusters}
     # Bindings that differ in nothing a condition is computed from: in a large fleet, most.
     alike: dict[object, list[BindingColumns]] = {}
     for read in context.bindings:
         one = read.updated(context.started[read.pk]) if read.pk in context.started else read
         if one.state != BindingState.UNSCHEDULED:
             values = one._replace(pk=0, cluster_name="", message="", attempts=0, retry_at=None)
-            alike.setdefault((values, wanted[one.cluster_name]), []).append(one)
+            alike.setdefault((values, versions[one.cluster_name]), []).append(one)
     each = []
     for bindings in alike.values():
         one = bindings[0]
-        conditions = conditions_on(reader.of_binding(one, wanted[one.cluster_name]))
+        conditions = conditions_on(reader.of_binding(one, versions[one.cluster_name]))
         each.append(conditions)
         stored = noted_of(conditions)
         if stored != one.conditions:

@@ -80,14 +80,14 @@ class DoctorReport:
 
         `rule` is an id or the code of a warning; a finding of it may be below another.
         """
-        found = self.findings
+        findings = self.findings
         if placement:
             own = self.placements.get(placement)
-            found = [(placement, one) for one in own.findings] if own else []
-        wanted = rules_named([rule])
-        return [
-            pair for pair in found if not rule or not wanted.isdisjoint(each.rule for each in flat([pair[1]]))
-        ]
+            findings = [(placement, one) for one in own.findings] if own else []
+        rules = rules_named([rule])
+        if not rule:
+            return findings
+        return [pair for pair in findings if not rules.isdisjoint(each.rule for each in flat([pair[1]]))]
 
 
 def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -101,16 +101,16 @@ def current_report() -> DoctorReport:
     view = current_fleet()
     facts = Placement.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"), Sum("decisions_made"))
     key = "-".join(map(str, ("doctor", current_hub_id(), view.version, *facts.values())))
-    found: DoctorReport | None = caches["process"].get(key)
-    if found is None:
+    report: DoctorReport | None = caches["process"].get(key)
+    if report is None:
         rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
         several = []
         for row, cycle in cycles_of(list(rows), view.fleet):
             with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
                 several.append((row.full_name, parse_placement(row.document), cycle))
-        found = replace(examine(view.fleet, several), fleet_version=view.version)
-        caches["process"].set(key, found, KEPT_SECONDS)
-    return found
+        report = replace(examine(view.fleet, several), fleet_version=view.version)
+        caches["process"].set(key, report, KEPT_SECONDS)
+    return report
 
 
 EVERY = timedelta(minutes=10)
@@ -128,14 +128,14 @@ def check_due(*, now: datetime) -> int:
     key = f"doctor-fleet-{current_hub_id()}-{view.version}"
     make = partial(fleet_examination, view.fleet)
     hygiene: Examination | None = caches["process"].get_or_set(key, make, KEPT_SECONDS)
-    found = dict.fromkeys(rows, Examination(()))
+    examinations = dict.fromkeys(rows, Examination(()))
     for row, cycle in cycles_of(rows, view.fleet):
         with suppress(InvalidManifest):
-            found[row] = examine_one(
+            examinations[row] = examine_one(
                 parse_placement(row.document), cycle, hygiene.findings if hygiene else ()
             )
     order = list(Severity)
-    for row, examination in found.items():
+    for row, examination in examinations.items():
         several = sorted(examination.findings, key=lambda one: order.index(one.severity))
         counts = Counter(one.severity for one in several)
         DoctorCheck.objects.update_or_create(
@@ -180,14 +180,13 @@ def doctor_check_of(placement: Placement) -> DoctorCheck | None:
 
 
 def fleet_examination(fleet: Fleet) -> Examination:
-    """Return the examination of the labels of a fleet."""
-    return _logged(examine_fleet(fleet, muted=muted_rules()))
+    return _log_errors(examine_fleet(fleet, muted=muted_rules()))
 
 
-def _logged(found: Examination) -> Examination:
-    for error in found.errors:
+def _log_errors(examination: Examination) -> Examination:
+    for error in examination.errors:
         _LOG.error("A rule of the doctor failed", exc_info=error)
-    return found
+    return examination
 
 
 def examine(
@@ -198,11 +197,11 @@ def examine(
 ) -> DoctorReport:
     """Return the examination of a fleet and of placements, each with its cycle; bindings do not count."""
     labels = fleet_examination(fleet)
-    found = {
+    examinations = {
         name: examine_one(manifest, cycle, labels.findings, clock=clock)
         for name, manifest, cycle in placements
     }
-    return DoctorReport(labels, found)
+    return DoctorReport(labels, examinations)
 
 
 def examine_one(
@@ -214,7 +213,7 @@ def examine_one(
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
     case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock)
-    return _logged(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
+    return _log_errors(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
 
 
 def introduced(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -237,11 +236,10 @@ def quick_findings(manifest: ClusterResourcePlacement, cycle: Cycle) -> tuple[Fi
     """Return what is found without a further run of the scheduler, apart from warnings of the editor."""
     case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update)
     muted = muted_rules(manifest.metadata.annotations) | WARNED
-    return _logged(examine_placement(case, muted=muted, needs=_QUICK)).findings
+    return _log_errors(examine_placement(case, muted=muted, needs=_QUICK)).findings
 
 
 def fixed_document(document: Mapping[str, Any], fix: Fix) -> dict[str, Any]:
-    """Return a manifest with the edits of a fix."""
     changed = deepcopy(dict(document))
     for path, value in fix.edits:
         put(changed["spec"], path, value)

@@ -1,6 +1,6 @@
 """Dry runs on the clusters: an edit is rendered as saving it would, and the API servers try it.
 
-The edit is applied in a transaction that is rolled back; no transaction is open while clusters are asked.
+The edit is applied in a transaction that is rolled back; no transaction is open while clusters are called.
 """
 
 import json
@@ -69,9 +69,9 @@ _MOST_PLACEMENTS = 50
 def start_dry_run(
     *, manifests: str = "", placement: str = "", clusters: Sequence[str] = (), by: User | None, now: datetime
 ) -> DryRun:
-    """Let a worker ask the clusters what saving these manifests would do there.
+    """Start a check by a worker of what saving these manifests would change on the clusters.
 
-    Without manifests the placement is tried as it is; `clusters`: those to ask, by default all that would be
+    Without manifests the placement is tried as is; `clusters`: those to check, by default all that would be
     selected. Raise InvalidManifest for text that is no YAML and for unknown clusters.
     """
     documents = read_documents(manifests) if manifests else []
@@ -116,8 +116,8 @@ def run_due(*, now: datetime, threads: int = THREADS, clock: Callable[[], dateti
     plan = Plan()
     try:
         plan = plan_dry_run(row, now=now)
-    except InvalidManifest as found:
-        faults = list(map(str, found.errors))
+    except InvalidManifest as invalid:
+        faults = list(map(str, invalid.errors))
     questions = {
         one: partial(_ask, one, clock)
         for one in plan.questions
@@ -245,10 +245,10 @@ def answer_row(
 ) -> dict[str, Any]:
     """Return what is stored of an answer, for `DryRunAnswer`."""
     name = question.cluster.name
-    outcome, message, found = DryRunOutcome.NOT_REACHED, str(answer), dict[str, list[Any]]()
+    outcome, message, columns = DryRunOutcome.NOT_REACHED, str(answer), dict[str, list[Any]]()
     match answer:
         case DiffResult():
-            found = {
+            columns = {
                 "refusals": list(map(refusal_row, answer.failures[:MOST_OBJECTS])),
                 "changes": json.loads(difference_rows((), answer.diffs, now=now) or "[]"),
                 "removed": list(map(str, answer.removed[:MOST_OBJECTS])),
@@ -259,7 +259,7 @@ def answer_row(
         case OverrideFailed():
             outcome, message = DryRunOutcome.REFUSED, override_sentence(answer, name)
         case DriverRejected():
-            found = {"refusals": list(map(refusal_row, answer.refusals[:MOST_OBJECTS]))}
+            columns = {"refusals": list(map(refusal_row, answer.refusals[:MOST_OBJECTS]))}
             outcome, message = DryRunOutcome.REFUSED, "" if answer.refusals else message
         case DriverUnavailable():
             message = with_reason(answer.code, message)
@@ -267,7 +267,7 @@ def answer_row(
             message = str(answer.value)
     lists: dict[str, list[Any]] = {key: [] for key in ("refusals", "changes", "removed", "unchecked")}
     row = {"placement": question.placement, "cluster": name, "outcome": outcome, "message": message}
-    return {**row, **lists, **found}
+    return {**row, **lists, **columns}
 
 
 def refusal_row(refusal: Refusal) -> list[str]:
@@ -280,7 +280,7 @@ def answers_of(row: DryRun) -> list[DryRunAnswer]:
 
 def dry_run_pulse(number: int) -> str:
     """Return what changes when a dry run ends; empty without one."""
-    found = DryRun.objects.filter(pk=number).values_list("run_at", "ended_at").first()
-    if found is None:
+    row = DryRun.objects.filter(pk=number).values_list("run_at", "ended_at").first()
+    if row is None:
         return ""
-    return "running" if found[1] is None else "ended"
+    return "running" if row[1] is None else "ended"

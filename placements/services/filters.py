@@ -84,7 +84,6 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
 
 
 def namespaces_of_placements() -> list[str]:
-    """Return the first namespaces that have placements."""
     rows = Placement.objects.exclude(namespace="").order_by("namespace").values_list("namespace", flat=True)
     return list(rows.distinct()[:_MOST_NAMESPACES])
 
@@ -173,15 +172,15 @@ def placements_on(names: Iterable[str]) -> dict[str, int]:
 def bindings_on(cluster: str) -> QuerySet[Binding]:
     """Return the bindings of one cluster by placement, whose name is `owner`."""
     rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
-    return _cited(rows).annotate(owner=F("placement__full_name")).order_by("owner")
+    return _with_related(rows).annotate(owner=F("placement__full_name")).order_by("owner")
 
 
 def kinds_on(cluster: str) -> list[tuple[str, str]]:
     """Return apiVersion and kind of the resources that placements have on a cluster, or are going to."""
     bindings = Binding.objects.filter(cluster_name=cluster)
     placed = Q(pk__in=bindings.exclude(resource_snapshot=None).values("resource_snapshot"))
-    wanted = bindings.exclude(state=BindingState.UNSCHEDULED).values("placement")
-    return _kinds_in(ResourceSnapshot.objects.filter(placed | Q(placement__in=wanted, is_latest=True)))
+    placements = bindings.exclude(state=BindingState.UNSCHEDULED).values("placement")
+    return _kinds_in(ResourceSnapshot.objects.filter(placed | Q(placement__in=placements, is_latest=True)))
 
 
 def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -203,7 +202,7 @@ def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:
 
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
     """Return all bindings of a placement, also unscheduled ones; unordered."""
-    return _cited(Binding.objects.filter(placement=placement))
+    return _with_related(Binding.objects.filter(placement=placement))
 
 
 def has_driver() -> Exists:
@@ -212,9 +211,9 @@ def has_driver() -> Exists:
     return Exists(MemberCluster.objects.filter(is_applied, name=OuterRef("cluster_name")))
 
 
-def _cited(rows: QuerySet[Binding]) -> QuerySet[Binding]:
-    cited = rows.select_related("placement", "decision__record", "policy_snapshot", "resource_snapshot")
-    return cited.defer(
+def _with_related(rows: QuerySet[Binding]) -> QuerySet[Binding]:
+    rows = rows.select_related("placement", "decision__record", "policy_snapshot", "resource_snapshot")
+    return rows.defer(
         "placement__document",
         "decision__record__content",
         "policy_snapshot__policy",

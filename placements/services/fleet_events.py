@@ -34,7 +34,7 @@ def _unchanged(affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetCha
     """Return the placements at rest that a cycle would leave as they are; `fleet` is what changed."""
     keys = {key for change in changes for key in change.label_keys}
     is_membership_changed = any(change.joins or change.gone for change in changes)
-    found: set[int] = set()
+    pks: set[int] = set()
     for part in batched(sorted(affected)):
         at_rest = Placement.objects.filter(pk__in=part, observed_generation=F("generation"))
         rows = at_rest.exclude(decisions_made=0)
@@ -47,8 +47,8 @@ def _unchanged(affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetCha
                 is_membership_changed=is_membership_changed,
                 has_failed=placement.pk in failed,
             ):
-                found.add(placement.pk)
-    return found
+                pks.add(placement.pk)
+    return pks
 
 
 _MOST_CHANGED = 500
@@ -56,11 +56,11 @@ _MOST_CHANGED = 500
 
 
 def losing_a_cluster(names: Iterable[str]) -> list[int]:
-    found: list[int] = []
+    pks: list[int] = []
     for part in batched(names):
         bindings = Binding.objects.filter(cluster_name__in=part)
-        found += bindings.values_list("placement_id", flat=True).distinct()
-    return found
+        pks += bindings.values_list("placement_id", flat=True).distinct()
+    return pks
 
 
 def enqueue_affected_placements() -> int:
@@ -68,7 +68,7 @@ def enqueue_affected_placements() -> int:
 
     The drains of clusters that left or are leaving are due at once: they end with the cluster.
     """
-    if not FleetChange.objects.exists():  # asked every second: a transaction would wait for those that write
+    if not FleetChange.objects.exists():  # read every second: a transaction would wait for those that write
         return 0
     with transaction.atomic():
         return _enqueue_affected()
@@ -94,9 +94,9 @@ def _enqueue_affected() -> int:
         if changed is not None:
             running = running.filter(placement__bindings__cluster_name__in=changed.names)
         enqueue_rollout(running.values_list("placement_id", flat=True))
-    gone = {name for change in changes for name in change.gone}
-    losing = set(losing_a_cluster(gone))
-    draining = Drain.objects.filter(cluster_name__in=gone, state=Drain.State.RUNNING)
+    removed = {name for change in changes for name in change.gone}
+    losing = set(losing_a_cluster(removed))
+    draining = Drain.objects.filter(cluster_name__in=removed, state=Drain.State.RUNNING)
     draining.update(requeue_at=F("started_at"))
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     reasons = list(dict.fromkeys(change.reason for change in changes))

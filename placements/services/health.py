@@ -71,8 +71,8 @@ def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
 def healths_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
     """Return the status of each of these placements by name; two queries."""
     rows = list(with_rollouts(Placement.objects.filter(full_name__in=names)))
-    found = healths_of(rows, now=now) if rows else {}
-    return {one.full_name: found[one.pk] for one in rows}
+    healths = healths_of(rows, now=now) if rows else {}
+    return {one.full_name: healths[one.pk] for one in rows}
 
 
 def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:
@@ -107,12 +107,12 @@ def health_by_domain(
     is_named = placement.placed_count <= NAMED_UP_TO
     columns = ("failure", "domain", *(("cluster_name",) if is_named else ()))
     groups = list(_groups([placement], *columns, now=now, domain=Subquery(labels[:1])))
-    found = [
+    clusters = [
         SelectedClusters(one["domain"], _status_of(placement, one), one["count"], one.get("cluster_name", ""))
         for one in groups
         if one["state"] != BindingState.UNSCHEDULED
     ]
-    return placement_health(_facts(placement, groups, placement)), found
+    return placement_health(_facts(placement, groups, placement)), clusters
 
 
 NAMED_UP_TO = 30
@@ -188,8 +188,8 @@ def statuses_on(rows: QuerySet[Binding], *, most: int, now: datetime) -> list[tu
     """Return the first bindings, of several placements, each with the status of its cluster; two queries."""
     owners = with_rollouts(Placement.objects.filter(pk__in=rows.order_by().values("placement")))
     placements = {one.pk: one for one in owners.defer("document")}
-    found = _observed(rows.filter(placement__in=placements), placements.values(), now=now)
-    return [(row, _status_of(placements[row.placement_id], row.__dict__)) for row in found[:most]]
+    bindings = _observed(rows.filter(placement__in=placements), placements.values(), now=now)
+    return [(row, _status_of(placements[row.placement_id], row.__dict__)) for row in bindings[:most]]
 
 
 def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
@@ -259,11 +259,11 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
         status = _status_of(placement, row.__dict__)
         if status.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN):
             groups[status].append(row)
-    found = []
+    problems = []
     for status, several in groups.items():
         first = several[0]
         is_member = status.level is HealthLevel.UNKNOWN or first.member == MemberCondition.NOT_READY
-        found.append(
+        problems.append(
             ClusterProblem(
                 status,
                 tuple(row.cluster_name for row in several[:_MOST_NAMES]),
@@ -272,7 +272,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
                 first.member_reason or "" if is_member else first.message,
             )
         )
-    return sorted(found, key=lambda one: (_LEVELS.index(one.status.level), -one.count))
+    return sorted(problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count))
 
 
 def with_rollouts(rows: QuerySet[Placement]) -> QuerySet[Placement]:
@@ -373,30 +373,30 @@ def _counts(
     placement: Placement, groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resources: bool
 ) -> HealthCounts:
     """Count the clusters; what holds no resources is available nowhere."""
-    found: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
     for group in groups:
         phase, number = Phase(group["phase"]), group["count"]
         if phase is Phase.REMOVE_FAILED:
-            found["removal_failed"] += number
+            counts["removal_failed"] += number
         if group["state"] == BindingState.UNSCHEDULED:
-            found["removing"] += number if phase not in EMPTY else 0
+            counts["removing"] += number if phase not in EMPTY else 0
             continue
-        found["scheduled"] += number
+        counts["scheduled"] += number
         started = group["started_status"]
-        found["started"] += number if started == _TRUE or (not started and phase not in EMPTY) else 0
-        found["applying"] += number if phase is Phase.APPLYING else 0
+        counts["started"] += number if started == _TRUE or (not started and phase not in EMPTY) else 0
+        counts["applying"] += number if phase is Phase.APPLYING else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
-        found["applied"] += number if is_applied and has_resources else 0
+        counts["applied"] += number if is_applied and has_resources else 0
         is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
         if group["member"] in (MemberCondition.UNREACHABLE, MemberCondition.NOT_MONITORED):
-            found[group["member"].replace(" ", "_")] += number
+            counts[group["member"].replace(" ", "_")] += number
             continue
-        found["not_ready"] += number if group["member"] == MemberCondition.NOT_READY else 0
+        counts["not_ready"] += number if group["member"] == MemberCondition.NOT_READY else 0
         if phase is Phase.FAILED:
-            found["failed"] += number
+            counts["failed"] += number
         elif is_ready and has_resources:
-            found["available"] += number
+            counts["available"] += number
         elif is_applied and (group["is_late"] or not is_rolling):
-            found["not_available"] += number
-    wanted = (placement.number_of_clusters, placement.named_count, found["scheduled"])
-    return HealthCounts(wanted=next(number for number in wanted if number is not None), **found)
+            counts["not_available"] += number
+    wanted = (placement.number_of_clusters, placement.named_count, counts["scheduled"])
+    return HealthCounts(wanted=next(number for number in wanted if number is not None), **counts)

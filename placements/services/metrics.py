@@ -1,4 +1,4 @@
-"""What the database says about the fleet, its placements and its work, as Prometheus metrics.
+"""Prometheus metrics of the fleet, its placements and its work, from the database.
 
 The rows of all hubs are counted, each with the name of its hub. The number of decisions is the key of the
 newest: pruning removes only older ones.
@@ -78,9 +78,9 @@ class FleetCollector(Collector):
                 families["hub_state"].add_metric([hub.name, state.value], float(hub.state == state.value))
         yield from families.values()
         with across_hubs():
-            made = CounterMetricFamily("fleetui_decisions", "Decisions made since the first start.")
-            made.add_metric([], Decision.objects.aggregate(newest=Max("pk"))["newest"] or 0)
-            yield made
+            counter = CounterMetricFamily("fleetui_decisions", "Decisions made since the first start.")
+            counter.add_metric([], Decision.objects.aggregate(newest=Max("pk"))["newest"] or 0)
+            yield counter
             yield self._cycles()
 
     def _work(self) -> Iterator[Metric]:
@@ -95,8 +95,8 @@ class FleetCollector(Collector):
         yield _gauge("worker_heartbeat_age_seconds", text, "queue", ages)
         text = "Updates that were due and not started at that time."
         yield _gauge("worker_waiting", text, "queue", [(queue, waiting) for queue, _, waiting in workers])
-        sent = _counted(NotificationDelivery.objects.values_list("state"))
-        yield _gauge("notifications", "Kept messages of notifications, by state.", "state", sent)
+        messages = _with_counts(NotificationDelivery.objects.values_list("state"))
+        yield _gauge("notifications", "Kept messages of notifications, by state.", "state", messages)
         channels = channels_with_failures().values_list("name", "failing_since")
         failing = [(name, self._seconds_since(since)) for name, since in channels]
         text = "Since a channel does not get its messages, 0 while it does."
@@ -107,7 +107,7 @@ class FleetCollector(Collector):
 
     def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
         verdicts = MemberCluster.objects.values_list("verdict", "driver")
-        for verdict, driver, count in _counted(verdicts):
+        for verdict, driver, count in _with_counts(verdicts):
             families["clusters"].add_metric([hub, verdict or "eligible", driver or "none"], count)
 
         rows = Placement.objects.aggregate(
@@ -120,16 +120,16 @@ class FleetCollector(Collector):
         for state, count in rows.items():
             families["placements"].add_metric([hub, state], count)
 
-        for phase, failure, count in _counted(Binding.objects.values_list("phase", "failure")):
+        for phase, failure, count in _with_counts(Binding.objects.values_list("phase", "failure")):
             families["bindings"].add_metric([hub, phase, failure], count)
         codes = Binding.objects.exclude(unavailable_code="").values_list("unavailable_code")
-        for code, count in _counted(codes):
+        for code, count in _with_counts(codes):
             families["driver_errors"].add_metric([hub, code], count)
 
         running = Rollout.objects.filter(state=Rollout.State.RUNNING)
-        for verdict, count in _counted(running.values_list("verdict")):
+        for verdict, count in _with_counts(running.values_list("verdict")):
             families["rollouts"].add_metric([hub, "rolling", verdict or "starts"], count)
-        for status, count in _counted(StagedRun.objects.filter(ended_at=None).values_list("status")):
+        for status, count in _with_counts(StagedRun.objects.filter(ended_at=None).values_list("status")):
             families["rollouts"].add_metric([hub, "staged", status or RunStatus.INITIALISED], count)
         oldest = running.aggregate(at=Min("started_at"))["at"]
         families["oldest_rollout_seconds"].add_metric([hub], self._seconds_since(oldest))
@@ -148,9 +148,9 @@ class FleetCollector(Collector):
         recent = Decision.objects.filter(created_at__gt=self._now - RECENT).order_by("-pk")
         times = sorted(recent.values_list("milliseconds", flat=True)[:MOST_CYCLES])
         places = [(one, min(len(times) - 1, int(one * len(times)))) for one in QUANTILES if times]
-        found = [(f"{quantile:g}", times[at] / 1000) for quantile, at in places]
+        samples = [(f"{quantile:g}", times[at] / 1000) for quantile, at in places]
         text = "Duration of the scheduling cycles of the last five minutes; quantile 1 is the longest."
-        return _gauge("scheduling_cycle_seconds", text, "quantile", found)
+        return _gauge("scheduling_cycle_seconds", text, "quantile", samples)
 
 
 def _gauge(name: str, text: str, label: str, values: Iterable[tuple[Any, ...]]) -> Metric:
@@ -161,7 +161,7 @@ def _gauge(name: str, text: str, label: str, values: Iterable[tuple[Any, ...]]) 
     return family
 
 
-def _counted(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _with_counts(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield each combination of the selected columns with its count."""
     yield from rows.annotate(count=Count("pk")).order_by()
 

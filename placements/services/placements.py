@@ -72,9 +72,9 @@ class UnscheduledPlacement:
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        count, shown = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
+        count, names = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
         all_clusters = "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
-        return f"{self.placement} would leave {all_clusters}: {shown}"
+        return f"{self.placement} would leave {all_clusters}: {names}"
 
 
 class UnschedulesEverything(Exception):
@@ -148,7 +148,7 @@ def save_placement(
     warnings += check_assertions_before_save(manifest, saved=current, now=now)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
-    _change(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
+    _update(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, warnings)
 
 
@@ -177,16 +177,16 @@ def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ..
 
 def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
     """Return the warnings of a manifest; of the apply strategy only while a cluster does not act on it."""
-    found = placement_warnings(manifest)
+    warnings = placement_warnings(manifest)
     if manifest.spec.strategy.apply_strategy == ApplyStrategy():
-        return found
+        return warnings
     drivers = set(MemberCluster.objects.values_list("driver", flat=True).distinct())
     if not drivers or not drivers.issubset(ACTING_DRIVERS):
-        return found
-    return tuple(one for one in found if not one.path.endswith(APPLY_STRATEGY))
+        return warnings
+    return tuple(one for one in warnings if not one.path.endswith(APPLY_STRATEGY))
 
 
-def _change(
+def _update(
     placement: Placement,
     manifest: ClusterResourcePlacement,
     content: dict[str, Any],

@@ -82,10 +82,10 @@ def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHO
     )
     newest = list(rows.order_by("-number").values_list("pk", flat=True)[:keep])
     surplus = rows.filter(is_latest=False).exclude(pk__in=newest)
-    found = set(surplus.values_list("pk", flat=True))
-    if not found:
+    candidates = set(surplus.values_list("pk", flat=True))
+    if not candidates:
         return 0
-    return OverrideSnapshot.objects.filter(pk__in=found - _override_snapshots_in_use()).delete()[0]
+    return OverrideSnapshot.objects.filter(pk__in=candidates - _override_snapshots_in_use()).delete()[0]
 
 
 def _override_snapshots_in_use() -> set[int]:
@@ -231,7 +231,7 @@ def is_pruning_due(*, now: datetime) -> bool:
 def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
     """Delete what may be deleted, in small transactions; return how many rows of what.
 
-    After so many `seconds` it stops, and the rest stays due. Rows that are referred to in the same moment
+    After `seconds` it stops, and the rest stays due. Rows that are referred to in the same moment
     stay until the next time.
     """
     counts: dict[str, int] = {}

@@ -217,7 +217,7 @@ def advance_plans(*, now: datetime) -> int:
 
 @transaction.atomic
 def _advance(key: int, *, now: datetime) -> None:
-    """Take one plan a step further: compare it with what is, finish a batch, and write the next one."""
+    """Advance one plan: compare it with the present state, finish a batch, and write the next one."""
     lock_fleet()
     row = RebalancePlan.objects.select_for_update().filter(pk=key, state=RebalancePlan.State.RUNNING).first()
     if row is None:
@@ -252,7 +252,7 @@ def _advance(key: int, *, now: datetime) -> None:
 def _is_ahead(row: RebalancePlan, placed: set[str]) -> bool:
     """Return whether a cycle only selected clusters that the plan would add; they leave the plan.
 
-    A placement that lacks clusters gets cycles while its plan is in progress.
+    A placement with too few clusters gets cycles while its plan is in progress.
     """
     first_open = row.done + int(row.is_moving)
     rest = row.batches[first_open:]

@@ -1,4 +1,4 @@
-"""Rescheduling of a placement; its present clusters no longer count, except where the semantics say so."""
+"""Rescheduling of a placement; its present clusters no longer count, unless the semantics count them."""
 
 from datetime import datetime
 
@@ -58,7 +58,7 @@ def reschedule(
 def confirm_reschedule(
     name: str, *, decision_id: str, by: User | None, now: datetime, expected: int, confirmed: bool = False
 ) -> Placement:
-    """Reschedule a placement as its preview said: all of it or nothing.
+    """Reschedule a placement as previewed: all of it or nothing.
 
     Raise what `reschedule` does, and PreviewOutdatedError.
     """

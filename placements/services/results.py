@@ -57,8 +57,8 @@ class SaveResult(Generic[Row]):
 
 def stored_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a manifest as it is stored: as written, without what the hub sets."""
-    written = without_hub_metadata(document)
-    return {key: deepcopy(value) for key, value in written.items() if key != "status"}
+    content = without_hub_metadata(document)
+    return {key: deepcopy(value) for key, value in content.items() if key != "status"}
 
 
 def read_manifest(
@@ -83,13 +83,13 @@ def save_row(
     row: Any, kind: str, document: Mapping[str, Any], *, by: User | None, now: datetime, label: str = ""
 ) -> SaveResult[Any]:
     """Save a manifest into its row; the same manifest again changes nothing. A new row has revision 0."""
-    written, before = stored_document(document), row.document if row.revision else None
-    if before == written:
+    content, before = stored_document(document), row.document if row.revision else None
+    if before == content:
         return SaveResult(row, OperationResult.UNCHANGED)
-    row.document, row.updated_at, row.revision = written, now, row.revision + 1
+    row.document, row.updated_at, row.revision = content, now, row.revision + 1
     row.save()
     result = OperationResult.CREATED if before is None else OperationResult.CHANGED
-    hidden = without_secrets(before), without_secrets(written, before=before)
+    hidden = without_secrets(before), without_secrets(content, before=before)
     event = AuditEvent(result, kind, label or row.name, row.revision, before=hidden[0], after=hidden[1])
     record(event, by=by, now=now)
     return SaveResult(row, result)

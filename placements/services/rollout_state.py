@@ -81,12 +81,12 @@ class BindingColumns(NamedTuple):
         return conditions
 
     def updated(self, columns: Mapping[str, Any]) -> "BindingColumns":
-        known = {name: value for name, value in columns.items() if name in self._fields}
+        own = {name: value for name, value in columns.items() if name in self._fields}
         if "override_snapshots" in columns:
-            known["overrides_text"] = json.dumps(columns["override_snapshots"])
+            own["overrides_text"] = json.dumps(columns["override_snapshots"])
         if "apply_strategy" in columns:
-            known["strategy_text"] = json.dumps(columns["apply_strategy"])
-        return self._replace(**known)
+            own["strategy_text"] = json.dumps(columns["apply_strategy"])
+        return self._replace(**own)
 
 
 class Member(NamedTuple):

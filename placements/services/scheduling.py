@@ -47,7 +47,7 @@ BATCH = 20
 RERUNS = 3
 _NAMES_STORED = 5
 _CLUSTERS_HELD = 500_000
-"""So many verdicts and bindings of PickAll placements this process keeps, 100 MB at most."""
+"""The number of verdicts and bindings of PickAll placements in the cache of a process, at most 100 MB."""
 _lock = Lock()
 _pick_all: OrderedDict[int, Decision] = OrderedDict()
 _PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
@@ -146,7 +146,7 @@ def schedule_confirmed(
     manifest: ClusterResourcePlacement | None = None,
     must_keep_clusters: bool = False,
 ) -> None:
-    """Run the cycle that a change asked for, in its transaction, by the steps that a worker takes.
+    """Run the cycle that a change requires, in its transaction, with the steps of a worker.
 
     `manifest` is that of the placement, where it is parsed already. Raise PreviewOutdatedError when the
     decision is not the one that was previewed, and UnschedulesEverything.
@@ -326,10 +326,10 @@ def _evicted_before(placement: models.Placement, joins: Sequence[str]) -> list[s
     An eviction ends the binding, so that the cycle after it unschedules nothing.
     """
     previous = models.Decision.objects.filter(placement=placement, number=placement.decisions_made)
-    for since, shown in previous.values_list("created_at", "leaves"):
+    for since, leaves in previous.values_list("created_at", "leaves"):
         rows = models.Eviction.objects.filter(placement=placement, outcome=models.Eviction.Outcome.EXECUTED)
         names = rows.filter(at__gte=since).order_by("cluster_name").values_list("cluster_name", flat=True)
-        return [name for name in dict.fromkeys(names) if name not in shown and name not in joins]
+        return [name for name in dict.fromkeys(names) if name not in leaves and name not in joins]
     return []
 
 

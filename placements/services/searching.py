@@ -84,35 +84,35 @@ def find(text: str) -> SearchResult:
 
 def rollouts_named(text: str) -> QuerySet[Rollout]:
     """Return the rollouts with the number in a text, of the placement that it names; unordered."""
-    named = _RUN.fullmatch(text.lower())
-    if not named:
+    match = _RUN.fullmatch(text.lower())
+    if not match:
         return Rollout.objects.none()
-    rows = Rollout.objects.filter(number=int(named["number"]))
-    return rows.filter(placement_name=named["name"]) if named["name"] else rows
+    rows = Rollout.objects.filter(number=int(match["number"]))
+    return rows.filter(placement_name=match["name"]) if match["name"] else rows
 
 
 def find_on_hubs(text: str, hubs: Mapping[int, str]) -> list[HubResult]:
     """Search the same on these hubs, named by their keys; four queries at most, however many there are."""
     if not text or not hubs:
         return []
-    named: list[tuple[str, QuerySet[Any, Any]]] = []
+    queries: list[tuple[str, QuerySet[Any, Any]]] = []
     with across_hubs():
-        named.append(("cluster", clusters_matching(ClusterFilter(text=text)).values_list("name", "hub")))
+        queries.append(("cluster", clusters_matching(ClusterFilter(text=text)).values_list("name", "hub")))
         placements = placements_matching(PlacementFilter(text=text))
-        named.append(("placement", placements.values_list("full_name", "hub")))
+        queries.append(("placement", placements.values_list("full_name", "hub")))
         if start := id_prefix(text):
             decisions = Decision.objects.filter(record__decision_id__startswith=start)
-            named.append(("decision", decisions.values_list("record__decision_id", "hub").distinct()))
+            queries.append(("decision", decisions.values_list("record__decision_id", "hub").distinct()))
         runs = rollouts_named(text)
-    found = []
-    for noun, rows in named:
+    results = []
+    for noun, rows in queries:
         first = rows.filter(hub__in=hubs).order_by(_COLUMNS[noun], "hub")[:MOST]
-        found += [HubResult(hubs[hub], noun, name) for name, hub in first]
+        results += [HubResult(hubs[hub], noun, name) for name, hub in first]
     if _RUN.fullmatch(text.lower()):
         first = runs.filter(hub__in=hubs).order_by("placement_name", "number", "hub")
         columns = first.values_list("placement_name", "number", "hub")[:MOST]
-        found += [HubResult(hubs[hub], "rollout", name, number) for name, number, hub in columns]
-    return found
+        results += [HubResult(hubs[hub], "rollout", name, number) for name, number, hub in columns]
+    return results
 
 
 def pair_named(text: str) -> Pair | None:

@@ -1,7 +1,7 @@
 """Conversion of rows to the values that a scheduling cycle reads, and of values back to rows.
 
 The counts of other placements for *Balance* of `ocm` are read by every cycle, but a change of them enqueues
-none: in OCM a placement is rescheduled only after a change of its own decisions (`spec/other-schedulers.md`
+none: in OCM a placement is rescheduled only after a change of its decisions (`spec/other-schedulers.md`
 1.1). So two balanced placements never trigger each other.
 """
 
@@ -45,11 +45,11 @@ class PlacementCounts:
             return cycle
         own = Counter(binding.cluster for binding in cycle.bindings if binding.is_active)
         positions = cycle.fleet.positions
-        others = {name: count for name, count in (self._placed - own).items() if name in positions}
+        others = {name: count for name, count in (self._placed_counts - own).items() if name in positions}
         return cycle.with_balance(others) if others else cycle
 
     @cached_property
-    def _placed(self) -> Counter[str]:
+    def _placed_counts(self) -> Counter[str]:
         rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).values_list("cluster_name")
         return Counter(dict(rows.annotate(Count("pk")).order_by("cluster_name")))
 
@@ -93,8 +93,8 @@ def cycles_of(
     With `only` the bindings are those on these clusters.
     """
     ids = [placement.pk for placement in placements]
-    found = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
-    snapshots = {snapshot.placement_id: snapshot for snapshot in found}
+    latest = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
+    snapshots = {snapshot.placement_id: snapshot for snapshot in latest}
     rows: dict[int, list[BindingInput]] = {}
     bindings = Binding.objects.filter(placement__in=ids)
     if only is not None:
@@ -137,8 +137,8 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
-    wanted = {} if number is None else {"numberOfClusters": number}
-    return parse_policy({**snapshot.policy, **wanted}, semantics=Semantics(snapshot.semantics))
+    fields = {} if number is None else {"numberOfClusters": number}
+    return parse_policy({**snapshot.policy, **fields}, semantics=Semantics(snapshot.semantics))
 
 
 def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
@@ -146,8 +146,8 @@ def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
     names = (*BindingInput._fields[:-1], _SCORE_TEXT)
     scores: dict[str | None, Any] = {None: None}
     with collector_paused():
-        found = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
-    for *values, text in found:
+        tuples = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
+    for *values, text in tuples:
         if text not in scores:
             scores[text] = json.loads(text)
         yield BindingInput._make((*values, scores[text]))

@@ -64,8 +64,8 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     status: dict[str, Any] = {}
     if isinstance(manifest, OcmPlacement):
         status["numberOfSelectedClusters"] = len(bindings)
-        found = [*_of_ocm(placement), *others]
-        status["conditions"] = [one.plain(generation=generation) for one in found]
+        all_conditions = [*_of_ocm(placement), *others]
+        status["conditions"] = [one.plain(generation=generation) for one in all_conditions]
     else:
         status["conditions"] = hub_conditions.plain_in_all(
             [first, *others], generation=generation, kind=manifest.kind
@@ -76,7 +76,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     keys = {key for binding in bindings for key in binding.override_snapshots}
     overrides = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
     status["health"] = health_document(health_of(placement, now=reading.now))
-    # Conditions are about what was decided before, until the workers have seen the last change.
+    # Conditions are about what was decided before, until the workers have processed the last change.
     status["pending"] = placement.is_due or placement.wants_resources or placement.needs_sync
     status["placementStatuses"] = [
         _cluster(binding, conditions, overrides, generation=generation)
@@ -90,8 +90,8 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
 def _missing(latest: Decision | None, manifest: ClusterResourcePlacement, selected: int) -> list[str]:
     policy = manifest.spec.policy
     wanted = policy.number_of_clusters or len(policy.cluster_names)
-    shown = hub_status(decision_of(latest)) if latest and wanted > selected else None
-    reasons = [one["reason"] for one in shown.decisions if not one["selected"]] if shown else []
+    status = hub_status(decision_of(latest)) if latest and wanted > selected else None
+    reasons = [one["reason"] for one in status.decisions if not one["selected"]] if status else []
     return reasons[: max(0, wanted - selected)]
 
 
@@ -115,8 +115,8 @@ def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[s
         return {"reason": "", "message": "", **next(stated, pending)}
     if is_ocm_placement(placement.document):
         return _of_ocm(placement)[0].plain(generation=placement.revision)
-    kind, found = placement_kind(placement), [scheduled(placement, latest)]
-    return hub_conditions.plain_in_all(found, generation=placement.revision, kind=kind)[0]
+    kind, conditions = placement_kind(placement), [scheduled(placement, latest)]
+    return hub_conditions.plain_in_all(conditions, generation=placement.revision, kind=kind)[0]
 
 
 def placement_kind(placement: Placement) -> str:
@@ -146,9 +146,9 @@ def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -
 
 def latest_decision(placement: Placement) -> Decision | None:
     """Return the latest decision that this engine can read."""
-    found = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
-    found = found.select_related("record").defer("record__content")
-    return found.order_by("-number").first()
+    decisions = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
+    decisions = decisions.select_related("record").defer("record__content")
+    return decisions.order_by("-number").first()
 
 
 def ranking_decision(placement: Placement, latest: Decision | None) -> Decision | None:
@@ -161,8 +161,8 @@ def ranking_decision(placement: Placement, latest: Decision | None) -> Decision 
     rows = Decision.objects.filter(CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION)
     rows = rows.filter(number__lt=latest.number).select_related("record").defer("record__content")
     rows = rows.order_by("-number")
-    found = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted).first()
-    return found or (rows.first() if latest.is_fulfilled else None) or latest
+    decision = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted).first()
+    return decision or (rows.first() if latest.is_fulfilled else None) or latest
 
 
 def _cluster(

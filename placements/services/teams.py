@@ -23,9 +23,8 @@ def labels_in(document: object) -> Labels:
 
 
 def placement_labels(full_name: str) -> Labels | None:
-    """Return the labels of a placement; None if there is none."""
-    found = Placement.objects.filter(full_name=full_name).values_list("document", flat=True).first()
-    return None if found is None else labels_in(found)
+    document = Placement.objects.filter(full_name=full_name).values_list("document", flat=True).first()
+    return None if document is None else labels_in(document)
 
 
 def check_placement(by: User | None, name: str, *, role: Role = Role.OPERATOR) -> None:
@@ -55,20 +54,19 @@ def check_resources(by: User | None, keys: Iterable[ObjectKey]) -> None:
         return
     for group, kind, namespace, name in keys:
         rows = Resource.objects.filter(group=group, kind=kind, namespace=namespace, name=name)
-        found = rows.values_list("labels", flat=True).first()
-        check_change(by, found or FLEET, what=f"{kind} {name}")
+        labels = rows.values_list("labels", flat=True).first()
+        check_change(by, labels or FLEET, what=f"{kind} {name}")
 
 
 # --- from the arguments of a path to labels: for `of` of a view and `labels_of` of a viewset ---
 
 
 def of_placement(name: str, **_path: Any) -> list[Labels] | None:
-    found = placement_labels(name)
-    return None if found is None else [found]
+    labels = placement_labels(name)
+    return None if labels is None else [labels]
 
 
 def of_run(name: str, **_path: Any) -> list[Labels] | None:
-    """Return the labels of the placement of a staged run."""
     run = StagedRun.objects.filter(full_name=name).select_related("placement").first()
     return None if run is None else [labels_of_run(run)]
 
@@ -78,8 +76,8 @@ def labels_of_run(run: StagedRun) -> Labels:
 
 
 def of_strategy(name: str, **_path: Any) -> list[Labels] | None:
-    found = StagedStrategy.objects.filter(full_name=name).values_list("document", flat=True).first()
-    return None if found is None else [labels_in(found)]
+    document = StagedStrategy.objects.filter(full_name=name).values_list("document", flat=True).first()
+    return None if document is None else [labels_in(document)]
 
 
 def of_draft(number: int, **_path: Any) -> list[Labels] | None:
@@ -92,13 +90,13 @@ def of_resource(group: str, kind: str, namespace: str, name: str, **_path: Any) 
     """Return the labels of a resource; a path writes `core` or `_`, and `-` or `_`, for what is empty."""
     key = {"group": "" if group in ("core", "_") else group, "kind": kind, "name": name}
     rows = Resource.objects.filter(namespace="" if namespace in ("-", "_") else namespace, **key)
-    found = rows.values_list("labels", flat=True).first()
-    return None if found is None else [found]
+    labels = rows.values_list("labels", flat=True).first()
+    return None if labels is None else [labels]
 
 
 def of_override(kind: str, namespace: str, name: str, **_path: Any) -> list[Labels] | None:
     rows = Override.objects.filter(
         kind=kind, namespace="" if namespace in ("-", "_") else namespace, name=name
     )
-    found = rows.values_list("document", flat=True).first()
-    return None if found is None else [labels_in(found)]
+    document = rows.values_list("document", flat=True).first()
+    return None if document is None else [labels_in(document)]

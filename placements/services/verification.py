@@ -26,7 +26,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How many records were decided again, and those that gave something else."""
+    """How many records were decided again, and those with a different result."""
 
     count: int
     faulty: tuple[DecisionRecord, ...]
@@ -40,10 +40,10 @@ def verify_due(*, now: datetime) -> int:
     """Verify due records for about a second; return how many."""
     until, done = perf_counter() + PIECE, 0
     while perf_counter() < until:
-        found = list(_due(now=now).order_by(F("verified_at").asc(nulls_first=True), "pk")[:_BATCH])
-        if not found:
+        records = list(_due(now=now).order_by(F("verified_at").asc(nulls_first=True), "pk")[:_BATCH])
+        if not records:
             break
-        done += verify(found, now=now).count
+        done += verify(records, now=now).count
     return done
 
 
@@ -107,19 +107,19 @@ def refresh_staleness(*, now: datetime) -> int:
         if not placements:
             break
         for placement, cycle in cycles_of(placements, view.fleet):
-            found = headroom_of(cycle)
+            headroom = headroom_of(cycle)
             values = {
                 "fleet_version": view.version,
                 "readings": view.readings,
                 "decisions_made": placement.decisions_made,
                 "checked_at": now,
-                "headroom": found.least,
-                "skews": [list(one) for one in found.skews],
+                "headroom": headroom.least,
+                "skews": [list(one) for one in headroom.skews],
             }
             with transaction.atomic():
                 row, _ = StalenessCheck.objects.update_or_create(placement=placement, defaults=values)
                 row.stale.all().delete()
-                picks = [StalePick(staleness_check=row, cluster_name=name) for name in found.stale]
+                picks = [StalePick(staleness_check=row, cluster_name=name) for name in headroom.stale]
                 StalePick.objects.bulk_create(picks, batch_size=500)
         done += len(placements)
     return done

@@ -75,8 +75,8 @@ def waiting_since() -> datetime | None:
     A placement does not store when it became due, which was not before its last change.
     """
     waiting = Placement.objects.filter(IS_DUE | Q(rollout_requeue_at__isnull=False))
-    found: datetime | None = waiting.aggregate(at=Min("updated_at"))["at"]
-    return found
+    since: datetime | None = waiting.aggregate(at=Min("updated_at"))["at"]
+    return since
 
 
 def count_waiting(*, now: datetime) -> int:
@@ -92,16 +92,16 @@ FAILING_AFTER = timedelta(minutes=5)
 def channels_with_failures() -> QuerySet[Any]:
     """Return the channels that are on; `failing_since`: of the first message that failed after the last sent.
 
-    It is null for a channel that works, and `last_error` says why its latest message failed.
+    It is null for a channel that works, and `last_error` is the reason why its latest message failed.
     """
     of_channel = NotificationDelivery.objects.filter(channel=OuterRef("pk"))
-    sent = of_channel.filter(state=NotificationDelivery.State.SENT).order_by("-sent_at")
+    deliveries = of_channel.filter(state=NotificationDelivery.State.SENT).order_by("-sent_at")
     failed = of_channel.exclude(error="").order_by("-created_at", "-pk")
     states = (NotificationDelivery.State.PENDING, NotificationDelivery.State.FAILED)
     is_failing = Q(deliveries__state__in=states) & ~Q(deliveries__error="")
     is_later = Q(last_sent=None) | Q(deliveries__created_at__gt=F("last_sent"))
     rows = NotificationChannel.objects.filter(is_enabled=True)
-    rows = rows.annotate(last_sent=Subquery(sent.values("sent_at")[:1]))
+    rows = rows.annotate(last_sent=Subquery(deliveries.values("sent_at")[:1]))
     since = Min("deliveries__created_at", filter=is_failing & is_later)
     return rows.annotate(failing_since=since, last_error=Subquery(failed.values("error")[:1])).order_by(
         "name"

@@ -33,7 +33,7 @@ from placements.explain.charts.outcomes import (
 from placements.explain.charts.scores import build_up_chart, cloud_chart, heatmap_chart
 from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.decision_document import outcome_document
-from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_of, written
+from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_csv, rows_of
 from placements.explain.decisions import step_sentences
 from placements.explain.exact import exact_sentences
 from placements.explain.hub_status import condition_of
@@ -404,7 +404,7 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         if form == "json":
             return as_file(JsonResponse({"items": list(map(outcome_document, table.matches))}), name)
         is_filtered = page.cluster_list.is_filtered or table.chosen
-        text = written(rows_of(page.value, table.matches)) if is_filtered else outcome_csv(page.value)
+        text = rows_csv(rows_of(page.value, table.matches)) if is_filtered else outcome_csv(page.value)
         return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
     if "table" in request.GET:
         chart = page.chart(request.GET["table"])

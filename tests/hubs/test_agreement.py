@@ -269,7 +269,7 @@ def test_reasons_that_the_hub_drops_later_are_kept() -> None:
 
     assert (before.agreement, row.agreement, row.pk) == ("agrees", "forgotten", before.pk)
     assert row.decisions == before.decisions
-    assert len(row.listed) < len(row.decisions)
+    assert len(row.current_decisions) < len(row.decisions)
     assert row.decision == before.decision
     forget_caches()
 

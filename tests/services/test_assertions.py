@@ -15,7 +15,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.models import Event
-from placements.engine.assertions import AssertionState, Known, evaluate_assertions
+from placements.engine.assertions import AssertionFacts, AssertionState, evaluate_assertions
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import Assertion, assertions_in, assertions_problem
 from placements.manifests.policy import PlacementType
@@ -43,7 +43,7 @@ from tests.rows import (
 )
 
 LABELS = {"a": {"region": "east", "env": "prod"}, "b": {"region": "east"}, "c": {"region": "west"}}
-KNOWN = Known({"web": {"a", "b"}, "none": None}, {"region": True, "cluster": False}, churn=4)
+KNOWN = AssertionFacts({"web": {"a", "b"}, "none": None}, {"region": True, "cluster": False}, churn=4)
 CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"never": {"env": "canary"}}, "holds", ()),
     ({"never": {"env": "prod", "region": "west"}}, "holds", ()),

@@ -100,22 +100,22 @@ def _append(plain: dict[str, Any], *, field: str, item: object) -> None:
     plain[field] = [*plain.get(field, []), item]
 
 
-def _at(plain: Any, path: Keys) -> Any:
+def _value_at(plain: Any, path: Keys) -> Any:
     for key in path:
         plain = plain[key]
     return plain
 
 
 def _set(plain: dict[str, Any], *, path: Keys, value: object) -> None:
-    _at(plain, path[:-1])[path[-1]] = value
+    _value_at(plain, path[:-1])[path[-1]] = value
 
 
 def _remove(plain: dict[str, Any], *, path: Keys, holder: Keys = ()) -> None:
     """Remove what is at a path, and also its `holder` when nothing else is left beside it."""
-    inside = _at(plain, path[:-1])
+    inside = _value_at(plain, path[:-1])
     del inside[path[-1]]
     if holder and not inside:
-        del _at(plain, holder[:-1])[holder[-1]]
+        del _value_at(plain, holder[:-1])[holder[-1]]
 
 
 def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
@@ -152,7 +152,7 @@ def _terms(decision: Decision) -> Iterator[Axis]:
         ):
             for at, requirement in enumerate(plain.get(selector, {}).get("matchExpressions", [])):
                 requirements.append(((selector, "matchExpressions", at), requirement[field]))
-        # A lone requirement goes with its term.
+        # A lone requirement is removed with its term.
         for path, name in requirements if len(requirements) > 1 else ():
             facts = {"term": index, "requirement": name}
             edit = partial(_remove, path=(*_TERMS, index, *path))
@@ -168,7 +168,7 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
     larger = range(today + 1, most + 1)
 
     def reaches(number: int) -> bool:
-        # A cycle that fails as a whole reaches no cluster on its way to more.
+        # A cycle that fails as a whole reaches no cluster in a step towards more.
         changed = schedule(without_failure(_number(decision, number).changed()))
         return cluster in changed.picked_names or cluster in changed.kept
 
@@ -226,7 +226,7 @@ def _other_counting(
 
 
 def _options(decision: Decision) -> Iterator[Axis]:
-    """Try the other values of the options that go with the semantics, the nearest first."""
+    """Try the other values of the options of the semantics, the nearest first."""
     cycle = decision.cycle
     for name, today, values in profile_of(cycle).options_to_try(cycle):
         yield [

@@ -20,7 +20,7 @@ Edit = Callable[[dict[str, Any]], None]
 class ChangeKind(StrEnum):
     """The fixed menu of `design/ui.md` 6.2, and what only some rules read; combinations are not tried.
 
-    COUNTED is who counts for a constraint, OPTION one of the options that go with the semantics.
+    COUNTED is what counts for a constraint, OPTION one of the options of the semantics.
     """
 
     NUMBER = "number"

@@ -85,12 +85,12 @@ def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
     """
     if decision.candidates is None or not isinstance(decision.candidates.strategy, GroupStrategy):
         return {}
-    found = {}
+    by_key = {}
     for constraint, groups in zip(decision.candidates.constraints, decision.candidates.groups, strict=True):
         lacking = decision.chosen[groups.codes[decision.chosen] == ABSENT].tolist()
         if lacking:
-            found[constraint.topology_key] = tuple(map(decision.cycle.fleet.names.__getitem__, lacking))
-    return found
+            by_key[constraint.topology_key] = tuple(map(decision.cycle.fleet.names.__getitem__, lacking))
+    return by_key
 
 
 def stale_picks(decision: Decision) -> tuple[str, ...]:

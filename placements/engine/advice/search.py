@@ -1,4 +1,4 @@
-"""The search for changes that would get a cluster selected or a placement fulfilled.
+"""The search for changes after which a cluster would be selected or a placement fulfilled.
 
 Each answer is verified by a run of `schedule()` as if the change were saved. *Minimal* means that no
 value of the same kind nearer to the current one, in the same direction, succeeds.
@@ -37,7 +37,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes that would get a cluster picked, that would not, and those not tried for lack of time.
+    """Changes that would select a cluster, that would not, and those not tried within the time limit.
 
     `is_rescheduled`: the decision evaluated no cluster, so that `outcome` is the one of rescheduling.
     """
@@ -60,7 +60,7 @@ class _Budget:
 def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Advice:
     """Return the outcome of a cluster and what would change it; `runs` bounds the scheduler runs.
 
-    For a cluster that is placed there is no advice. Raise KeyError when the fleet lacks it.
+    For a cluster that is placed there is no advice. Raise KeyError when it is not in the fleet.
     """
     if decision.cycle.batch is not None and cluster not in (*decision.picked_names, *decision.unscheduled):
         # Beside the clusters that the batch moved, the state after it is explained.
@@ -71,9 +71,9 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
         return Advice(outcome)
     budget = _Budget(_affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs)
     for axis in candidate_changes(decision, cluster):
-        _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed(each))
-    found = (tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
-    return Advice(outcome, *found, is_rescheduled=evaluated is not decision)
+        _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed_names(each))
+    suggestions = (tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
+    return Advice(outcome, *suggestions, is_rescheduled=evaluated is not decision)
 
 
 def evaluated_decision(decision: Decision, cluster: str) -> Decision:
@@ -118,7 +118,7 @@ def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callabl
             changed = schedule(change.changed())
         except InvalidManifest:
             continue
-        before, after = _placed(decision), _placed(changed)
+        before, after = _placed_names(decision), _placed_names(changed)
         suggestion = Suggestion(
             change,
             helps=succeeds(changed),
@@ -135,5 +135,5 @@ def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callabl
         budget.fails.append(replace(nearest, furthest=furthest))
 
 
-def _placed(decision: Decision) -> dict[str, None]:
+def _placed_names(decision: Decision) -> dict[str, None]:
     return dict.fromkeys(decision.kept + decision.picked_names)

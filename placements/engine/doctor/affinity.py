@@ -37,9 +37,9 @@ def unknown_names(case: Case) -> Iterator[Finding]:
     for index, term in enumerate(case.policy.required_terms):
         for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
             if not case.fleet.label(key).values:
-                meant = nearest(key, key_counts(case.fleet))
-                message = f"No cluster has the label {key}.{f' Did you mean {meant}?' if meant else ''}"
-                fix = Fix(f"Use the key {meant}.", edits=_renamed(term, index, key, meant)) if meant else None
+                guess = nearest(key, key_counts(case.fleet))
+                message = f"No cluster has the label {key}.{f' Did you mean {guess}?' if guess else ''}"
+                fix = Fix(f"Use the key {guess}.", edits=_renamed(term, index, key, guess)) if guess else None
                 yield A01.finding(_path(*_REQUIRED, index, "labelSelector"), message, (key, ""), fix=fix)
         names = [one.name for one in property_requirements(term)]
         for name in dict.fromkeys(names):
@@ -48,17 +48,17 @@ def unknown_names(case: Case) -> Iterator[Finding]:
                 yield A01.finding(_path(*_REQUIRED, index, "propertySelector"), message, (name, ""))
 
 
-def _renamed(term: ClusterSelectorTerm, index: int, key: str, meant: str) -> tuple[tuple[Keys, object], ...]:
+def _renamed(term: ClusterSelectorTerm, index: int, key: str, guess: str) -> tuple[tuple[Keys, object], ...]:
     """Return the edits that replace a key wherever a term requires it."""
     selector = term.label_selector
     place: Keys = ("policy", *_REQUIRED, index, "labelSelector")
     edits: list[tuple[Keys, object]] = []
     if selector and key in selector.match_labels:
         edits += [((*place, "matchLabels", key), None)]
-        edits += [((*place, "matchLabels", meant), selector.match_labels[key])]
+        edits += [((*place, "matchLabels", guess), selector.match_labels[key])]
     for at, one in enumerate(selector.match_expressions if selector else ()):
         if one.key == key:
-            edits.append(((*place, "matchExpressions", at, "key"), meant))
+            edits.append(((*place, "matchExpressions", at, "key"), guess))
     return tuple(edits)
 
 
@@ -103,15 +103,15 @@ def tolerates_everything(case: Case) -> Iterator[Finding]:
     for index, one in enumerate(case.policy.tolerations):
         if one.operator is TolerationOperator.EXISTS and not one.key:
             message = "Tolerates every taint, a cordon too: a drained cluster is selected again."
-            written = {(other.key, other.operator) for other in case.policy.tolerations}
-            kept = [other.to_plain() for at, other in enumerate(case.policy.tolerations) if at != index]
-            kept += [
+            tolerated = {(other.key, other.operator) for other in case.policy.tolerations}
+            others = [other.to_plain() for at, other in enumerate(case.policy.tolerations) if at != index]
+            others += [
                 {"key": key, "operator": "Exists"}
                 for key in keys
-                if (key, TolerationOperator.EXISTS) not in written
+                if (key, TolerationOperator.EXISTS) not in tolerated
             ]
             words = f"Tolerate {', '.join(keys)} only." if keys else "Remove the toleration."
-            fix = Fix(words, edits=((("policy", "tolerations"), kept),))
+            fix = Fix(words, edits=((("policy", "tolerations"), others),))
             yield T02.finding(_path("tolerations", index), message, ("toleration", str(index)), fix=fix)
 
 

@@ -30,7 +30,7 @@ ALIASES = {
     "not-a-quantity": ("H07",),
     "malformed-property": ("H07",),
 }
-"""The rules that each code of a warning stands for."""
+"""The rules for each code of a warning."""
 _FAMILIES = "HASTNRF"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -77,20 +77,20 @@ def examine_placement(
     """
     rules = [one for one in RULES.values() if one.needs is not Needs.LABELS and one.needs in needs]
     if not len(case.fleet):
-        found = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
-        findings = tuple(replace(one, severity=Severity.INFO) for one in found.findings)
-        return replace(found, findings=findings)
-    found = _examine(rules, case, muted)
-    own = {one.rule for one in found.findings}
-    roots = joined([*hygiene, *_without_repetition(found.findings)], rank)
+        examination = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
+        findings = tuple(replace(one, severity=Severity.INFO) for one in examination.findings)
+        return replace(examination, findings=findings)
+    examination = _examine(rules, case, muted)
+    own = {one.rule for one in examination.findings}
+    roots = joined([*hygiene, *_without_repetition(examination.findings)], rank)
     kept = (one for one in roots if one.rule in own or one.caused)
     order = list(Severity)
     worst_first = sorted(kept, key=lambda one: (order.index(one.severity), rank(one.rule), one.path))
-    return replace(found, findings=tuple(worst_first))
+    return replace(examination, findings=tuple(worst_first))
 
 
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out that a part has no effect today where another rule says why."""
+    """Remove the finding that a part has no effect today where another rule has its reason."""
     several = list(findings)
     explained = {pair for one in several if one.rule not in ("S07", "T03") for pair in one.evidence}
     return [one for one in several if one.rule not in ("S07", "T03") or explained.isdisjoint(one.evidence)]
@@ -101,7 +101,7 @@ def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Exa
     not_checked, errors, hidden = [], list[Exception](), 0
     for rule in rules:
         try:
-            found = list(rule.check(subject))
+            of_rule = list(rule.check(subject))
         except NotCheckedError:
             not_checked.append(rule.id)
             continue
@@ -111,7 +111,7 @@ def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Exa
             not_checked.append(rule.id)
             continue
         if rule.id in muted:
-            hidden += len(found)
+            hidden += len(of_rule)
         else:
-            findings += found
+            findings += of_rule
     return Examination(tuple(findings), hidden, tuple(not_checked), tuple(errors))

@@ -24,7 +24,7 @@ from placements.manifests.strategy import RollingUpdate
 MOST_RUNS = 64
 MOST_SECONDS = 1.0
 """Limits of the runs without a part of the policy, for one placement."""
-LISTED = 5
+MOST_NAMES = 5
 
 Keys = tuple[str | int, ...]
 Evidence = tuple[tuple[str, str], ...]
@@ -113,21 +113,21 @@ class Case:
     @cached_property
     def passes(self) -> Bools:
         """Return the clusters that pass all filters."""
-        found = self.fleet.is_eligible.copy()
+        passes = self.fleet.is_eligible.copy()
         for column in filter_columns(self.cycle, profile_of(self.cycle)).values():
-            found &= column
-        return found
+            passes &= column
+        return passes
 
     @cached_property
     def exact(self) -> ExactRecord | None:
         """Return the exact search of an unfulfilled decision, None where it is not fast or not possible."""
-        found = inline_search(self.decision)
-        return None if found is not None and found.verdict is ExactVerdict.OPEN else found
+        record = inline_search(self.decision)
+        return None if record is not None and record.verdict is ExactVerdict.OPEN else record
 
     def has_no_effect(self, edit: Edit) -> bool:
         """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget.
 
-        Where nothing is picked, the effect of a part of the policy cannot be seen.
+        Where nothing is picked, the effect of a part of the policy is unknown.
         """
         if not self.decision.picked_names:
             return False
@@ -148,7 +148,7 @@ HygieneCheck = Callable[[Fleet], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; `title` says in a few words what it finds."""
+    """One rule; `title` describes in a few words what it finds."""
 
     id: str
     severity: Severity
@@ -167,7 +167,7 @@ def distance(one: str, other: str, *, most: int = 2) -> int:
 
 def nearest(word: str, known: Mapping[str, int]) -> str | None:
     """Return the known word that was probably meant; of equally near ones the most frequent."""
-    most = 2 if len(word) >= LISTED else 1
+    most = 2 if len(word) >= MOST_NAMES else 1
     near = [
         (steps, -count, other) for other, count in known.items() if (steps := distance(word, other)) <= most
     ]
@@ -183,15 +183,14 @@ def digits(word: str) -> str:
 
 
 def key_counts(fleet: Fleet) -> dict[str, int]:
-    """Return the label keys of a fleet with the number of clusters that have each."""
     keys = sorted({key for cluster in fleet for key in cluster.labels})
     return {key: int(fleet.label(key).is_present.sum()) for key in keys}
 
 
 def some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
-    return f"{', '.join(listed[:LISTED])}{more}"
+    names = list(names)
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
 def counted(number: int, word: str = "cluster") -> str:
@@ -222,7 +221,7 @@ def put(plain: Any, path: Keys, value: Any) -> None:
 def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) -> list[Finding]:
     """Return the findings with those of one cause below the first of them, as severe as the worst."""
     roots: list[tuple[Finding, set[tuple[str, str]]]] = []
-    for one in sorted(findings, key=lambda found: rank(found.rule)):
+    for one in sorted(findings, key=lambda finding: rank(finding.rule)):
         place = next((at for at, (_, known) in enumerate(roots) if known.intersection(one.evidence)), None)
         if place is None:
             roots.append((one, set(one.evidence)))

@@ -24,7 +24,7 @@ from placements.engine.doctor.findings import (
 from placements.engine.scheduling.warnings import property_warnings
 
 
-def _named(fleet: Fleet, which: Bools) -> list[str]:
+def _names_where(fleet: Fleet, which: Bools) -> list[str]:
     return [fleet.names[at] for at in np.nonzero(which)[0].tolist()]
 
 
@@ -42,7 +42,7 @@ def misspelt_keys(fleet: Fleet) -> Iterator[Finding]:
             if (column.is_present & present).any():
                 continue
             labels: list[tuple[str, str, str | None]] = [
-                (name, key, None) for name in _named(fleet, column.is_present)
+                (name, key, None) for name in _names_where(fleet, column.is_present)
             ]
             labels += [
                 (fleet.names[at], other, column.value_at(at))
@@ -54,7 +54,7 @@ def misspelt_keys(fleet: Fleet) -> Iterator[Finding]:
             break
 
 
-def _values(fleet: Fleet) -> Iterator[tuple[str, dict[str, int]]]:
+def _value_counts(fleet: Fleet) -> Iterator[tuple[str, dict[str, int]]]:
     """Yield the keys that are no identifiers, each with the number of clusters of each value."""
     for key in key_counts(fleet):
         column = fleet.label(key)
@@ -64,7 +64,7 @@ def _values(fleet: Fleet) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def _relabel(rule: Rule, fleet: Fleet, key: str, value: str, other: str, message: str) -> Finding:
-    clusters = _named(fleet, fleet.label(key).is_any_of([value]))
+    clusters = _names_where(fleet, fleet.label(key).is_any_of([value]))
     fix = Fix(
         f"Set {key}={other} on {some(clusters)}.", labels=tuple((name, key, other) for name in clusters)
     )
@@ -72,7 +72,7 @@ def _relabel(rule: Rule, fleet: Fleet, key: str, value: str, other: str, message
 
 
 def case_of_values(fleet: Fleet) -> Iterator[Finding]:
-    for key, counts in _values(fleet):
+    for key, counts in _value_counts(fleet):
         for value, count in counts.items():
             alike = [
                 (often, other)
@@ -86,7 +86,7 @@ def case_of_values(fleet: Fleet) -> Iterator[Finding]:
 
 
 def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
-    for key, counts in _values(fleet):
+    for key, counts in _value_counts(fleet):
         frequent = {value: count for value, count in counts.items() if count >= 20}
         for value, count in counts.items():
             if len(value) < 4 or count > max(2, 0.01 * len(fleet)):
@@ -105,7 +105,7 @@ def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
 
 
 def missing_labels(fleet: Fleet) -> Iterator[Finding]:
-    """Yield one finding for each set of clusters: those that lack a region lack its zone as well."""
+    """Yield one finding for each set of clusters: those without a region have no zone either."""
     lacking: dict[bytes, list[str]] = {}
     for key, count in key_counts(fleet).items():
         if 0.9 * len(fleet) <= count < len(fleet):
@@ -113,7 +113,7 @@ def missing_labels(fleet: Fleet) -> Iterator[Finding]:
     pairs = list(_pairs(fleet)) if lacking else []
     for keys in lacking.values():
         is_bare = ~fleet.label(keys[0]).is_present
-        clusters = _named(fleet, is_bare)
+        clusters = _names_where(fleet, is_bare)
         what = f"label{'s' * (len(keys) > 1)} {' and '.join(keys)}"
         message = f"{len(clusters):,} of {counted(len(fleet))} without the {what}: {some(clusters)}."
         implied = [implied_labels(fleet, key, np.nonzero(is_bare)[0], pairs) for key in keys]
@@ -174,7 +174,7 @@ def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
         for code in np.nonzero((total > majority) & (majority >= 4 * (total - majority)))[0].tolist():
             usual = int(table[code].argmax())
             is_other = both & (small.codes == code) & (large.codes != usual)
-            clusters, right = _named(fleet, is_other), large.values[usual]
+            clusters, right = _names_where(fleet, is_other), large.values[usual]
             wrong = sorted({large.values[one] for one in large.codes[is_other].tolist()})
             value = small.values[code]
             message = (

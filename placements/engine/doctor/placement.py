@@ -54,8 +54,8 @@ def _one_domain(case: Case, names: tuple[str, ...]) -> tuple[str, str] | None:
         column = case.fleet.label(key)
         if len(column.values) < 2 or 2 * int(column.is_present.sum()) < len(case.fleet):
             continue
-        found = {column.value_at(case.fleet.positions[name]) for name in names}
-        if len(found) == 1 and (value := found.pop()) is not None:
+        values = {column.value_at(case.fleet.positions[name]) for name in names}
+        if len(values) == 1 and (value := values.pop()) is not None:
             return key, value
     return None
 
@@ -68,9 +68,9 @@ def picks_together(case: Case) -> Iterator[Finding]:
     ):
         return
     names = case.decision.picked_names
-    found = _one_domain(case, names) if len(names) > 1 else None
-    if found:
-        key, value = found
+    domain = _one_domain(case, names) if len(names) > 1 else None
+    if domain:
+        key, value = domain
         message = f"All {len(names):,} selected clusters are in {key} {value}."
         constraint = {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
         fix = Fix(f"Spread over {key}.", edits=((("policy", "topologySpreadConstraints"), [constraint]),))
@@ -123,11 +123,11 @@ def unknown_clusters(case: Case) -> Iterator[Finding]:
     known = dict.fromkeys(case.fleet.names, 1)
     for index, name in enumerate(case.policy.cluster_names):
         if name not in known:
-            meant = nearest(name, known)
-            message = f"{name} is not in the fleet.{f' Did you mean {meant}?' if meant else ''}"
-            edits = ((("policy", "clusterNames", index), meant),)
-            is_new = meant is not None and meant not in case.policy.cluster_names
-            fix = Fix(f"Name {meant} instead.", edits=edits) if is_new else None
+            guess = nearest(name, known)
+            message = f"{name} is not in the fleet.{f' Did you mean {guess}?' if guess else ''}"
+            edits = ((("policy", "clusterNames", index), guess),)
+            is_new = guess is not None and guess not in case.policy.cluster_names
+            fix = Fix(f"Name {guess} instead.", edits=edits) if is_new else None
             yield F01.finding(f"spec.policy.clusterNames[{index}]", message, ("cluster", name), fix=fix)
 
 
@@ -135,9 +135,9 @@ def names_together(case: Case) -> Iterator[Finding]:
     if case.policy.placement_type is not PlacementType.PICK_FIXED:
         return
     names = tuple(one for one in case.policy.cluster_names if one in case.fleet.positions)
-    found = _one_domain(case, names) if len(names) > 1 else None
-    if found:
-        message = f"All named clusters are in {found[0]} {found[1]}: {some(names)}."
+    domain = _one_domain(case, names) if len(names) > 1 else None
+    if domain:
+        message = f"All named clusters are in {domain[0]} {domain[1]}: {some(names)}."
         yield F02.finding("spec.policy.clusterNames", message)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from clusters.columns import ABSENT, Codes, Ints
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.doctor.findings import (
-    LISTED,
+    MOST_NAMES,
     Case,
     Finding,
     Fix,
@@ -43,12 +43,12 @@ def _removal(index: int) -> Fix:
 def unknown_key(case: Case) -> Iterator[Finding]:
     for index, one, path, same in _constraints(case):
         if not case.fleet.label(one.topology_key).values:
-            meant, fix = nearest(one.topology_key, key_counts(case.fleet)), None
+            guess, fix = nearest(one.topology_key, key_counts(case.fleet)), None
             message = f"No cluster has the label {one.topology_key}."
-            if meant:
-                message += f" Did you mean {meant}?"
+            if guess:
+                message += f" Did you mean {guess}?"
                 place = ("policy", _FIELD, index, "topologyKey")
-                fix = Fix(f"Use the key {meant}.", edits=((place, meant),))
+                fix = Fix(f"Use the key {guess}.", edits=((place, guess),))
             yield S01.finding(f"{path}.topologyKey", message, (one.topology_key, ""), same, fix=fix)
 
 
@@ -205,7 +205,7 @@ def impossible(case: Case) -> Iterator[Finding]:
     message = f"At most {case.exact.high} of {wanted} are possible."
     conflicts = [" with ".join(one.words(case.policy) for one in each) for each in case.exact.conflict]
     if conflicts:
-        message += f" Conflict: {'; '.join(conflicts[:LISTED])}."
+        message += f" Conflict: {'; '.join(conflicts[:MOST_NAMES])}."
     if case.exact.shopping:
         message += f" Possible with more clusters: {some(one.words for one in case.exact.shopping)}."
     pinned = tuple((one.topology_key, one.group) for one in pinned_groups(case.decision))

@@ -73,7 +73,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class ShoppingItem:
-    """So many clusters with these labels, which pass the filters, are missing."""
+    """A number of clusters to add, with these labels, which pass the filters."""
 
     count: int
     domains: dict[str, str]
@@ -117,17 +117,17 @@ class ConflictAnalysis:
         model = self._model(without)
         if int(model.sizes.sum()) < self.needed:
             return False
-        taken, _, _ = ModelProgram.of(model, model.greedy).stage("n", self.limits)
-        return int(taken.sum()) == self.needed
+        picks, _, _ = ModelProgram.of(model, model.greedy).stage("n", self.limits)
+        return int(picks.sum()) == self.needed
 
     def correction_sets(self) -> list[frozenset[Element]]:
         """Return the minimal sets of up to three elements without which the number is reached."""
-        found: list[frozenset[Element]] = []
+        corrections: list[frozenset[Element]] = []
         for size in range(1, _LARGEST_CORRECTION + 1):
             for chosen in map(frozenset, combinations(self.elements, size)):
-                if not any(one <= chosen for one in found) and self._reaches(chosen):
-                    found.append(chosen)
-        return found
+                if not any(one <= chosen for one in corrections) and self._reaches(chosen):
+                    corrections.append(chosen)
+        return corrections
 
     def smallest_conflicts(self, correction_sets: list[frozenset[Element]]) -> list[tuple[Element, ...]]:
         """Return the minimal hitting sets of the minimal correction sets."""
@@ -137,8 +137,8 @@ class ConflictAnalysis:
                 one if one & correction else one | {element} for one in hitting for element in correction
             }
             hitting = [one for one in extended if not any(other < one for other in extended)]
-        found = [tuple(sorted(one)) for one in hitting if one]
-        return sorted(found, key=lambda one: (len(one), one))
+        conflicts = [tuple(sorted(one)) for one in hitting if one]
+        return sorted(conflicts, key=lambda one: (len(one), one))
 
     def corrections(self, correction_sets: list[frozenset[Element]]) -> list[Correction]:
         """Return the alternatives, constraints with the exact smallest maxSkew that suffices.
@@ -161,13 +161,13 @@ class ConflictAnalysis:
         )
         program = ModelProgram.of(model, model.greedy)
         program.stage("n", self.limits)
-        taken, _, _ = program.stage("excess", self.limits)
+        picks, _, _ = program.stage("excess", self.limits)
         changes: list[tuple[Element, int | None]] = []
         for element in sorted(elements):
             to = None
             if element.is_constraint:
                 at = next(at for at, one in enumerate(model.constraints) if one.index == element.index)
-                counts = model.constraints[at].counts(taken, model.codes[at])
+                counts = model.constraints[at].counts(picks, model.codes[at])
                 to = int(counts.max() - counts.min())
                 if to <= model.constraints[at].max_skew:
                     continue
@@ -201,12 +201,12 @@ class ConflictAnalysis:
         model = replace(model, constraints=constraints, codes=model.codes[kept])
         added = _tuples(model, [self.candidates.groups[one.index].codes for one in constraints])
         program = ModelProgram.of(model, model.greedy, added=added)
-        taken, _, _ = program.stage("n", self.limits)
+        program.stage("n", self.limits)
         program.stage("added", self.limits)
-        taken = program.program.values
-        if int(taken[program.picks].sum()) < self.needed:
+        values = program.program.values
+        if int(values[program.picks].sum()) < self.needed:
             return []
-        counts = taken[len(model.sizes) : program.first]
+        counts = values[len(model.sizes) : program.first]
         return [
             ShoppingItem(
                 int(counts[at]),
@@ -220,8 +220,8 @@ def _tuples(model: ExactModel, codes: list[Codes]) -> Ints:
     """Return all tuples of domains, or those of the fleet where there are too many."""
     domains = [range(len(one.values)) for one in model.constraints]
     if prod(map(len, domains)) <= _MOST_TUPLES:
-        found = np.array(list(product(*domains)), dtype=np.int64).T
-        return found.reshape(len(domains), -1) if domains else np.zeros((0, 1), dtype=np.int64)
+        tuples = np.array(list(product(*domains)), dtype=np.int64).T
+        return tuples.reshape(len(domains), -1) if domains else np.zeros((0, 1), dtype=np.int64)
     of_fleet = np.stack(codes).astype(np.int64)
     complete = of_fleet[:, (of_fleet != ABSENT).all(axis=0)]
     return np.unique(complete, axis=1)

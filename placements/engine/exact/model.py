@@ -37,10 +37,10 @@ class ModelConstraint:
         """Return the largest skew without an excess: that of the start where it is above maxSkew."""
         return max(self.max_skew, int(self.start.max() - self.start.min()))
 
-    def counts(self, taken: Ints, codes: Ints) -> Ints:
-        """Return the counts with so many clusters more of each class."""
+    def counts(self, picks: Ints, codes: Ints) -> Ints:
+        """Return the counts per domain after these picks, counted by class."""
         has_key = codes != ABSENT
-        added = np.bincount(codes[has_key], weights=taken[has_key], minlength=len(self.values))
+        added = np.bincount(codes[has_key], weights=picks[has_key], minlength=len(self.values))
         return self.start + added.astype(np.int64)
 
 
@@ -66,9 +66,9 @@ class SetColumns:
 
 @dataclass(frozen=True)
 class BestSet:
-    """How many clusters of each class the best set takes, and what was proved of it."""
+    """How many clusters of each class are in the best set, and what was proved of it."""
 
-    taken: Ints
+    picks: Ints
     most: int
     cut_stages: tuple[str, ...]
 
@@ -77,7 +77,7 @@ class BestSet:
 class ExactModel:
     """The choice of up to `needed` of the clusters that pass the filters.
 
-    `codes` has a row per constraint and an entry per class; `class_of` gives the class of each of the
+    `codes` has a row per constraint and an entry per class; `class_of` has the class of each of the
     `positions`, which are those of the clusters that pass.
     """
 
@@ -92,42 +92,42 @@ class ExactModel:
     greedy: Ints
     is_greedy: Ints
 
-    def columns(self, taken: Ints) -> SetColumns:
-        skews = [self._skew(one, taken, codes) for one, codes in self._parts]
+    def columns(self, picks: Ints) -> SetColumns:
+        skews = [self._skew(one, picks, codes) for one, codes in self._pairs]
         soft = [
             skew - one.limit for skew, one in zip(skews, self.constraints, strict=True) if not one.is_hard
         ]
         return SetColumns(
-            picks=int(taken.sum()),
+            picks=int(picks.sum()),
             excess=sum(max(0, over) for over in soft),
             skew=sum(skews),
-            affinity=int(taken @ self.affinity),
-            was_here=int(taken @ self.was_here),
+            affinity=int(picks @ self.affinity),
+            was_here=int(picks @ self.was_here),
         )
 
-    def keeps_limits(self, taken: Ints) -> bool:
-        """Return whether so many of each class exist, are needed, and break no hard limit."""
-        if (taken < 0).any() or (taken > self.sizes).any() or taken.sum() > self.needed:
+    def keeps_limits(self, picks: Ints) -> bool:
+        """Return whether these numbers of picks by class exist, are needed, and break no hard limit."""
+        if (picks < 0).any() or (picks > self.sizes).any() or picks.sum() > self.needed:
             return False
-        return all(self._skew(one, taken, codes) <= one.limit for one, codes in self._parts if one.is_hard)
+        return all(self._skew(one, picks, codes) <= one.limit for one, codes in self._pairs if one.is_hard)
 
-    def members(self, taken: Ints) -> Ints:
+    def members(self, picks: Ints) -> Ints:
         """Return the positions of a set: of each class the greedy picks first, then the last names."""
         by_class = np.lexsort((self.is_greedy, self.class_of))
         ends = np.cumsum(self.sizes)
         chosen = [
             by_class[end - count : end]
-            for end, count in zip(ends.tolist(), taken.tolist(), strict=True)
+            for end, count in zip(ends.tolist(), picks.tolist(), strict=True)
             if count
         ]
         return np.sort(self.positions[np.concatenate(chosen)]) if chosen else np.zeros(0, dtype=np.int64)
 
     @property
-    def _parts(self) -> Iterable[tuple[ModelConstraint, Ints]]:
+    def _pairs(self) -> Iterable[tuple[ModelConstraint, Ints]]:
         return zip(self.constraints, self.codes, strict=True)
 
-    def _skew(self, constraint: ModelConstraint, taken: Ints, codes: Ints) -> int:
-        counts = constraint.counts(taken, codes)
+    def _skew(self, constraint: ModelConstraint, picks: Ints, codes: Ints) -> int:
+        counts = constraint.counts(picks, codes)
         return int(counts.max() - counts.min())
 
     @cached_property
@@ -153,11 +153,11 @@ class ExactModel:
     def expanded(self, of_cells: Ints) -> Ints:
         """Return a set of classes for a set of cells: the highest affinity first."""
         _, cell_of = self.cells
-        taken, left = np.zeros_like(self.sizes), of_cells.copy()
+        picks, left = np.zeros_like(self.sizes), of_cells.copy()
         for one in np.lexsort((-self.was_here, -self.affinity)).tolist():
-            taken[one] = count = min(int(self.sizes[one]), int(left[cell_of[one]]))
+            picks[one] = count = min(int(self.sizes[one]), int(left[cell_of[one]]))
             left[cell_of[one]] -= count
-        return taken
+        return picks
 
 
 @dataclass
@@ -207,7 +207,7 @@ class ModelProgram:
                 program.add_row([*inside, lo + at], signs, at_start, inf)
                 program.add_row([*inside, hi + at], signs, -inf, at_start)
             program.add_row([hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit)
-            # Without whole numbers, the rows do not say that the fewest are at most the mean.
+            # Without whole numbers, the rows do not imply that the fewest are at most the mean.
             program.upper[lo + at] = (int(one.start.sum()) + model.needed) // len(one.values)
         for place, of_class in enumerate(kept.tolist()):
             program.add_row([classes + place, of_class], [1, -1], -inf, 0)
@@ -237,7 +237,7 @@ class ModelProgram:
         return cost
 
     def stage(self, of: str, limits: SearchLimits) -> tuple[Ints, int, bool]:
-        """Minimise a stage and keep its value; return the classes taken, the bound and if it is proved."""
+        """Minimise a stage and keep its value; return the picks by class, the bound and if it is proved."""
         lowest = -self.model.needed if of == "n" else None
         solution = self.minimise(self.cost(of), limits, lowest=lowest)
         if of == "n":
@@ -247,16 +247,16 @@ class ModelProgram:
     def minimise(self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None) -> Solution:
         """Minimise an objective and keep its value; the next one starts at the exact lo, hi and excess."""
         solution = self.program.minimise(cost, limits, lowest=lowest)
-        taken, constraints = solution.values[self.picks], self.model.constraints
+        picks, constraints = solution.values[self.picks], self.model.constraints
         for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):
-            counts = one.counts(taken, codes)
+            counts = one.counts(picks, codes)
             low, high = int(counts.min()), int(counts.max())
             of_constraint = [at, at + len(constraints), at + 2 * len(constraints)]
             solution.values[of_constraint] = low, high, max(0, high - low - one.limit)
         return solution
 
     def require(self, picks: int) -> None:
-        """Require so many picks, and with them that the most in a domain are at least the mean."""
+        """Require this number of picks, and with them that the most in a domain are at least the mean."""
         self.program.add_row(self.picks, 1, picks, inf)
         upper, constraints = self.program.upper[self.picks], self.model.constraints
         for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):
@@ -336,23 +336,23 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
         "was-here": bool(model.was_here.any()),
         "closest": bool(model.greedy.any()),
     }
-    wanted = [one for one in STAGES if one in set(stages) and can_differ.get(one, True)]
+    needed = [one for one in STAGES if one in set(stages) and can_differ.get(one, True)]
     cells, _ = model.cells
     cut: list[str] = []
     on_cells = ModelProgram.of(cells, cells.greedy)
-    taken, bound, is_proved = on_cells.stage("n", limits)
+    picks, bound, is_proved = on_cells.stage("n", limits)
     most = -bound
     if not is_proved:
         cut.append("n")
-    for stage in wanted:
+    for stage in needed:
         if stage in ("excess", "skew"):
-            taken, _, is_proved = on_cells.stage(stage, limits)
+            picks, _, is_proved = on_cells.stage(stage, limits)
             cut += [] if is_proved else [stage]
-    if not cells.keeps_limits(taken):
+    if not cells.keeps_limits(picks):
         raise InvalidSolutionError
-    columns = cells.columns(taken)
-    classes = model.expanded(taken)
-    later = [stage for stage in wanted if stage in ("affinity", "was-here", "closest")]
+    columns = cells.columns(picks)
+    classes = model.expanded(picks)
+    later = [stage for stage in needed if stage in ("affinity", "was-here", "closest")]
     if later:
         before = model.columns(model.greedy)
         if (before.picks, -before.excess, -before.skew) == (columns.picks, -columns.excess, -columns.skew):
@@ -360,7 +360,7 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
         program = ModelProgram.of(model, classes, overlap="closest" in later)
         program.require(columns.picks)
         used = [("excess", columns.excess), ("skew", columns.skew)]
-        for stage, value in (one for one in used if one[0] in wanted):
+        for stage, value in (one for one in used if one[0] in needed):
             cost = program.cost(stage)
             at = np.nonzero(cost)[0]
             program.program.add_row(at.tolist(), cost[at].tolist(), -inf, value)

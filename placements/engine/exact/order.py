@@ -11,13 +11,13 @@ from placements.engine.scheduling.spread.base import SkewAfterPick, levels_of
 _BROKEN = 1 << 40
 
 
-def find_order(model: ExactModel, taken: Ints, *, most_states: int) -> tuple[list[int] | None, bool]:
+def find_order(model: ExactModel, picks: Ints, *, most_states: int) -> tuple[list[int] | None, bool]:
     """Return the cells in an order of picking, None where there is none, and whether that is settled.
 
-    `taken` counts picks per cell. Depth first with a memory of visited multisets; the pick with the best
+    `picks` are counts per cell. Depth first with a memory of visited multisets; the pick with the best
     resulting skew first.
     """
-    left, order = taken.copy(), list[int]()
+    left, order = picks.copy(), list[int]()
     counts = [one.start.copy() for one in model.constraints]
     visited = {_digest(left)}
     choices = [_choices(model, counts, left)]
@@ -66,5 +66,5 @@ def _choices(model: ExactModel, counts: list[Ints], left: Ints) -> list[int]:
         by_domain = np.append(np.where(is_broken, _BROKEN, after), levels.skew)
         cost += by_domain[codes[cells]]
     cells, cost = cells[cost < _BROKEN], cost[cost < _BROKEN]
-    found: list[int] = cells[np.argsort(-cost, kind="stable")].tolist()
-    return found
+    choices: list[int] = cells[np.argsort(-cost, kind="stable")].tolist()
+    return choices

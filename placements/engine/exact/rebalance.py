@@ -86,16 +86,16 @@ class RebalanceStep:
 
 def hard_excess(cycle: Cycle, names: Iterable[str]) -> list[int]:
     """Return by how much a set of clusters exceeds each hard limit."""
-    taken = np.zeros(len(cycle.fleet), dtype=np.bool_)
-    taken[[cycle.fleet.positions[name] for name in names]] = True
+    is_placed = np.zeros(len(cycle.fleet), dtype=np.bool_)
+    is_placed[[cycle.fleet.positions[name] for name in names]] = True
     candidates = candidates_of(replace(cycle, bindings=(), batch=None))
-    found = []
+    excesses = []
     for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
         if is_hard(one) and len(groups) > 1:
-            codes = groups.codes[taken & (groups.codes != ABSENT)]
+            codes = groups.codes[is_placed & (groups.codes != ABSENT)]
             counts = np.bincount(codes, minlength=len(groups.values))
-            found.append(max(0, int(counts.max() - counts.min()) - one.max_skew))
-    return found
+            excesses.append(max(0, int(counts.max() - counts.min()) - one.max_skew))
+    return excesses
 
 
 def batches_of(steps: Sequence[RebalanceStep], size: int) -> list[tuple[RebalanceStep, ...]]:
@@ -181,24 +181,24 @@ class MoveModel:
     def placed(self) -> Ints:
         return self.model.greedy
 
-    def point(self, limit: int, taken: Ints) -> CurvePoint:
-        skews = self.skews(taken)
+    def point(self, limit: int, picks: Ints) -> CurvePoint:
+        skews = self.skews(picks)
         over = [max(0, skew - one.max_skew) for skew, one in zip(skews, self.model.constraints, strict=True)]
         hard = sum(one for one, is_limit in zip(over, self.hard, strict=True) if is_limit)
         return CurvePoint(
             limit,
-            placed=int(taken.sum()),
+            placed=int(picks.sum()),
             hard_excess=hard,
             excess=sum(over) - hard,
-            stale=int(taken @ self.stale),
+            stale=int(picks @ self.stale),
             skew=sum(skews),
-            affinity=int(taken @ self.model.affinity),
-            moves=int(np.maximum(self.placed - taken, 0).sum()),
+            affinity=int(picks @ self.model.affinity),
+            moves=int(np.maximum(self.placed - picks, 0).sum()),
         )
 
-    def skews(self, taken: Ints) -> list[int]:
+    def skews(self, picks: Ints) -> list[int]:
         parts = zip(self.model.constraints, self.model.codes, strict=True)
-        counts = (one.counts(taken, codes) for one, codes in parts)
+        counts = (one.counts(picks, codes) for one, codes in parts)
         return [int(one.max() - one.min()) for one in counts]
 
     def best(
@@ -311,10 +311,10 @@ def plan_rebalance(
         if limit == most and optimum_is_proved:
             start = optimum
         else:
-            known = optimum if optimum_is_proved else None
-            start, is_proved = model.best(start, limits, most=limit, optimum=known)
+            bound = optimum if optimum_is_proved else None
+            start, is_proved = model.best(start, limits, most=limit, optimum=bound)
         sets[limit], is_cut = start, is_cut or not is_proved
-    points = {limit: model.point(limit, taken) for limit, taken in sets.items()}
+    points = {limit: model.point(limit, picks) for limit, picks in sets.items()}
     if moves is not None:
         chosen = min(moves, most)
     elif current.hard_excess or fewest:
@@ -340,7 +340,7 @@ def _knee(points: list[CurvePoint]) -> int:
 
 
 def find_safe_order(
-    model: MoveModel, taken: Ints, *, band: tuple[int, int], most_states: int
+    model: MoveModel, target: Ints, *, band: tuple[int, int], most_states: int
 ) -> Iterator[RebalanceStep]:
     """Yield the steps from today's set to another, in an order that raises the excess of no hard limit.
 
@@ -348,7 +348,7 @@ def find_safe_order(
     wanted. Where no such order is found, the steps that break a rule are marked.
     """
     cells, cell_of = model.model.cells
-    size, change = len(cells.sizes), taken - model.placed
+    size, change = len(cells.sizes), target - model.placed
     joins, leaves = (
         np.bincount(cell_of, weights=np.maximum(one, 0), minlength=size).astype(np.int64)
         for one in (change, -change)
@@ -358,7 +358,7 @@ def find_safe_order(
     order = search.exact(most_states) if is_searched else None
     if order is None:
         order = search.greedy()
-    names = _names(model, taken, cell_of)
+    names = _name_queues(model, target, cell_of)
     state = search.start
     for operation in order:
         before, state = state, search.after(state, operation)
@@ -373,21 +373,21 @@ def find_safe_order(
         )
 
 
-def _names(model: MoveModel, taken: Ints, cell_of: Ints) -> list[Iterator[str]]:
+def _name_queues(model: MoveModel, target: Ints, cell_of: Ints) -> list[Iterator[str]]:
     """Return the names that join in each cell, then those that leave; the best affinity joins first."""
     one, names = model.model, model.cycle.fleet.names
     order = np.lexsort((one.positions, one.affinity[one.class_of]))  # ascending: the last are the best
-    left = np.abs(taken - model.placed)
+    left = np.abs(target - model.placed)
     cells = len(one.cells[0].sizes)
-    found: list[list[str]] = [[] for _ in range(2 * cells)]
+    queues: list[list[str]] = [[] for _ in range(2 * cells)]
     is_placed = model.placed > 0
     for leaving, sequence in ((False, order[::-1]), (True, order)):
         for at in sequence.tolist():
             of_class = int(one.class_of[at])
             if is_placed[of_class] == leaving and left[of_class]:
                 left[of_class] -= 1
-                found[int(cell_of[of_class]) + cells * leaving].append(names[int(one.positions[at])])
-    return [iter(each) for each in found]
+                queues[int(cell_of[of_class]) + cells * leaving].append(names[int(one.positions[at])])
+    return [iter(each) for each in queues]
 
 
 @dataclass(frozen=True)
@@ -426,7 +426,6 @@ class _OrderSearch:
         return _OrderState(left, counts, state.placed + by)
 
     def excess(self, state: _OrderState) -> list[int]:
-        """Return the excess of each hard constraint."""
         parts = zip(state.skews, self._model.model.constraints, self._model.hard, strict=True)
         return [max(0, skew - one.max_skew) for skew, one, is_limit in parts if is_limit]
 
@@ -438,13 +437,13 @@ class _OrderSearch:
 
     def _successors(self, state: _OrderState) -> list[tuple[tuple[bool, int, int], int, _OrderState]]:
         """Return the operations that are left, the worst first."""
-        found = []
+        successors = []
         for operation in np.nonzero(state.left)[0].tolist():
             following = self.after(state, operation)
             is_broken = not self.is_allowed(state, following)
             cost = (is_broken, sum(self.excess(following)), sum(following.skews))
-            found.append((cost, operation, following))
-        return sorted(found, key=lambda one: one[:2], reverse=True)
+            successors.append((cost, operation, following))
+        return sorted(successors, key=lambda one: one[:2], reverse=True)
 
     def exact(self, most_states: int) -> list[int] | None:
         """Search depth first with a memory; return None where no order exists or the budget is used up."""

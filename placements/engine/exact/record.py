@@ -76,7 +76,7 @@ REQUEST_OPTIONS = SearchOptions(most_states=15_000)
 
 @dataclass(frozen=True)
 class ClassRow:
-    """The clusters that agree in all topology keys: how many there are, and how many each set takes."""
+    """The clusters that agree in all topology keys: how many there are, and how many are in each set."""
 
     domains: dict[str, str | None]
     greedy: int
@@ -129,7 +129,7 @@ class ExactRecord:
 
     @property
     def is_final(self) -> bool:
-        """Return whether computing it again cannot give more."""
+        """Return whether a longer search cannot improve the result."""
         ended = (OpenReason.TIME_LIMIT, OpenReason.SOLVER_ENDED)
         return not self.cut_stages and self.reason not in ended
 
@@ -233,13 +233,13 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
     limits = SearchLimits(options.limit_seconds, options.node_limit)
     try:
         best = best_set(model, limits, options.stages)
-        names = _checked(decision, model, best.taken)
+        names = _check_set(decision, model, best.picks)
     except InvalidSolutionError:
         return open_record(decision, OpenReason.CHECK_FAILED, options)
-    kept, size = len(decision.kept), int(best.taken.sum())
+    kept, size = len(decision.kept), int(best.picks.sum())
     verdict, reason = _verdict(model, best.most, size, best.cut_stages, limits)
     cells, cell_of = model.cells
-    by_cell = np.bincount(cell_of, weights=best.taken, minlength=len(cells.sizes)).astype(np.int64)
+    by_cell = np.bincount(cell_of, weights=best.picks, minlength=len(cells.sizes)).astype(np.int64)
     order, settled = find_order(cells, by_cell, most_states=options.most_states)
     found_order = PickOrder.POSSIBLE if order is not None else PickOrder.OPEN
     if order is None and settled:
@@ -253,9 +253,9 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
         low=kept + size,
         high=kept + best.most,
         picks=names,
-        sequence=() if order is None else _sequence(decision, model, best.taken, order),
+        sequence=() if order is None else _sequence(decision, model, best.picks, order),
         greedy=model.columns(model.greedy),
-        exact=model.columns(best.taken),
+        exact=model.columns(best.picks),
         missed=tuple(sorted(set(names) - set(decision.picked_names))),
         instead_of=tuple(sorted(set(decision.picked_names) - set(names))),
         order=found_order,
@@ -291,10 +291,10 @@ def _verdict(
     return ExactVerdict.OPEN, OpenReason.NODE_LIMIT if limits.seconds > 0 else OpenReason.TIME_LIMIT
 
 
-def _checked(decision: Decision, model: ExactModel, taken: Ints) -> tuple[str, ...]:
+def _check_set(decision: Decision, model: ExactModel, picks: Ints) -> tuple[str, ...]:
     """Return the names of a set after checking it without the model. Raise InvalidSolutionError."""
     candidates = decision.candidates
-    positions = model.members(taken)
+    positions = model.members(picks)
     if candidates is None or not candidates.passes[positions].all() or len(positions) > model.needed:
         raise InvalidSolutionError
     for one in model.constraints:
@@ -304,12 +304,12 @@ def _checked(decision: Decision, model: ExactModel, taken: Ints) -> tuple[str, .
     return tuple(map(decision.cycle.fleet.names.__getitem__, positions.tolist()))
 
 
-def _sequence(decision: Decision, model: ExactModel, taken: Ints, order: list[int]) -> tuple[str, ...]:
+def _sequence(decision: Decision, model: ExactModel, picks: Ints, order: list[int]) -> tuple[str, ...]:
     """Return the names in the order of the cells, of each cell the best ranked first."""
     _, cell_of = model.cells
     class_at = dict(zip(model.positions.tolist(), model.class_of.tolist(), strict=True))
     by_cell: dict[int, list[tuple[int, int]]] = {}
-    for position in model.members(taken).tolist():
+    for position in model.members(picks).tolist():
         one = class_at[position]
         by_cell.setdefault(int(cell_of[one]), []).append((int(model.affinity[one]), position))
     for members in by_cell.values():

@@ -23,7 +23,7 @@ def solver_version() -> str:
 
 @dataclass
 class SearchLimits:
-    """What a search may still use of the solver; every run takes its part."""
+    """The limits that are left of a search; every run uses a part of them."""
 
     seconds: float
     nodes: int
@@ -166,9 +166,9 @@ class Program:
         program.integrality_ = [highspy.HighsVarType.kInteger] * len(start)
         solver = _new_solver()
         solver.passModel(program)
-        known = highspy.HighsSolution()
-        known.col_value = start.astype(float)
-        solver.setSolution(known)
+        initial = highspy.HighsSolution()
+        initial.col_value = start.astype(float)
+        solver.setSolution(initial)
         return solver
 
 

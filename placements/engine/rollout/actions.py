@@ -99,12 +99,12 @@ class InProgressCluster:
 
 @dataclass(frozen=True, slots=True)
 class BlockedRemovals:
-    """Removals that the minimum blocks (lifecycle A.5): `found` of `required` clusters were selected.
+    """Removals that the minimum blocks (lifecycle A.5): `selected_count` of `required` clusters.
 
     `is_permanent` if not even every selected cluster being available would allow the last of them.
     """
 
-    found: int
+    selected_count: int
     required: int
     clusters: tuple[str, ...]
     is_permanent: bool
@@ -124,7 +124,7 @@ class RollingUpdateResult(SyncResult):
     """What may happen in a rolling update, and why not more.
 
     `budgets` are those after the actions. `unreachable` names the selected clusters that count in N and
-    cannot be available; `may_still_hold` those unreachable, or gone, that have resources of the placement
+    cannot be available; `may_still_hold` those unreachable or deleted that have resources of the placement
     as far as is known.
     """
 
@@ -137,7 +137,7 @@ class RollingUpdateResult(SyncResult):
 
     @property
     def blocked_removals(self) -> BlockedRemovals | None:
-        """Return which removals the minimum blocks, None where it blocks none."""
         names = tuple(each.cluster for each in self.blocked if each.reason is BlockReason.REMOVAL_FLOOR)
-        removals, found = self.budgets.removals, self.budgets.updates.number
-        return BlockedRemovals(found, removals.number, names, found < removals.minimum) if names else None
+        removals, selected = self.budgets.removals, self.budgets.updates.number
+        is_permanent = selected < removals.minimum
+        return BlockedRemovals(selected, removals.number, names, is_permanent) if names else None

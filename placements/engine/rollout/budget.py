@@ -7,7 +7,7 @@ from placements.engine.rollout.state import Phase, RolloutState
 
 
 class BudgetKind(StrEnum):
-    """Which budget a start takes from."""
+    """The budget that a start uses."""
 
     FREE = "free"
     UPDATE = "update"
@@ -18,10 +18,10 @@ class BudgetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MinAvailable:
-    """How many available clusters may be taken down.
+    """How many available clusters may become unavailable.
 
     Of `number` clusters `limit` may be unavailable. `ready` are available; `at_risk` of them are being
-    taken down by the very result that this belongs to.
+    made unavailable by the result that this belongs to.
     """
 
     number: int
@@ -34,7 +34,7 @@ class MinAvailable:
         return max(0, self.number - self.limit)
 
     @property
-    def allowed(self) -> int:  # how many more may be taken down
+    def allowed(self) -> int:  # how many more may become unavailable
         return max(0, self.ready - self.at_risk - self.minimum)
 
 

@@ -21,7 +21,7 @@ ENOUGH_RUNS = 3
 
 
 class StepKind(StrEnum):
-    """What is done on a cluster; additions have slots of their own."""
+    """What is done on a cluster; additions have separate slots."""
 
     ADDITION = "addition"
     UPDATE = "update"
@@ -62,8 +62,8 @@ def forecast(
     draws = min(DRAWS, max(_FEWEST_DRAWS, _MOST_STEPS // max(1, len(steps))))
     ends = []
     for _ in range(draws):
-        drawn = {kind: _weighted(values, runs, rng) for kind, values in past.items()}
-        ends.append(sum(_stage_seconds(stage, drawn, rng) for stage in stages))
+        times = {kind: _weighted(values, runs, rng) for kind, values in past.items()}
+        ends.append(sum(_stage_seconds(stage, times, rng) for stage in stages))
     ends.sort()
     slower = sum(
         step.elapsed is not None and step.left is None and step.elapsed >= past[step.kind][-1]
@@ -95,20 +95,20 @@ def _weighted(values: Sequence[float], runs: int, rng: random.Random) -> Sequenc
     return sorted(rng.choices(values, weights, k=len(values)))
 
 
-def _stage_seconds(stage: WorkStage, drawn: Mapping[StepKind, Sequence[float]], rng: random.Random) -> float:
+def _stage_seconds(stage: WorkStage, times: Mapping[StepKind, Sequence[float]], rng: random.Random) -> float:
     last = 0.0
     for is_addition, slots in ((True, stage.additions), (False, stage.others)):
         steps = [step for step in stage.steps if (step.kind is StepKind.ADDITION) is is_addition]
         if not steps:
             continue
-        running = [_rest(step, drawn[step.kind], rng) for step in steps if step.elapsed is not None]
+        running = [_rest(step, times[step.kind], rng) for step in steps if step.elapsed is not None]
         busy = [0.0] * max(1 - len(running), slots - len(running)) + running
         heapq.heapify(busy)
         last = max([last, *running])
         waiting = [step for step in steps if step.elapsed is None]
         # All at once for each kind: a draw on its own costs more than everything else here.
         choices = {
-            kind: iter(rng.choices(drawn[kind], k=sum(step.kind is kind for step in waiting)))
+            kind: iter(rng.choices(times[kind], k=sum(step.kind is kind for step in waiting)))
             for kind in dict.fromkeys(step.kind for step in waiting)
         }
         for step in waiting:

@@ -25,7 +25,7 @@ ABANDONABLE_AFTER = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """One start that a cluster needs, which budget it takes from, and from when on after a failure."""
+    """One start that a cluster needs, which budget it uses, and from when on after a failure."""
 
     cluster: ClusterState
     action: Action
@@ -196,7 +196,7 @@ def blocked_cluster(
 
 
 def queue_by_budget(updates: Iterable[PendingUpdate]) -> Queues:
-    """Return the updates by the budget that they take from; they keep the order of the names."""
+    """Return the updates by the budget that they use; they keep the order of the names."""
     queues: Queues = {kind: deque() for kind in BudgetKind}
     for update in updates:
         queues[update.budget].append(update)
@@ -204,7 +204,7 @@ def queue_by_budget(updates: Iterable[PendingUpdate]) -> Queues:
 
 
 def choose(queues: Queues, budgets: Budgets) -> tuple[list[PendingUpdate], Budgets]:
-    """Take from the queues what may start, each start with what those before it left of the budgets.
+    """Return the starts of the queues, each within what the starts before it left of the budgets.
 
     Return the updates in their order and the budgets afterwards; what may not start stays in its queue.
     """

@@ -330,7 +330,7 @@ class StagedRunState:
     `spec_state` is what its author wants. A cluster that is missing from `clusters` has left the fleet.
     `approvals`, `skipped_waits` and `retries` are actions of users: when a request was approved, since when
     the skipped wait of a stage counts, after how many failures a cluster is to be retried. They are matched
-    by these, as the clocks of those who act may differ from that of the worker. `revalidated` is what
+    by these, as the clocks of other processes may differ from that of the worker. `revalidated` is what
     `initialise` returns now for the strategy that the run froze; without it nothing is validated. `others`
     are the other runs of the placement that have not ended.
     """

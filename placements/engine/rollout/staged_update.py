@@ -95,7 +95,7 @@ class StagedPlanner:
         That is a version that this run neither brought nor found there; what it found may also come back:
         then it counts whether another run started it there since.
         """
-        taken = []
+        names = []
         for step in stage.steps:
             version = self.state.cluster(step.name).running
             if not step.is_running or not version or version == step.version:
@@ -105,8 +105,8 @@ class StagedPlanner:
                 other.started_at and other.version == version and other.sequence > step.sequence
                 for other in theirs
             ):
-                taken.append(step.name)
-        return tuple(taken)
+                names.append(step.name)
+        return tuple(names)
 
     def stop(self, run: StagedRunPlan) -> StagedUpdateResult:
         """Start nothing, observe what is in flight until it ends. A timed wait restarts after that."""
@@ -126,7 +126,7 @@ class StagedPlanner:
         return StagedUpdateResult(run, RunStatus.STOPPED, waits=waits, concurrency=_concurrency(run))
 
     def advance(self, run: StagedRunPlan) -> StagedUpdateResult:
-        """Go through the stages until one has something to wait for."""
+        """Process the stages until one has to wait."""
         while not run.is_deleting:
             position = run.position
             run = self.advance_stage(run)
@@ -137,7 +137,7 @@ class StagedPlanner:
     def advance_stage(self, run: StagedRunPlan) -> StagedRunPlan:
         """Do for the current stage what can be done now; one without clusters is skipped with its gates.
 
-        An approval counts once it was requested (lifecycle A.12), whatever the clocks say.
+        An approval counts once it was requested (lifecycle A.12), whatever the clocks show.
         """
         stage = run.current
         if not stage.steps:

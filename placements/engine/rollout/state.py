@@ -119,7 +119,7 @@ class RolloutState:
 
     @property
     def number_required(self) -> int:
-        """Return the number of clusters that the policy asks for: N for removals (lifecycle A.2)."""
+        """Return the number of clusters that the policy requests: N for removals (lifecycle A.2)."""
         if self.policy.placement_type is PlacementType.PICK_N:
             return self.policy.number_of_clusters or 0
         if self.policy.placement_type is PlacementType.PICK_FIXED:
@@ -170,7 +170,7 @@ class FailureKind(StrEnum):
     REFUSED = "refused"
     """The cluster rejected some objects or all."""
     UNREACHABLE = "unreachable"
-    """The cluster gave no answer, or none in time; whether the call took effect is unknown."""
+    """The cluster did not answer, or not in time; whether the call took effect is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def verdicts(cycle: Cycle) -> Verdicts:
 
 
 def filter_columns(cycle: Cycle, profile: Profile) -> dict[str, Bools]:
-    """Run every filter of the profile; give by its name which clusters pass it."""
+    """Return, by the name of each filter of the profile, which clusters pass it."""
     return {rule.name: rule.passes(cycle) for rule in profile.filters}
 
 
@@ -97,10 +97,10 @@ def _verdicts(cycle: Cycle, passes: Mapping[str, Bools]) -> Verdicts:
     return failed
 
 
-def preference_order(candidates: Candidates, was_here: Ints, taken: Codes) -> Ints:
+def preference_order(candidates: Candidates, was_here: Ints, picks: Codes) -> Ints:
     """Return the positions of the clusters that pass the filters, best first, without the spread."""
     passes = candidates.passes.copy()
-    passes[taken] = False
+    passes[picks] = False
     positions = np.nonzero(passes)[0]
     columns = candidates.strategy.rank(
         spread=(np.zeros(len(positions), dtype=np.int64),),

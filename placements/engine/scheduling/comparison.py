@@ -96,8 +96,8 @@ def turn_of(decision: Decision, other: Decision, *, start: int) -> FirstDifferen
         if choice is None and decision.is_fulfilled:
             return None
         # The round that the other rules would have after these choices, which may include kept clusters.
-        taken = [positions[name] for name in choices[: place - 1] if name not in kept]
-        one = Round(other.candidates, len(taken) + 1, np.array(taken, dtype=np.int32))
+        earlier_picks = [positions[name] for name in choices[: place - 1] if name not in kept]
+        one = Round(other.candidates, len(earlier_picks) + 1, np.array(earlier_picks, dtype=np.int32))
         best = one.best()
         if not _would_take(one, best, choice, decision):
             instead = None if best is None else names[best]

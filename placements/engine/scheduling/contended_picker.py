@@ -53,7 +53,7 @@ def _ranker(cells: "Cells") -> IncrementalRanker:
 
 
 class Cells:
-    """The cells of a run: who leads each of them, whether one is left, and the counts of the domains."""
+    """The cells of a run: the leader of each, whether one is left, and the counts of the domains."""
 
     def __init__(self, candidates: Candidates) -> None:
         self.candidates = candidates
@@ -78,7 +78,7 @@ class Cells:
         )
 
     def take(self, cell: int) -> CellBest | None:
-        """Take the leader of a cell; return its successor, None when the cell is empty now."""
+        """Remove the leader of a cell; return its successor, None when the cell is empty now."""
         for counts, group in zip(self.counts, self.groups_of[cell], strict=True):
             if group != ABSENT:
                 counts[group] += 1

@@ -117,7 +117,7 @@ class Decision:
 
     @property
     def is_unsatisfiable(self) -> bool:
-        """Return whether it failed for lack of candidates; otherwise a property value made it fail."""
+        """Return whether it failed with too few candidates; otherwise a property value made it fail."""
         return self.is_failed and not profile_of(self.cycle).fails_on_malformed_property
 
     @property

@@ -25,8 +25,8 @@ class EquivalenceClasses:
     def keys(self) -> tuple[str, ...]:
         """Return the label keys that distinguish classes, those of the spread first."""
         spread = [one.topology_key for one in self.cycle.policy.topology_spread_constraints]
-        read = labels_read(self.cycle)
-        return (*(key for key in dict.fromkeys(spread) if key in read), *(k for k in read if k not in spread))
+        used = labels_read(self.cycle)
+        return (*(key for key in dict.fromkeys(spread) if key in used), *(k for k in used if k not in spread))
 
     @cached_property
     def of(self) -> Ints:

@@ -1,6 +1,6 @@
 """What a change of the fleet does to a placement, evaluated on the changed clusters only.
 
-`can_change_picks` says whether a cycle has to run: "no" is exact. `schedule_changed` is that cycle for a
+`can_change_picks` returns whether a cycle has to run: "no" is exact. `schedule_changed` is that cycle for a
 PickAll placement, without the clusters that stayed as they were (`spec/foresight.md` 8.3).
 """
 
@@ -33,7 +33,7 @@ def can_change_picks(
 
     The fleet of `cycle` holds the changed clusters as they are now, and its bindings are those on them. The
     former cycle left a PickAll placement, or a PickN one with too few clusters. `label_keys` are the labels
-    that changed anywhere; `is_membership_changed` says that a cluster joined or left; `has_failed`, that the
+    that changed anywhere; `is_membership_changed` means that a cluster joined or left; `has_failed`, that the
     former cycle ended at a property that is no quantity.
     """
     policy = cycle.policy
@@ -82,9 +82,9 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
     if match_any_term(cycle.policy.required_terms, part).malformed:
         return None
     before, after = was.fleet.positions, fleet.positions
-    gone = [before[name] for name in names if name in before and name not in after]
+    removed = [before[name] for name in names if name in before and name not in after]
     joined = sorted(after[name] for name in part.names if name not in before)
-    failed = np.delete(former.verdicts, np.array(gone, dtype=np.intp))
+    failed = np.delete(former.verdicts, np.array(removed, dtype=np.intp))
     failed = np.insert(failed, np.array(joined, dtype=np.intp) - np.arange(len(joined)), 0)
     failed[[after[name] for name in part.names]] = verdicts(partial)
     chosen = np.nonzero(failed == 0)[0].astype(np.int32)
@@ -94,8 +94,8 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
 def _bindings_on(name: str, cycle: Cycle) -> tuple[PlacedBinding, ...]:
     """Return the binding on a cluster, if there is one; there is never another."""
     at = bisect_left(cycle.live_bindings, name, key=attrgetter("cluster"))
-    found = cycle.live_bindings[at : at + 1]
-    return found if found and found[0].cluster == name else ()
+    bindings = cycle.live_bindings[at : at + 1]
+    return bindings if bindings and bindings[0].cluster == name else ()
 
 
 def changed_clusters(before: Fleet, after: Fleet) -> set[str]:
@@ -103,6 +103,6 @@ def changed_clusters(before: Fleet, after: Fleet) -> set[str]:
     if before.names is after.names:
         pairs = zip(before.clusters, after.clusters, strict=True)
         return {one.name for one, other in pairs if one is not other}
-    held = dict(zip(before.names, before.clusters, strict=True))
-    changed = {one.name for one in after.clusters if held.pop(one.name, None) is not one}
-    return changed | held.keys()
+    former = dict(zip(before.names, before.clusters, strict=True))
+    changed = {one.name for one in after.clusters if former.pop(one.name, None) is not one}
+    return changed | former.keys()

@@ -34,7 +34,7 @@ class ClusterOutcome:
     """One cluster's outcome; exactly one of the reasons is the deciding one.
 
     A kept cluster also lists the filters that it would not pass today.
-    `round` is the round that picked it (PickN only); `stays` says that it was placed before.
+    `round` is the round that picked it (PickN only); `stays`: it was placed before.
     """
 
     cluster: str
@@ -82,7 +82,7 @@ class Outcomes:
             outcome = _outcome(cluster, Outcome.PICKED, self._why_picked(number, in_round))
             return replace(outcome, round=in_round, stays=before is not None and before.is_active)
         if cluster in self._kept:
-            kept = Reason(ReasonCode.KEPT, _facts(self._bindings[cluster]))
+            kept = Reason(ReasonCode.KEPT, _binding_facts(self._bindings[cluster]))
             outcome = _outcome(cluster, Outcome.KEPT, kept, *self._filter_reasons(position))
             return replace(outcome, stays=True)
         if cluster in self._unscheduled:
@@ -117,7 +117,7 @@ class Outcomes:
             alike = [(name in named, ok) for name, ok in zip(fleet.names, fleet.is_eligible, strict=True)]
         for _, excludes in self._exclusions:
             alike = list(zip(alike, excludes.tolist(), strict=True))
-        found: dict[object, Outcome] = {}
+        by_verdict: dict[object, Outcome] = {}
         outcomes = []
         for position, name in enumerate(fleet.names):
             if name in self._pick_of:
@@ -127,8 +127,8 @@ class Outcomes:
             elif name in self._unscheduled:
                 outcome = Outcome.UNSCHEDULED
             else:
-                known = found.get(alike[position])
-                outcome = known or found.setdefault(alike[position], self.of(name).outcome)
+                outcome_before = by_verdict.get(alike[position])
+                outcome = outcome_before or by_verdict.setdefault(alike[position], self.of(name).outcome)
             outcomes.append((outcome, self._rank_of[position] if outcome is Outcome.OUTRANKED else 0))
         return outcomes
 
@@ -143,12 +143,12 @@ class Outcomes:
 
         A cluster in no domain although it has the key does not count for another reason.
         """
-        found = []
+        pairs = []
         for score in self._last_round.constraint_scores if self._last_round else ():
             key, key_type = score.constraint.topology_key, score.constraint.topology_key_type
             has_key = self.cycle.fleet.topology(key, key_type)
-            found.append((score, score.is_forbidden & ~((score.groups.codes == ABSENT) & has_key.is_present)))
-        return found
+            pairs.append((score, score.is_forbidden & ~((score.groups.codes == ABSENT) & has_key.is_present)))
+        return pairs
 
     @cached_property
     def _verdicts(self) -> Verdicts | None:
@@ -186,7 +186,7 @@ class Outcomes:
         else:
             is_trimmed = self.decision.kind is CycleKind.SCALE_DOWN
             code = ReasonCode.SCALED_DOWN if is_trimmed else ReasonCode.CHOSEN_AGAIN
-        return Reason(code, _facts(binding)), *against
+        return Reason(code, _binding_facts(binding)), *against
 
     def _against(self, position: int) -> tuple[Reason, ...]:
         """Return the reasons against the cluster: failing filters, spread last, or that it was outranked."""
@@ -239,7 +239,7 @@ def _outcome(cluster: str, outcome: Outcome, deciding: Reason, *more: Reason) ->
     return ClusterOutcome(cluster, outcome, (replace(deciding, is_deciding=True), *more))
 
 
-def _facts(binding: PlacedBinding) -> dict[str, object]:
+def _binding_facts(binding: PlacedBinding) -> dict[str, object]:
     return {
         "state": binding.state,
         "topologySpreadScore": binding.topology_spread_score,

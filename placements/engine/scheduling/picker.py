@@ -31,7 +31,7 @@ _SCORE_UNIT = 1 << 32  # a spread score of 1; ranks, which are below it, break t
 _FORBIDDEN = -(1 << 55)  # once per hard constraint that a pick would break; 60 of them fit
 _EMPTY = -(1 << 61)  # a cell without a cluster left
 _TOO_LOW = -(1 << 54)  # no allowed pick is as low as this
-_FEW = 2  # up to so many changed domains are updated one by one
+_FEW = 2  # up to this number, changed domains are updated one by one
 
 
 def pick(candidates: Candidates, wanted: int) -> Picks:
@@ -56,7 +56,7 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
 
 
 def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
-    """Return how many of so many more clusters can be picked after the picks of a cycle."""
+    """Return how many of this number of additional clusters can be picked after the picks of a cycle."""
     if not candidates.constraints:
         return min(more, int(np.count_nonzero(candidates.passes)) - len(picks.positions))
     if more == 1 and picks.has_next is not None:
@@ -67,8 +67,8 @@ def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
 class _Greedy:
     """The state of a run: a total per cell, kept up to date by one track per constraint."""
 
-    def __init__(self, candidates: Candidates, strategy: GroupStrategy, was_here: Ints, taken: Codes) -> None:
-        self.order = preference_order(candidates, was_here, taken)
+    def __init__(self, candidates: Candidates, strategy: GroupStrategy, was_here: Ints, picks: Codes) -> None:
+        self.order = preference_order(candidates, was_here, picks)
         cell_of, groups_of_cells = cells_of([groups.codes[self.order] for groups in candidates.groups])
         by_cell = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=groups_of_cells.shape[1])
@@ -79,7 +79,7 @@ class _Greedy:
         self.total = -by_cell[ends - sizes].astype(np.int64)
         starts = candidates.starting_counts()
         self.tracks = [
-            _Track(strategy, constraint, start + groups.count(taken), codes, self.total)
+            _Track(strategy, constraint, start + groups.count(picks), codes, self.total)
             for constraint, groups, start, codes in zip(
                 candidates.constraints, candidates.groups, starts, groups_of_cells, strict=True
             )
@@ -105,10 +105,10 @@ class _Greedy:
             total[cell] = value + rank - members[head] if head < ends[cell] else _EMPTY
             for add, group_of_cell in adders:
                 add(group_of_cell[cell])
-        taken = np.array(ranks, dtype=np.int64)
-        scores = (np.array(values, dtype=np.int64) + taken) // _SCORE_UNIT
+        rank_column = np.array(ranks, dtype=np.int64)
+        scores = (np.array(values, dtype=np.int64) + rank_column) // _SCORE_UNIT
         has_next = bool(len(total) and total.max() > _TOO_LOW)
-        return Picks(self.order[taken].astype(np.int32), (scores,), len(ranks) < wanted, has_next)
+        return Picks(self.order[rank_column].astype(np.int32), (scores,), len(ranks) < wanted, has_next)
 
 
 class _Track:
@@ -182,13 +182,13 @@ class _Track:
 
     def _table(self) -> tuple[Ints, list[int]]:
         """Return the share for each count from the smallest to the largest, under the current counts."""
-        known = self.tables.get(self.skew_state)
-        if known is None:
+        table = self.tables.get(self.skew_state)
+        if table is None:
             skew, lone = self.skew_state
             levels = SkewLevels(self.smallest, self.largest, has_lone_smallest=lone, groups=len(self.counts))
             after_pick = SkewAfterPick(np.arange(self.smallest, self.smallest + skew + 1), levels)
             shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
             if is_hard(self.constraint):
                 shares = np.where(self.strategy.violates(self.constraint, after_pick), _FORBIDDEN, shares)
-            known = self.tables[self.skew_state] = (shares, shares.tolist())
-        return known
+            table = self.tables[self.skew_state] = (shares, shares.tolist())
+        return table

@@ -83,7 +83,7 @@ class Profile:
     labels. `has_exact_search`: a set is judged by its final skews, so that exact search applies;
     `is_blocked_over_limit`: a skew above its limit forbids every pick that leaves it there. `refuse` raises
     InvalidManifest for a policy that is invalid with these options. Under `options_without_failure` a cycle
-    that would fail for lack of candidates keeps what it had picked. `options_to_try` are those that may
+    that would fail without enough candidates keeps what it had picked. `options_to_try` are those that may
     lead to another choice.
     """
 

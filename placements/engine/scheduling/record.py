@@ -89,11 +89,11 @@ def unpack(blob: bytes, fleet: Fleet) -> Decision:
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
-    """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets give equal bytes.
+    """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets have equal bytes.
 
     A cluster that collects its namespaces has a list more: their names, or null in it.
     """
-    listed = [
+    rows = [
         [
             cluster.name,
             dict(cluster.labels),
@@ -105,7 +105,7 @@ def pack_fleet(fleet: Fleet) -> bytes:
         ]
         for cluster, usage in ((one, one.usage) for one in fleet)
     ]
-    text = json.dumps(listed, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(rows, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return zlib.compress(text.encode(), _FASTEST)
 
 
@@ -117,7 +117,7 @@ def _namespaces_of(cluster: Cluster) -> list[list[list[str] | None]]:
 
 
 def unpack_fleet(blob: bytes) -> Fleet:
-    listed = json.loads(zlib.decompress(blob))
+    rows = json.loads(zlib.decompress(blob))
     return Fleet(
         Cluster(
             name,
@@ -126,9 +126,9 @@ def unpack_fleet(blob: bytes) -> Fleet:
             properties,
             ResourceUsage(*usage),
             Eligibility(None if kind is None else EligibilityKind(kind), reason),
-            SeenNamespaces(None if seen[0][0] is None else frozenset(seen[0][0])) if seen else None,
+            SeenNamespaces(None if names[0][0] is None else frozenset(names[0][0])) if names else None,
         )
-        for name, labels, taints, properties, usage, (kind, reason), *seen in listed
+        for name, labels, taints, properties, usage, (kind, reason), *names in rows
     )
 
 

@@ -80,7 +80,7 @@ class Candidate:
 
     `rank` counts from 1 and is None for a cluster that could not be picked; one that a hard constraint
     forbids has no topology spread score either. `decided_by` is the column of the rank tuple that put the
-    winner before it, None for the winner itself. `combined` has the numbers that rank where they are made of
+    winner before it, None for the winner itself. `combined` has the numbers that rank where they consist of
     several scores (`ocm`, `kubernetes`).
     """
 
@@ -102,7 +102,7 @@ class Spread:
     `skew_before` and `skew_after` are measured as the limit is: largest minus smallest where `limits_skew`,
     else how far the fullest domain is above the smallest that it is compared with. `forbids` counts the
     clusters that could otherwise have been picked in this round, `without_key` those of them without the key;
-    one that has the key and is in no domain lacks another key, and is counted there.
+    one that has the key and is in no domain is without another key, and is counted there.
     """
 
     topology_key: str

@@ -57,7 +57,7 @@ class ConstraintScore:
 
     @property
     def lacks_domains(self) -> int | None:
-        """Return minDomains where there are fewer domains, and the smallest is therefore taken for 0."""
+        """Return minDomains where there are fewer domains, and the smallest counts as 0."""
         smallest = int(self.projected.smallest.max(initial=0))
         return self.constraint.min_domains if smallest < self.levels.smallest else None
 
@@ -115,10 +115,10 @@ class CandidateScore:
 
 def _constraint_scores(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
     projected = evaluation.strategy.project
-    judged = zip(evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True)
+    parts = zip(evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True)
     return tuple(
         ConstraintScore(*part, score, verdict.violates, verdict.forbids, projected(*part))
-        for part, score, verdict in judged
+        for part, score, verdict in parts
     )
 
 
@@ -128,14 +128,14 @@ class Round:
 
     candidates: Candidates
     number: int
-    taken: Codes
+    earlier_picks: Codes
 
     @cached_property
     def counts(self) -> tuple[Ints, ...]:
         """Return the counts per domain before this round's pick, an entry per constraint."""
         starts = self.candidates.starting_counts()
         pairs = zip(starts, self.candidates.groups, strict=True)
-        return tuple(start + groups.count(self.taken) for start, groups in pairs)
+        return tuple(start + groups.count(self.earlier_picks) for start, groups in pairs)
 
     @cached_property
     def evaluation(self) -> RoundEvaluation:
@@ -155,7 +155,7 @@ class Round:
         if not isinstance(self.candidates.strategy, GroupStrategy):
             return self.among_all(position)
         groups = tuple(replace(one, codes=one.codes[[position]]) for one in self.candidates.groups)
-        left = np.array([self.candidates.passes[position] and position not in self.taken])
+        left = np.array([self.candidates.passes[position] and position not in self.earlier_picks])
         state = RoundState(self.candidates.constraints, groups, self.counts, left)
         evaluation = RoundEvaluation(self.candidates.strategy, state)
         return CandidateScore(evaluation, _constraint_scores(evaluation), 0)
@@ -179,7 +179,7 @@ class Round:
     def is_left(self) -> Bools:
         """Return which clusters pass the filters and were not picked before."""
         left = self.candidates.passes.copy()
-        left[self.taken] = False
+        left[self.earlier_picks] = False
         return left
 
     @cached_property
@@ -217,8 +217,8 @@ class Round:
 
     def combined(self, position: int) -> dict[str, float]:
         """Return a cluster's values in the rank columns that are not reported as scores anyway."""
-        found = {name: column[position].item() for name, column in self._named_columns()}
-        return {name: value for name, value in found.items() if name not in REPORTED_COLUMNS}
+        values = {name: column[position].item() for name, column in self._named_columns()}
+        return {name: value for name, value in values.items() if name not in REPORTED_COLUMNS}
 
     def _named_columns(self) -> Iterator[tuple[str, Scores]]:
         names = self.candidates.strategy.rank_names

@@ -43,13 +43,13 @@ def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
     for number, position in enumerate(chosen.tolist(), start=1):
         spread = Round(candidates, number, chosen[: number - 1]).spread_score(position)
         scores.append((spread, candidates.affinity[position].item()))
-    kept = tuple(name for name in _names(bindings.current) if name not in batch.leaves)
+    kept = tuple(name for name in _cluster_names(bindings.current) if name not in batch.leaves)
     return Decision(
         cycle,
         CycleKind.REBALANCE,
         chosen=chosen,
         kept=kept,
-        unscheduled=tuple(sorted({*batch.leaves, *_names(bindings.dangling)})),
+        unscheduled=tuple(sorted({*batch.leaves, *_cluster_names(bindings.dangling)})),
         is_fulfilled=len(kept) + len(chosen) >= (cycle.policy.number_of_clusters or 0),
         verdicts=candidates.failed,
         scores=tuple(scores),
@@ -59,10 +59,10 @@ def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
 def _pick_fixed(cycle: Cycle) -> Decision:
     names, fleet, bindings = cycle.policy.cluster_names, cycle.fleet, cycle.binding_classes
     if not names:
-        untouched, dangling = _names(bindings.current), _names(bindings.dangling)
+        untouched, dangling = _cluster_names(bindings.current), _cluster_names(bindings.dangling)
         return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
     valid = {name for name in names if name in fleet.positions and fleet.is_eligible[fleet.positions[name]]}
-    kept = _kept(cycle)
+    kept = _kept_names(cycle)
     chosen = [fleet.positions[name] for name in names if name in valid and name not in set(kept)]
     at_stake = (binding for binding in _at_stake(cycle) if binding.cluster not in valid)
     return Decision(
@@ -70,7 +70,7 @@ def _pick_fixed(cycle: Cycle) -> Decision:
         CycleKind.PICK_FIXED,
         chosen=np.array(chosen, dtype=np.int32),
         kept=kept,
-        unscheduled=_names((*bindings.dangling, *at_stake)),
+        unscheduled=_cluster_names((*bindings.dangling, *at_stake)),
         not_found=tuple(name for name in names if name not in fleet.positions),
         is_fulfilled=len(valid) == len(names),
     )
@@ -86,7 +86,7 @@ def _pick_all(cycle: Cycle) -> Decision:
         cycle,
         CycleKind.PICK_ALL,
         chosen=chosen,
-        kept=_kept(cycle),
+        kept=_kept_names(cycle),
         unscheduled=_unscheduled(cycle, chosen),
         is_fulfilled=True,
         verdicts=failed,
@@ -108,19 +108,19 @@ def _pick_n(cycle: Cycle) -> Decision:
         return Decision(
             cycle,
             CycleKind.SCALE_DOWN,
-            kept=_names(current[surplus:]),
-            unscheduled=_names(ending),
+            kept=_cluster_names(current[surplus:]),
+            unscheduled=_cluster_names(ending),
             is_fulfilled=True,
         )
     if wanted == present:
-        unscheduled = _names(cycle.binding_classes.dangling)
-        kept = _names(cycle.binding_classes.current)
+        unscheduled = _cluster_names(cycle.binding_classes.dangling)
+        kept = _cluster_names(cycle.binding_classes.current)
         return Decision(cycle, CycleKind.NOTHING_TO_DO, kept=kept, unscheduled=unscheduled, is_fulfilled=True)
     return _pick_more(cycle, wanted - present)
 
 
 def _trim_order(binding: PlacedBinding) -> tuple[object, ...]:
-    """Return the sort key, first to go first: scheduled before bound; for each score none, then low ones."""
+    """Return the sort key, first to end first: scheduled before bound; for each score none, then low ones."""
     spread, affinity = binding.topology_spread_score, binding.affinity_score
     is_bound = binding.state is BindingState.BOUND
     levels = spread if isinstance(spread, tuple) else (spread or 0,)
@@ -141,7 +141,7 @@ def _pick_more(cycle: Cycle, wanted: int) -> Decision:
         cycle,
         CycleKind.PICK,
         chosen=picks.positions,
-        kept=_kept(cycle),
+        kept=_kept_names(cycle),
         unscheduled=_unscheduled(cycle, picks.positions),
         is_fulfilled=not picks.ran_dry,
         verdicts=candidates.failed,
@@ -157,8 +157,8 @@ def _failed(cycle: Cycle, malformed: tuple[Malformed, ...]) -> Decision:
     return Decision(
         cycle,
         CycleKind.FAILED,
-        kept=_names(bindings.current),
-        unscheduled=_names(bindings.dangling),
+        kept=_cluster_names(bindings.current),
+        unscheduled=_cluster_names(bindings.dangling),
         malformed=malformed,
     )
 
@@ -167,10 +167,10 @@ def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
     """Return whose binding ends: dangling ones, and obsolete ones whose cluster was not picked again."""
     bindings, at_stake = cycle.binding_classes, _at_stake(cycle)
     if not at_stake:
-        return _names(bindings.dangling)
+        return _cluster_names(bindings.dangling)
     again = set(map(cycle.fleet.names.__getitem__, chosen.tolist()))
     dropped = (binding for binding in at_stake if binding.cluster not in again)
-    return _names((*bindings.dangling, *dropped))
+    return _cluster_names((*bindings.dangling, *dropped))
 
 
 def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
@@ -179,10 +179,10 @@ def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
     return bindings.obsolete + (bindings.current if profile_of(cycle).chooses_again else ())
 
 
-def _kept(cycle: Cycle) -> tuple[str, ...]:
+def _kept_names(cycle: Cycle) -> tuple[str, ...]:
     """Return the current bindings that the cycle does not touch; none if it chooses among all clusters."""
-    return () if profile_of(cycle).chooses_again else _names(cycle.binding_classes.current)
+    return () if profile_of(cycle).chooses_again else _cluster_names(cycle.binding_classes.current)
 
 
-def _names(bindings: Iterable[PlacedBinding]) -> tuple[str, ...]:
+def _cluster_names(bindings: Iterable[PlacedBinding]) -> tuple[str, ...]:
     return tuple(sorted(binding.cluster for binding in bindings))

@@ -88,8 +88,8 @@ def meets_property(requirement: PropertyRequirement, fleet: Fleet, *, only: int 
 
     With `only` the result is about the cluster at that position alone.
     """
-    wanted = parse_quantity(requirement.values[0])
-    return fleet.property(requirement.name).compare(requirement.operator, wanted, only=only)
+    limit = parse_quantity(requirement.values[0])
+    return fleet.property(requirement.name).compare(requirement.operator, limit, only=only)
 
 
 def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsColumn:
@@ -114,7 +114,7 @@ def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsC
 
 
 def malformed_values(name: str, fleet: Fleet, *, among: Bools) -> list[Malformed]:
-    """Return the clusters among the given ones whose value of this property is no quantity."""
+    """Return the clusters among these whose value of this property is no quantity."""
     column = fleet.property(name)
     positions = np.nonzero(column.is_malformed & among)[0].tolist()
     return [Malformed(fleet.names[position], name, column.texts[position] or "") for position in positions]

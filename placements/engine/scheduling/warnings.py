@@ -13,7 +13,7 @@ from placements.engine.scheduling.spread.base import MissingKeyPolicy
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.policy import KeyType, TopologySpreadConstraint
 
-_LISTED = 5
+_MOST_NAMES = 5
 _AFFINITY = "affinity.clusterAffinity"
 
 
@@ -22,25 +22,25 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
     policy, fleet, path = cycle.policy, cycle.fleet, "policy"
     if not len(fleet):
         return (ManifestWarning("empty-fleet", path, "the fleet has no cluster"),)
-    found: list[ManifestWarning] = []
+    warnings: list[ManifestWarning] = []
     for index, constraint in enumerate(policy.topology_spread_constraints):
         place = f"{path}.topologySpreadConstraints[{index}].topologyKey"
-        found += _constraint(constraint, fleet, place, profile_of(cycle).strategy.missing_key(constraint))
+        warnings += _constraint(constraint, fleet, place, profile_of(cycle).strategy.missing_key(constraint))
     required = f"{path}.{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
     for index, term in enumerate(policy.required_terms):
-        found += _unknown_names(term, fleet, f"{required}[{index}]")
+        warnings += _unknown_names(term, fleet, f"{required}[{index}]")
     preferred = f"{path}.{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
     if policy.preferred_terms and not profile_of(cycle).preference.reads_terms:
-        found.append(ManifestWarning("not-read", preferred, "replaced by the affinity rows of the options"))
-        return tuple(found)
+        message = "replaced by the affinity rows of the options"
+        return (*warnings, ManifestWarning("not-read", preferred, message))
     for index, one in enumerate(policy.preferred_terms):
         place = f"{preferred}[{index}].preference"
         unknown = list(_unknown_names(one.preference, fleet, place))
-        found += unknown
+        warnings += unknown
         if not unknown and not match_labels(one.preference.label_selector, fleet).any():
             message = "no cluster matches: the term has no effect"
-            found.append(ManifestWarning("matches-nothing", f"{place}.labelSelector", message))
-    return tuple(found)
+            warnings.append(ManifestWarning("matches-nothing", f"{place}.labelSelector", message))
+    return tuple(warnings)
 
 
 def property_warnings(fleet: Fleet) -> tuple[ManifestWarning, ...]:
@@ -82,19 +82,19 @@ def _constraint(
     constraint: TopologySpreadConstraint, fleet: Fleet, path: str, missing_key: MissingKeyPolicy
 ) -> Iterator[ManifestWarning]:
     sort = "claim" if constraint.topology_key_type is KeyType.CLAIM else "label"
-    named = f"the {sort} {constraint.topology_key}"
+    key_words = f"the {sort} {constraint.topology_key}"
     column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
     if not column.values:
         effect = _NONE_WITH_KEY.get(missing_key, "the constraint has no effect")
         similar = "" if sort == "claim" else _similar(constraint.topology_key, fleet)
-        yield ManifestWarning("unknown-key", path, f"no cluster has {named}: {effect}{similar}")
+        yield ManifestWarning("unknown-key", path, f"no cluster has {key_words}: {effect}{similar}")
         return
     lacking = [fleet.names[position] for position in (~column.is_present).nonzero()[0].tolist()]
     if len(column.values) == 1 and not (lacking and missing_key is MissingKeyPolicy.OWN_GROUP):
-        message = f"{named} has one value only, {column.values[0]!r}: one domain, so nothing is spread"
+        message = f"{key_words} has one value only, {column.values[0]!r}: one domain, so nothing is spread"
         yield ManifestWarning("single-group", path, message)
     if lacking:
-        message = f"{_some(lacking)} without {named}: {_WITHOUT_KEY[missing_key]}"
+        message = f"{_some(lacking)} without {key_words}: {_WITHOUT_KEY[missing_key]}"
         yield ManifestWarning("clusters-lack-key", path, message)
 
 
@@ -115,13 +115,13 @@ def _unknown_names(term: ClusterSelectorTerm, fleet: Fleet, path: str) -> Iterat
 
 
 def _similar(key: str, fleet: Fleet) -> str:
-    """Return a question about the label key that may have been meant; empty where none is similar."""
-    found = get_close_matches(key, {one for cluster in fleet for one in cluster.labels}, n=1, cutoff=0.75)
-    return f". Did you mean {found[0]}?" if found else ""
+    """Return a suggestion of a similar label key; empty where there is none."""
+    similar = get_close_matches(key, {one for cluster in fleet for one in cluster.labels}, n=1, cutoff=0.75)
+    return f". Did you mean {similar[0]}?" if similar else ""
 
 
 def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    word = "cluster" if len(listed) == 1 else "clusters"
-    return f"{len(listed)} {word} ({', '.join(listed[:_LISTED])}{more})"
+    names = list(names)
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    word = "cluster" if len(names) == 1 else "clusters"
+    return f"{len(names)} {word} ({', '.join(names[:_MOST_NAMES])}{more})"

@@ -1,6 +1,6 @@
 """A chart: a caption, a figure and the rows that it is drawn from; and what all figures share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, repeat, zip_longest
@@ -82,7 +82,7 @@ class Leads:
 class Chart:
     """A picture of facts.
 
-    `name` is its id on the page and in the address of its table. `caption` says in a sentence what the
+    `name` is its id on the page and in the address of its table. `caption` is a sentence about what the
     picture shows: it is the accessible name of the figure. `rows` holds what the figure aggregates, a cell
     per column; numbers are numbers. `leads` is where its points and rows lead to, if anywhere.
     """
@@ -171,7 +171,7 @@ def heatmap(cells: Any, *, gap: int = 2, **more: Any) -> go.Heatmap:
 
 def stacked_bars(
     names: Sequence[str],
-    parts: Iterable[tuple[str, str, str, Sequence[int]]],
+    parts: Sequence[tuple[str, str, str, Sequence[int]]],
     *,
     height: int,
     bargap: float,
@@ -181,8 +181,7 @@ def stacked_bars(
 
     A part has a name, a color, a hatch and its counts; `axis` adds to the axis of the names.
     """
-    listed = list(parts)
-    largest = max(map(sum, zip(*(counts for *_, counts in listed), strict=True)), default=0)
+    largest = max(map(sum, zip(*(counts for *_, counts in parts), strict=True)), default=0)
     bars = [
         go.Bar(
             name=words,
@@ -192,7 +191,7 @@ def stacked_bars(
             marker=hatched(color, hatch),
             hovertemplate=f"%{{y}}: %{{x}} {words}<extra></extra>",
         )
-        for words, color, hatch, counts in listed
+        for words, color, hatch, counts in parts
     ]
     return figure(
         *bars,
@@ -235,8 +234,8 @@ def duration_text(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     units = [(days, "d"), (hours, "h"), (minutes, "m"), (whole, "s")]
     first = next((place for place, (number, _) in enumerate(units) if number), len(units) - 1)
-    shown = units[first : first + 2]
-    return "".join(f"{number}{unit}" for number, unit in shown if number) or "0s"
+    parts = units[first : first + 2]
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
 def elapsed_axis(longest: float) -> dict[str, Any]:

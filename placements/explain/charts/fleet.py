@@ -52,11 +52,11 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
     if not groups:
         return None
     states = [state for state in STATES if any(one.counts.get(state) for one in groups)]
-    named = [one.total for one in groups if None not in one.values]
+    totals = [one.total for one in groups if None not in one.values]
     total, without = sum(one.total for one in groups), sum(one.total for one in groups if None in one.values)
-    words = f"{total:,} clusters in {len(named):,} domains by {' and '.join(keys)}"
-    if named:
-        smallest, largest = min(named), max(named)
+    words = f"{total:,} clusters in {len(totals):,} domains by {' and '.join(keys)}"
+    if totals:
+        smallest, largest = min(totals), max(totals)
         words += f", {smallest:,} to {largest:,} each" if smallest < largest else f", {largest:,} each"
     if without:
         words += f"; {without:,} without {'the label' if len(keys) == 1 else 'a label'}"
@@ -69,19 +69,19 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         words += f". Shown: the largest {' and '.join(cut)}"
 
     if len(keys) == 1:
-        [kept] = _largest(groups, keys, most)
-        shown = [one for one in groups if one.values[0] in kept]
-        drawn = stacked_bars(
-            [value_words(one.values[0]) for one in shown],
+        [values] = _largest(groups, keys, most)
+        bars = [one for one in groups if one.values[0] in values]
+        chart = stacked_bars(
+            [value_words(one.values[0]) for one in bars],
             [
-                (STATES[state].words, *STATES[state][:2], [one.counts.get(state, 0) for one in shown])
+                (STATES[state].words, *STATES[state][:2], [one.counts.get(state, 0) for one in bars])
                 for state in states
             ],
-            height=26 * len(shown) + 72,
+            height=26 * len(bars) + 72,
             bargap=0.25,
         )
     else:
-        drawn = _matrix(keys, groups)
+        chart = _matrix(keys, groups)
     rows: list[tuple[Cell, ...]] = []
     for one in groups:
         pairs = zip(keys, one.values, strict=True)
@@ -91,7 +91,7 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         name="topology",
         title=f"Clusters by {' and '.join(keys)}",
         caption=f"{words}.",
-        figure=drawn,
+        figure=chart,
         columns=(*keys, "Clusters", *(STATES[state].words.capitalize() for state in states)),
         rows=tuple(rows),
     )
@@ -130,20 +130,20 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
 
 def _largest(groups: Sequence[Grouped], keys: Sequence[str], most: int) -> list[list[str | None]]:
     """Return the values of each label that most clusters have, in order; no label comes last."""
-    found = []
+    by_label = []
     for place in range(len(keys)):
         totals: Counter[str | None] = Counter()
         for one in groups:
             totals[one.values[place]] += one.total
         kept = [value for value, _ in totals.most_common(most)]
-        found.append(sorted(kept, key=lambda value: (value is None, value or "")))
-    return found
+        by_label.append(sorted(kept, key=lambda value: (value is None, value or "")))
+    return by_label
 
 
 NAMED_UP_TO = 12
 MOST_BLOCKS = 24
 OPENED_UP_TO = 200
-"""So many clusters are opened each by its cell; of a larger fleet a cell leads to those that are like it."""
+"""Up to this number each cell opens its cluster; of a larger fleet a cell leads to those that are like it."""
 
 Members = Sequence[tuple[str, str]]
 
@@ -156,10 +156,10 @@ class Measure(NamedTuple):
 
     def row(self, members: Members) -> tuple[Cell, ...]:
         """Return mean, lowest and highest value of these clusters; None where none has a value."""
-        found = [self.values[name] for name, _ in members if name in self.values]
-        if not found:
+        values = [self.values[name] for name, _ in members if name in self.values]
+        if not values:
             return (None, None, None)
-        rounded = (round(one, 2) for one in (sum(found) / len(found), min(found), max(found)))
+        rounded = (round(one, 2) for one in (sum(values) / len(values), min(values), max(values)))
         return tuple(int(one) if one.is_integer() else one for one in rounded)
 
 
@@ -170,7 +170,7 @@ _Block = tuple[str, str | None, Members]
 def waffle_chart(
     key: str, groups: Mapping[str | None, Members], measure: Measure | None = None
 ) -> Chart | None:
-    """Draw every cluster, given with its name and state; None without clusters.
+    """Draw every cluster with its name and state; None without clusters.
 
     The table counts the states of each domain, or has the values of a measure; of more than 24 domains the
     smallest share a block.
@@ -254,23 +254,23 @@ def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> 
 
     if measure:
         values, name = measure.values, measure.name
-        drawn: dict[str, Any] = {
+        trace: dict[str, Any] = {
             "z": each(lambda cell: values.get(cell[0]), none=None),
             "text": each(lambda cell: cell[0] if is_named else ""),
             "hovertext": each(lambda cell: f"{cell[0]}: {name} {values.get(cell[0], 'none')}"),
             "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
         }
     else:
-        drawn = _state_cells(each, blocks, is_named=is_named)
+        trace = _state_cells(each, blocks, is_named=is_named)
     return figure(
         heatmap(
-            drawn.pop("z"),
+            trace.pop("z"),
             gap=3 if is_named else 1,
             customdata=each(itemgetter(0)) if total <= OPENED_UP_TO else None,
             meta={"y": labels, "z": [state_filter(state) for state in STATES]},
             texttemplate="%{text}",
             hovertemplate="%{hovertext}<extra></extra>",
-            **drawn,
+            **trace,
         ),
         height=height * len(rows) + 24,
         xaxis={"visible": False},

@@ -68,23 +68,23 @@ class FunnelStage:
 def stages(outcomes: Sequence[ClusterOutcome]) -> list[FunnelStage]:
     """Return the stages from the whole fleet to the clusters placed, without rules that removed none."""
     removed = Counter(one.ruled_by for one in outcomes if one.outcome not in _PLACED)
-    remaining, found = len(outcomes), [FunnelStage("the fleet", len(outcomes), 0)]
+    remaining, funnel = len(outcomes), [FunnelStage("the fleet", len(outcomes), 0)]
     competes = False
     for rule, words in RULES.items():
         if not removed[rule]:
             continue
         if rule in _COMPETING and not competes:
             competes = True
-            found.append(FunnelStage("candidates", remaining, 0))
+            funnel.append(FunnelStage("candidates", remaining, 0))
         remaining -= removed[rule]
-        found.append(FunnelStage(words, remaining, removed[rule], rule))
-    return [*found, FunnelStage("placed", remaining, 0)]
+        funnel.append(FunnelStage(words, remaining, removed[rule], rule))
+    return [*funnel, FunnelStage("placed", remaining, 0)]
 
 
 def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
     """Draw how many clusters each rule left, and how many it removed."""
-    found = stages(outcomes)
-    first, *rules, last = found
+    funnel = stages(outcomes)
+    first, *rules, last = funnel
     words = f"{last.remaining:,} of {counted(first.remaining, 'cluster')} placed"
     rules = [stage for stage in rules if stage.rule]
     if rules:
@@ -93,9 +93,9 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
     else:
         words += "; no rule removed any."
 
-    places = list(range(len(found)))
+    places = list(range(len(funnel)))
     top = max(1, first.remaining)
-    colours = [Color.SERIES if stage is last else Color.NEUTRAL for stage in found]
+    colours = [Color.SERIES if stage is last else Color.NEUTRAL for stage in funnel]
     bars = [
         go.Bar(
             orientation="h",
@@ -106,16 +106,16 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
             hovertemplate=f"%{{x}} {what}<extra></extra>",
         )
         for what, values, marker in (
-            ("remaining", [stage.remaining for stage in found], {"color": colours}),
-            ("removed", [stage.removed for stage in found], HATCHED),
+            ("remaining", [stage.remaining for stage in funnel], {"color": colours}),
+            ("removed", [stage.removed for stage in funnel], HATCHED),
         )
     ]
     labels = go.Scatter(
         mode="text",
-        x=[stage.remaining + stage.removed + top * 0.01 for stage in found],
+        x=[stage.remaining + stage.removed + top * 0.01 for stage in funnel],
         y=places,
         text=[
-            f"{stage.remaining:,}" + (f"  (−{stage.removed:,})" if stage.removed else "") for stage in found
+            f"{stage.remaining:,}" + (f"  (−{stage.removed:,})" if stage.removed else "") for stage in funnel
         ],
         textposition="middle right",
         hoverinfo="skip",
@@ -127,14 +127,14 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
         figure=figure(
             *bars,
             labels,
-            height=34 * len(found) + 48,
+            height=34 * len(funnel) + 48,
             barmode="stack",
             bargap=0.35,
             xaxis={"range": [0, top * 1.25], "title": "clusters", **whole_ticks(top)},
-            yaxis=row_axis([stage.name for stage in found]),
+            yaxis=row_axis([stage.name for stage in funnel]),
         ),
         columns=("Stage", "Remaining", "Removed"),
-        rows=tuple((stage.name, stage.remaining, stage.removed) for stage in found),
+        rows=tuple((stage.name, stage.remaining, stage.removed) for stage in funnel),
     )
 
 
@@ -163,16 +163,16 @@ def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
         words += f"; none in {first_names(bare)}"
     words += ". Each cell: placed / candidates; empty without clusters."
     # Of many rows or columns those furthest from the mean.
-    shown = []
+    indices = []
     for axis in (0, 1):
         sums = placed.sum(axis=1 - axis)
         order = (
             np.argsort(-np.abs(sums - sums.mean()), kind="stable") if len(sums) > MOST else range(len(sums))
         )
-        shown.append(sorted(int(at) for at in order[:MOST]))
+        indices.append(sorted(int(at) for at in order[:MOST]))
     cut = [
         f"{len(drawn):,} of {len(values):,} values of {key}"
-        for drawn, values, key in zip(shown, names, keys, strict=True)
+        for drawn, values, key in zip(indices, names, keys, strict=True)
         if len(drawn) < len(values)
     ]
     if cut:
@@ -181,8 +181,8 @@ def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
     def domain(key: str, name: str) -> GroupName:
         return GroupName.of(key, None if name == f"no {key}" else name, name)
 
-    window = np.ix_(*shown)
-    labels = [[values[at] for at in drawn] for values, drawn in zip(names, shown, strict=True)]
+    window = np.ix_(*indices)
+    labels = [[values[at] for at in drawn] for values, drawn in zip(names, indices, strict=True)]
     return Chart(
         name="matrix",
         title=f"{first} {TIMES} {second}",

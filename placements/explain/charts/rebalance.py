@@ -22,18 +22,18 @@ def curve_chart(plan: MovePlan) -> Chart | None:
         ("clusters missing", Color.PROGRESS, "dashdot", [plan.wanted - one for one in placed]),
         ("skew", Color.NEUTRAL, "solid", skew),
     ]
-    # A flat line says nothing, and hides that something else improves.
-    drawn = [one for one in series[:-1] if any(one[-1])]
-    drawn = drawn or [one for one in series[-1:] if len({*one[-1]}) > 1]
-    largest = max((max(values) for *_, values in drawn), default=0)
+    # A flat line has no information, and hides that something else improves.
+    visible = [one for one in series[:-1] if any(one[-1])]
+    visible = visible or [one for one in series[-1:] if len({*one[-1]}) > 1]
+    largest = max((max(values) for *_, values in visible), default=0)
     counts = {"title": "clusters", "range": [0, max(1, largest) * 1.06], **round_ticks(largest)}
     most = min(10, max(affinity) - min(affinity) + 1)
     scores = {"title": "affinity score", "tickformat": ",d", "nticks": most}
-    axes = {"yaxis": counts if drawn else scores}
-    if len({*affinity}) > 1 or not drawn:
-        if drawn:
+    axes = {"yaxis": counts if visible else scores}
+    if len({*affinity}) > 1 or not visible:
+        if visible:
             axes["yaxis2"] = {**scores, "overlaying": "y", "side": "right", "showgrid": False}
-        drawn.append(("affinity score", Color.ACCENT, "longdash", affinity))
+        visible.append(("affinity score", Color.ACCENT, "longdash", affinity))
     lines = [
         go.Scatter(
             name=name,
@@ -44,7 +44,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
             line={"color": color, "dash": dash, "width": 2},
             hovertemplate=f"%{{x}} moves: %{{y}} {name}<extra></extra>",
         )
-        for name, color, dash, values in drawn
+        for name, color, dash, values in visible
     ]
     titles = ("Moves", "Selected", "Hard excess", "Soft excess", "Outdated", "Skew", "Affinity")
     moves = [one.limit for one in curve]

@@ -19,7 +19,7 @@ class LossLine:
 def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Chart | None:
     """Draw the losses by group of placements, the worst first; None where no loss concerns a placement.
 
-    `by` says what a group is: team, namespace or placement. A cell is the share of the placements of the
+    `by` is the kind of group: team, namespace or placement. A cell is the share of the placements of the
     group on the lost clusters that are unfulfilled or without clusters afterwards. Losses that all placements
     survive are in the table only, unless there is no other.
     """
@@ -28,43 +28,41 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
         for group, (_, count) in line.groups.items():
             bad[group] = bad.get(group, 0) + count
     groups = sorted(bad, key=lambda one: (-bad[one], one))[:MOST_GROUPS]
-    listed = lines[:MOST_LOSSES]
-    if not groups or not listed:
+    losses = lines[:MOST_LOSSES]
+    if not groups or not losses:
         return None
-    shown = [line for line in listed if any(count for _, count in line.groups.values())] or listed
-    found = [[line.groups.get(group) for group in groups] for line in shown]
+    rows = [line for line in losses if any(count for _, count in line.groups.values())] or losses
+    cells = [[line.groups.get(group) for group in groups] for line in rows]
     words = "without a working cluster" if is_down else "unfulfilled or without clusters"
     caption = (
         f"Losses by {by}, the worst first; the color is the share of placements that are {words} afterwards, "
         "and an empty cell concerns none"
     )
-    if len(bad) > MOST_GROUPS or len(lines) > len(shown):
-        caption += (
-            f". Shown: {len(shown):,} of {len(lines):,} losses, {len(groups):,} of {len(bad):,} columns"
-        )
+    if len(bad) > MOST_GROUPS or len(lines) > len(rows):
+        caption += f". Shown: {len(rows):,} of {len(lines):,} losses, {len(groups):,} of {len(bad):,} columns"
     across = {"title": by, "tickvals": list(range(len(groups))), "ticktext": groups, "tickangle": -45}
-    drawn = figure(
+    chart = figure(
         heatmap(
-            [[100 * one[1] / one[0] if one else None for one in line] for line in found],
-            text=[[f"{one[1]:,} of {one[0]:,}" if one else "" for one in line] for line in found],
+            [[100 * one[1] / one[0] if one else None for one in line] for line in cells],
+            text=[[f"{one[1]:,} of {one[0]:,}" if one else "" for one in line] for line in cells],
             zmin=-100,
             zmax=100,
             colorscale=RAMP,
             hovertemplate="%{customdata}: %{text} placements<extra></extra>",
-            customdata=[[f"{line.name}, {group}" for group in groups] for line in shown],
+            customdata=[[f"{line.name}, {group}" for group in groups] for line in rows],
         ),
-        height=22 * len(shown) + 140,
+        height=22 * len(rows) + 140,
         margin={"l": 8, "r": 16, "t": 8, "b": 100},
         xaxis={**across, "showgrid": False, "zeroline": False, "tickcolor": Color.NEUTRAL},
-        yaxis=row_axis([line.name for line in shown]),
+        yaxis=row_axis([line.name for line in rows]),
     )
     return Chart(
         name="survival",
         title="Losses that placements do not survive",
         caption=f"{caption}.",
-        figure=drawn,
+        figure=chart,
         columns=("Loss", by.capitalize(), "Placements", "Not survived"),
         rows=tuple(
-            (line.name, group, *one) for line in listed for group in groups if (one := line.groups.get(group))
+            (line.name, group, *one) for line in losses for group in groups if (one := line.groups.get(group))
         ),
     )

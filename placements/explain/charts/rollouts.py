@@ -197,7 +197,7 @@ def timeline_charts(spans: Sequence[Span], *, since: datetime, until: datetime) 
     ]
 
 
-def _parts(span: Span, until: datetime) -> Iterator[tuple[str, datetime, datetime]]:
+def _bar_parts(span: Span, until: datetime) -> Iterator[tuple[str, datetime, datetime]]:
     """Yield the parts of a bar: name, from when, until when."""
     end = span.ended_at or until
     if span.what == "remove":
@@ -224,7 +224,7 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
         duration = duration_text(span.seconds(until))
         rows.append((span.cluster, span.wave, span.what, *clocks, duration, span.outcome or "in progress"))
     bars = []
-    reaches = [(span.cluster, *part) for span in ordered for part in _parts(span, until)]
+    reaches = [(span.cluster, *part) for span in ordered for part in _bar_parts(span, until)]
     for words, color, pattern in _PARTS:
         drawn = [(cluster, start, end) for cluster, part, start, end in reaches if part == words]
         bars.append(
@@ -290,13 +290,13 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
         median, slow = np.percentile([span.seconds(until) for span in group], [50, 95]).tolist()
         words = "later" if number is None else f"wave {number}"
         waves.append((words, len({span.cluster for span in group}), start, end, median, slow))
-    shown = waves if len(waves) <= MOST_ROWS else sorted(waves, key=lambda one: -one[-1])[:MOST_ROWS]
+    rows = waves if len(waves) <= MOST_ROWS else sorted(waves, key=lambda one: -one[-1])[:MOST_ROWS]
     words, *_, median, slow = max(waves, key=lambda one: one[-1])
     half, most = duration_text(median), duration_text(slow)
     durations = f"half of the clusters of {words} took up to {half}, 95 % up to {most}"
-    more = "" if len(shown) == len(waves) else f" Shown: the {len(shown):,} slowest of {len(waves):,} waves."
+    more = "" if len(rows) == len(waves) else f" Shown: the {len(rows):,} slowest of {len(waves):,} waves."
 
-    names, clusters, starts, ends, medians, slows = zip(*shown, strict=True)
+    names, clusters, starts, ends, medians, slows = zip(*rows, strict=True)
     bars = go.Bar(
         orientation="h",
         y=names,
@@ -318,18 +318,18 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
             "type": "data",
             "symmetric": False,
             "array": upwards,
-            "arrayminus": [0] * len(shown),
+            "arrayminus": [0] * len(rows),
             "color": Color.TEXT,
         },
         marker={"symbol": "line-ns-open", "size": 12, "color": Color.TEXT},
         hoverinfo="skip",
     )
-    height, axis = _ROW * len(shown) + 72, elapsed_axis(seconds_between(since, until))
+    height, axis = _ROW * len(rows) + 72, elapsed_axis(seconds_between(since, until))
     return Chart(
         name="timeline",
         title="Timeline by wave",
         caption=f"Waves: {len(waves):,}; {durations}.{more}",
         figure=figure(bars, halves, height=height, xaxis=axis, yaxis=_rows_axis(names)),
         columns=("Wave", "Clusters", "Started", "Ended", "Median", "95th percentile"),
-        rows=tuple((words, count, *map(duration_text, times)) for words, count, *times in shown),
+        rows=tuple((words, count, *map(duration_text, times)) for words, count, *times in rows),
     )

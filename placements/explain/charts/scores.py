@@ -50,7 +50,7 @@ class _Score:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One row: a cluster or a class, its scores, its outcome, and the filter that took it out."""
+    """One row: a cluster or a class, its scores, its outcome, and the filter that removed it."""
 
     name: str
     count: int
@@ -76,7 +76,7 @@ def heatmap_chart(
     one = decision.round(number or decision.number_of_rounds)
     is_small = len(decision.cycle.fleet) <= MOST_ROWS
     has_others = bool(decision.cycle.binding_classes.obsolete)
-    lines = _lines(decision, outcomes, one, is_small=is_small, has_others=has_others)
+    lines = _score_lines(decision, outcomes, one, is_small=is_small, has_others=has_others)
 
     policy = decision.cycle.policy
     columns = [one.topology_key for one in policy.topology_spread_constraints]
@@ -106,7 +106,7 @@ def heatmap_chart(
     )
 
 
-def _lines(
+def _score_lines(
     decision: Decision, outcomes: Sequence[ClusterOutcome], one: Round, *, is_small: bool, has_others: bool
 ) -> list[_Line]:
     """Return the rows: clusters, or from a size on their classes, by the outcome of the first of each."""
@@ -123,10 +123,10 @@ def _lines(
     for first, group in sorted(
         ((min(group, key=order), group) for group in members), key=lambda p: order(p[0])
     ):
-        seen = next((place for place in group if one.is_left[place]), first)
+        example = next((place for place in group if one.is_left[place]), first)
         # A cluster that was selected before this step has its scores in its own step.
-        own = outcomes[seen].round
-        is_taken = own is not None and own < one.number and not one.is_left[seen]
+        own = outcomes[example].round
+        is_taken = own is not None and own < one.number and not one.is_left[example]
         round_ = decision.round(own) if is_taken and own else one
         name = names[first] if is_small else f"{classes.words(first)} · {counted(len(group), 'cluster')}"
         outcome = outcomes[first]
@@ -138,7 +138,7 @@ def _lines(
             words = OUTCOME_WORDS[outcome.outcome] + (f", step {outcome.round}" if outcome.round else "")
         passes = outcome.outcome in (Outcome.PICKED, Outcome.KEPT) or bool(one.candidates.passes[first])
         filtered = "" if passes else str(outcome.ruled_by).replace("-", " ")
-        scores = tuple(_scores(replay, round_, seen, has_others=has_others))
+        scores = tuple(_scores(replay, round_, example, has_others=has_others))
         lines.append(_Line(name, len(group), scores, words, filtered))
     return lines
 
@@ -227,7 +227,7 @@ def _heat(shades: list[list[float | None]], texts: list[list[str]], scale: list[
 
 
 def _off_the_ramp(lines: Sequence[_Line], scores: Sequence[Sequence[_Score]]) -> go.Bar:
-    """Hatch what is off the ramp: whole rows that a filter took out, and cells over a hard limit."""
+    """Hatch what is off the ramp: whole rows that a filter removed, and cells over a hard limit."""
     spots = [(row, -0.5, len(line.scores), line.filtered) for row, line in enumerate(lines) if line.filtered]
     spots += [
         (row, column - 0.5, 1, score.breaks)
@@ -267,47 +267,47 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
 
     None where nothing is preferred. Raise KeyError if the fleet has no such cluster.
     """
-    made = composition(decision, cluster)
-    if not made.rows:
+    sums = composition(decision, cluster)
+    if not sums.rows:
         return None
-    adding, parts = sum(1 for _, points in made.rows if points), len(made.rows)
-    article = "an" if made.noun[0] in "aeiou" else "a"
-    words = f"{cluster} has {article} {made.noun} of {minus_signs(score_text(made.total))}"
+    adding, parts = sum(1 for _, points in sums.rows if points), len(sums.rows)
+    article = "an" if sums.noun[0] in "aeiou" else "a"
+    words = f"{cluster} has {article} {sums.noun} of {minus_signs(score_text(sums.total))}"
     if adding:
-        words += f": {adding} of {counted(parts, made.part)} {verb(adding, 'adds')} points."
+        words += f": {adding} of {counted(parts, sums.part)} {verb(adding, 'adds')} points."
     else:
         words += (
-            f": its {made.part} adds none." if parts == 1 else f": none of the {parts} {made.part}s adds any."
+            f": its {sums.part} adds none." if parts == 1 else f": none of the {parts} {sums.part}s adds any."
         )
 
     # Beyond eight rows those that weigh most, and the rest together.
-    rows = list(made.rows)
+    rows = list(sums.rows)
     if len(rows) > MOST_TERMS:
         chosen = sorted(rows, key=lambda row: -abs(row[1]))[: MOST_TERMS - 1]
-        shown = [row for row in rows if row in chosen][: MOST_TERMS - 1]
-        rest = sum(points for _, points in rows) - sum(points for _, points in shown)
-        rows = [*shown, (f"{len(rows) - len(shown)} other terms", rest)]
+        heaviest = [row for row in rows if row in chosen][: MOST_TERMS - 1]
+        rest = sum(points for _, points in rows) - sum(points for _, points in heaviest)
+        rows = [*heaviest, (f"{len(rows) - len(heaviest)} other terms", rest)]
     points = [value for _, value in rows]
-    sums = [0, *accumulate(points)]
-    low, high = min(*sums, made.total), max(*sums, made.total)
+    totals = [0, *accumulate(points)]
+    low, high = min(*totals, sums.total), max(*totals, sums.total)
     # Room for the numbers beyond the bars; none beyond zero, where no number is written.
     room = max(1, high - low) * 0.15
     reach = [low - room if low < 0 else 0, high + room if high > 0 else 0]
     labels = [words if len(words) <= 48 else f"{words[:47]}…" for words, _ in rows]
     return Chart(
         name="build-up",
-        title=f"{made.noun.capitalize()} of {cluster}",
+        title=f"{sums.noun.capitalize()} of {cluster}",
         caption=words,
         figure=figure(
             go.Bar(
                 orientation="h",
                 y=list(range(len(rows) + 1)),
-                x=[*points, made.total],
-                base=[*sums[:-1], 0],
+                x=[*points, sums.total],
+                base=[*totals[:-1], 0],
                 marker={
                     "color": [*(Color.SERIES if one >= 0 else Color.NEUTRAL for one in points), Color.ACCENT]
                 },
-                text=[minus_signs(score_text(value)) for value in (*points, made.total)],
+                text=[minus_signs(score_text(value)) for value in (*points, sums.total)],
                 textposition="outside",
                 cliponaxis=False,
                 hovertemplate="%{text}<extra></extra>",
@@ -315,10 +315,10 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
             height=32 * (len(rows) + 1) + 44,
             bargap=0.35,
             xaxis={"range": reach, "zeroline": True, "title": "points"},
-            yaxis=row_axis([*labels, made.noun]),
+            yaxis=row_axis([*labels, sums.noun]),
         ),
-        columns=(made.part.capitalize(), "Points"),
-        rows=(*made.rows, (made.noun, made.total)),
+        columns=(sums.part.capitalize(), "Points"),
+        rows=(*sums.rows, (sums.noun, sums.total)),
     )
 
 

@@ -79,7 +79,7 @@ class _Panel:
         return max(1, allowed, largest, min(most, max(allowed + 1, 4))) + 0.5
 
     @property
-    def shown(self) -> list[DomainBar]:
+    def bars(self) -> list[DomainBar]:
         """The domains to draw, the fullest first: of many, those furthest from the mean."""
         ordered = sorted(self.rows, key=lambda row: (-row.placed, row.name))
         if len(ordered) <= MOST_GROUPS:
@@ -91,12 +91,12 @@ class _Panel:
     @property
     def labels(self) -> list[str]:
         """The labels of the domains drawn, and one for all others."""
-        labels, shown = [], self.shown
-        for row in shown:
+        labels, bars = [], self.bars
+        for row in bars:
             # The name of a cluster that this step adds is in its bar, where names have room.
             added = f"  (+{row.added:,})" if row.added and not row.names[row.before :] else ""
             labels.append(f"{row.name}  {row.placed:,} of {row.placed + row.left:,}{added}")
-        if others := [row.placed for row in set(self.rows).difference(shown)]:
+        if others := [row.placed for row in set(self.rows).difference(bars)]:
             low, high = min(others), max(others)
             span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
             labels.append(f"{len(others):,} domains nearer the mean  {span}")
@@ -113,7 +113,7 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
         return None
     heights = [26 * max(2, len(panel.labels)) for panel in panels]
     height = sum(heights) + _HEAD * len(panels)
-    drawn = make_subplots(
+    chart = make_subplots(
         rows=len(panels),
         cols=1,
         row_heights=heights,
@@ -121,13 +121,13 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
     )
     for place, panel in enumerate(panels, start=1):
         for trace in _bars(panel):
-            drawn.add_trace(trace, row=place, col=1)
+            chart.add_trace(trace, row=place, col=1)
         # Where counts may lie, for each run of rows that are compared with the same count.
-        rows = enumerate(panel.shown) if panel.has_band else ()
+        rows = enumerate(panel.bars) if panel.has_band else ()
         for smallest, run in groupby(rows, key=lambda pair: pair[1].smallest):
             first, *others = [at for at, _ in run]
             high, last = smallest + panel.constraint.max_skew, others[-1] if others else first
-            drawn.add_shape(
+            chart.add_shape(
                 type="rect",
                 x0=smallest,
                 x1=high,
@@ -140,16 +140,16 @@ def group_chart(decision: Decision, step: int | None = None) -> Chart | None:
                 line={"width": 0},
                 layer="below",
             )
-        drawn.update_xaxes(
+        chart.update_xaxes(
             row=place, col=1, range=[0, panel.top], zeroline=True, **whole_ticks(int(panel.top))
         )
         title = panel.constraint.topology_key
-        drawn.update_yaxes(row=place, col=1, title=title, **row_axis(panel.labels))
+        chart.update_yaxes(row=place, col=1, title=title, **row_axis(panel.labels))
     return Chart(
         name="groups",
         title="Final spread" if step is None else f"Spread after step {step}",
         caption=_spread_caption(panels),
-        figure=figure_of_panels(drawn, height=height, barmode="stack", bargap=0.3),
+        figure=figure_of_panels(chart, height=height, barmode="stack", bargap=0.3),
         columns=("Key", "Domain", "Placed", "In this step", "Candidates", "Other clusters"),
         rows=tuple(
             (key, GroupName.of(key, row.name, row.name), row.placed, row.added, row.left, row.outside)
@@ -169,23 +169,23 @@ def _panels(decision: Decision, step: int | None) -> list[_Panel]:
     if step is None:
         after = {binding.cluster for binding in decision.bindings_after if binding.is_active}
         positions = decision.cycle.fleet.positions
-        found = sorted(positions[name] for name in after if name in positions)
-        placed, added = np.array(found, dtype=np.int64), decision.chosen[:0]
+        places = sorted(positions[name] for name in after if name in positions)
+        placed, added = np.array(places, dtype=np.int64), decision.chosen[:0]
     else:
         # Where every cycle chooses again, no cluster counts before the first step.
         counted = candidates.placed[:0] if profile_of(decision.cycle).chooses_again else candidates.placed
-        placed = np.concatenate([counted, decision.round(step).taken]).astype(np.int64)
+        placed = np.concatenate([counted, decision.round(step).earlier_picks]).astype(np.int64)
         added = decision.chosen[step - 1 : step]
     left = candidates.passes.copy()
     left[placed] = left[added] = False
-    drawn = np.concatenate([placed, added]).astype(np.int64).tolist()
+    positions_now = np.concatenate([placed, added]).astype(np.int64).tolist()
     panels = []
     for constraint, groups in zip(candidates.constraints, candidates.groups, strict=True):
         before, new, remaining = (groups.count(one) for one in (placed, added, np.nonzero(left)[0]))
         everybody = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
         projected = candidates.strategy.project(constraint, groups, before + new)
         names: dict[int, tuple[str, ...]] = {}
-        for position in drawn if len(drawn) <= _NAMED_UP_TO else ():
+        for position in positions_now if len(positions_now) <= _NAMED_UP_TO else ():
             code = int(groups.codes[position])
             names[code] = (*names.get(code, ()), decision.cycle.fleet.names[position])
         rows = tuple(
@@ -234,8 +234,8 @@ def _spread_caption(panels: Sequence[_Panel]) -> str:
             sentences.append(f"Shown: the {FURTHEST} of {len(rows):,} domains furthest from the mean.")
 
     # What bars and band mean, and where bars end that are longer than the picture.
-    is_cut = any(row.placed + row.left > panel.top for panel in panels for row in panel.shown)
-    has_empty = any(row.is_empty_for_good for panel in panels for row in panel.shown)
+    is_cut = any(row.placed + row.left > panel.top for panel in panels for row in panel.bars)
+    has_empty = any(row.is_empty_for_good for panel in panels for row in panel.bars)
     legend = "Solid: placed; outlined: candidates" + (" (more of them where open)" if is_cut else "")
     legend += "; hatched: not candidates" if has_empty else ""
     legend += "; shaded: within the limit" if any(panel.has_band for panel in panels) else ""
@@ -247,7 +247,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _bars(panel: _Panel) -> list[go.Bar]:
-    rows, top = panel.shown, panel.top
+    rows, top = panel.bars, panel.top
     names = [", ".join(row.names[: row.before]) for row in rows]
     new = [f"+ {', '.join(row.names[row.before :])}" if row.names[row.before :] else "" for row in rows]
     left = [min(row.left, max(0.0, top - row.placed)) for row in rows]
@@ -308,7 +308,7 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         where = "the last" if last == total else f"steps {steps[0].number} to {last},"
         caption += f" Shown: {where} {len(steps):,} of {total:,} steps."
 
-    drawn = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.24 / len(spreads))
+    chart = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.24 / len(spreads))
     for place, (limit, values) in enumerate(zip(spreads, columns, strict=True), start=1):
         line = go.Scatter(
             x=[step.number for step in steps],
@@ -318,24 +318,24 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
             customdata=[step.winner or "none" for step in steps],
             hovertemplate=f"step %{{x}}: %{{customdata}}<br>{measure} %{{y}}<extra></extra>",
         )
-        drawn.add_trace(line, row=place, col=1)
+        chart.add_trace(line, row=place, col=1)
         is_limit = limit.is_hard or limit.limits_skew
         if is_limit:
             dashes = {"color": Color.ATTENTION, "dash": "dash", "width": 2}
-            drawn.add_hline(y=limit.max_skew, row=place, col=1, line=dashes)
+            chart.add_hline(y=limit.max_skew, row=place, col=1, line=dashes)
         if current is not None:
-            drawn.add_vline(
+            chart.add_vline(
                 x=current, row=place, col=1, line={"color": Color.TEXT, "dash": "dot", "width": 1}
             )
         top = max(limit.max_skew if is_limit else 1, *values)
         title = f"{limit.topology_key} {measure}"
-        drawn.update_yaxes(row=place, col=1, title=title, range=[0, top * 1.15], **whole_ticks(top, most=4))
-    drawn.update_xaxes(row=len(spreads), col=1, title="step", **whole_ticks(len(steps), most=12))
+        chart.update_yaxes(row=place, col=1, title=title, range=[0, top * 1.15], **whole_ticks(top, most=4))
+    chart.update_xaxes(row=len(spreads), col=1, title="step", **whole_ticks(len(steps), most=12))
     return Chart(
         name="skews",
         title=f"{measure.capitalize()} by step",
         caption=caption,
-        figure=figure_of_panels(drawn, height=96 * len(spreads) + 48),
+        figure=figure_of_panels(chart, height=96 * len(spreads) + 48),
         columns=("Step", "Selected", *(f"{one.topology_key}: {measure}" for one in spreads)),
         rows=tuple(
             (step.number, step.winner or "none", *(one.skew_after for one in step.spreads)) for step in steps

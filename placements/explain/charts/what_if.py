@@ -21,22 +21,22 @@ class Bar:
 
 
 def what_if_chart(bars: Sequence[Bar], *, total: Bar, in_all: int) -> Chart | None:
-    """Draw the affected placements, in the order given; None where nothing is placed.
+    """Draw the affected placements, in the order of `bars`; None where nothing is placed.
 
     `total` sums up all `in_all` placements, those beyond the first thirty among them.
     """
     placed = total.stays + total.moves + total.lost
     if not placed:
         return None
-    shown = bars[:MOST_BARS]
-    rows = [*shown, total]
+    worst = bars[:MOST_BARS]
+    rows = [*worst, total]
     lost = f"{total.lost:,} {verb(total.lost, 'is')} lost"
     caption = (
         f"Of {counted(placed, 'placed cluster')}, {total.stays:,} {verb(total.stays, 'stays')},"
         f" {total.moves:,} {verb(total.moves, 'moves')}, {lost}"
     )
-    if in_all > len(shown):
-        caption += f". Shown: {len(shown):,} of {in_all:,} placements, the worst first"
+    if in_all > len(worst):
+        caption += f". Shown: {len(worst):,} of {in_all:,} placements, the worst first"
 
     # Counts beside the names: a few of thousands are no more than a hair.
     labels = []

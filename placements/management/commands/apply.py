@@ -71,8 +71,8 @@ class Command(ManifestCommand):
         **_options: Any,
     ) -> None:
         query = {"confirm": confirm or "", "strict": "true" if strict else "", "dryRun": "All" * dry_run}
-        given = {name: value for name, value in query.items() if value}
-        answer = client.request("POST", "apply", query=given, body=manifests)
+        parameters = {name: value for name, value in query.items() if value}
+        answer = client.request("POST", "apply", query=parameters, body=manifests)
         results = [
             Result(
                 one["kind"],

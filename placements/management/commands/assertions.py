@@ -60,8 +60,8 @@ def _of_hub(names: list[str]) -> _Rows:
         get_placement(name)
     while check_due(now=datetime.now(UTC)):
         pass
-    found = ((one.placement.full_name, one.results) for one in checks())
-    return [(name, results) for name, results in found if not names or name in names]
+    rows = ((one.placement.full_name, one.results) for one in checks())
+    return [(name, results) for name, results in rows if not names or name in names]
 
 
 def _of_files(files: list[str], names: list[str]) -> _Rows:
@@ -71,10 +71,10 @@ def _of_files(files: list[str], names: list[str]) -> _Rows:
     known = {row.name for row in impact.rows}
     if missing := [one for one in names if one not in known]:
         raise UnreadableSourceError(f"no placement in the files is named {missing[0]!r}")
-    found = []
+    rows = []
     for row in impact.rows:
         items = impact.assertions_of(row.where, of_base=False)
         if items and (not names or row.name in names):
             results = impact.assertion_results(row, items, of_base=False)
-            found.append((row.name, [result_document(one) for one in results]))
-    return found
+            rows.append((row.name, [result_document(one) for one in results]))
+    return rows

@@ -41,25 +41,26 @@ class Command(HubCommand):
 
     def handle(self, *, action: str, names: list[str], dry_run: bool, **options: Any) -> None:
         """Change the clusters, or print what would change; exit status 1 if any cluster failed."""
-        wanted = BulkAction(action)
+        bulk_action = BulkAction(action)
         typed = read_cluster("\n".join(options["set"]), "\n".join(options["add"]))
-        is_taints = wanted is BulkAction.TAINTS
+        is_taints = bulk_action is BulkAction.TAINTS
         removed = read_cluster("", "\n".join(options["remove"]) if is_taints else "")
         if errors := (*typed.errors, *removed.errors):
             raise InvalidManifest(errors)
         labels = {**typed.labels, **({} if is_taints else dict.fromkeys(options["remove"]))}
-        given = read_options(wanted, {"labels": labels, "add": typed.taints, "remove": removed.taints})
+        values = {"labels": labels, "add": typed.taints, "remove": removed.taints}
+        parameters = read_options(bulk_action, values)
         matching = None if options["filter"] is None else ClusterFilter(*parse_filter_text(options["filter"]))
-        chosen, now = selected_clusters(names, matching), datetime.now(UTC)
+        clusters, now = selected_clusters(names, matching), datetime.now(UTC)
         if dry_run:
-            preview = preview_change(wanted, given, chosen)
+            preview = preview_change(bulk_action, parameters, clusters)
             for one in preview.rows:
                 words = f" ({one.conflict})" if one.conflict else ""
                 self.stdout.write(f"{one.name}: {one.change or 'unchanged'}{words}")
             for each in preview.impact.rows:
                 self.stdout.write(f"placement {each.placement}: {each.placed_before} -> {each.placed_after}")
             return
-        row: BulkChange = start_change(wanted, given, chosen, by=None, now=now)
+        row: BulkChange = start_change(bulk_action, parameters, clusters, by=None, now=now)
         while row.ended_at is None:
             apply_batch(row, now=datetime.now(UTC))
         results = results_of(row)

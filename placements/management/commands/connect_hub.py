@@ -78,25 +78,25 @@ class Command(HubCommand):
         check_spec(spec)
         fields = {"inCluster": True} if options["in_cluster"] else {}
         text = with_embedded_files(options["kubeconfig"]) if options["kubeconfig"] else ""
-        wanted = ConnectionInput(text, options["context"], fields)
+        connection = ConnectionInput(text, options["context"], fields)
         now = datetime.now(UTC)
         if options["check"]:
-            report = check_parsed(spec, parse_hub_input(wanted, hub=None, name=name, now=now))
+            report = check_parsed(spec, parse_hub_input(connection, hub=None, name=name, now=now))
             self.write_report(report)
             if not report.is_passed:
                 raise CommandError("The check failed", returncode=REFUSED)
             return
         try:
-            saved = save_hub(
-                spec, wanted, by=None, now=now, confirmed=options["anyway"], replaces=options["replace"]
+            result = save_hub(
+                spec, connection, by=None, now=now, confirmed=options["anyway"], replaces=options["replace"]
             )
         except HubCheckFailed as error:
             self.write_report(error.report)
             message = "The check failed, and nothing was saved; repeat the command with --anyway to save it"
             raise CommandError(message, returncode=REFUSED) from error
-        if saved.report:
-            self.write_report(saved.report)
-        self.stdout.write(f"Hub {name} {'added' if saved.is_new else 'saved'}")
+        if result.report:
+            self.write_report(result.report)
+        self.stdout.write(f"Hub {name} {'added' if result.is_new else 'saved'}")
 
     def write_report(self, report: HubCheckReport) -> None:
         self.stdout.write(step_lines(report.steps))
@@ -133,16 +133,16 @@ def with_embedded_files(path: str) -> str:
 
 def embed_files(content: dict[str, Any], folder: Path) -> bool:
     """Replace the paths of an entry by what the files contain; return whether there were any."""
-    found = [key for key in (*_FILES, "tokenFile") if isinstance(content.get(key), str) and content[key]]
-    for key in found:
+    keys = [key for key in (*_FILES, "tokenFile") if isinstance(content.get(key), str) and content[key]]
+    for key in keys:
         path = folder / content.pop(key)
         try:
-            read = path.read_bytes()
+            file_content = path.read_bytes()
             if key == "tokenFile":
-                content["token"] = read.decode("ascii").strip()
+                content["token"] = file_content.decode("ascii").strip()
             else:
-                content[_FILES[key]] = base64.b64encode(read).decode()
+                content[_FILES[key]] = base64.b64encode(file_content).decode()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "is not text"
             raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error
-    return bool(found)
+    return bool(keys)

@@ -13,7 +13,7 @@ from placements.services.doctor import DoctorReport, current_report, examine
 from placements.services.impact.sources import DiffSide, UnreadableSourceError, read_files
 from placements.services.snapshots import draft_cycle
 
-FOUND = 1
+HAS_FINDINGS = 1
 
 
 class Command(HubCommand):
@@ -42,14 +42,14 @@ class Command(HubCommand):
     def handle(self, *, filename: list[str], output: str, **options: Any) -> None:
         """Examine, print, and fail if something severe was found."""
         side = read_files(filename) if filename else None
-        report = _examined(side) if side else current_report()
+        report = _examine_files(side) if side else current_report()
         findings = report.findings
         examined = [report.fleet, *report.placements.values()]
         muted = sum(one.muted for one in examined)
         not_checked = sorted({rule for one in examined for rule in one.not_checked})
         if output == "sarif":
-            written = side.placements.values() if side else ()
-            places = {one.manifest.full_name: (one.file, one.line) for one in written}
+            placements = side.placements.values() if side else ()
+            places = {one.manifest.full_name: (one.file, one.line) for one in placements}
             members = side.member_files if side else {}
             self.stdout.write(findings_sarif(findings, places, members, version=__version__), ending="")
         elif output == "json":
@@ -63,10 +63,10 @@ class Command(HubCommand):
             self.stdout.write("\n".join(lines))
         severe = _at_least(findings, options["fail_on"])
         if severe:
-            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=FOUND)
+            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=HAS_FINDINGS)
 
 
-def _examined(side: DiffSide) -> DoctorReport:
+def _examine_files(side: DiffSide) -> DoctorReport:
     """Examine what is in files; their MemberClusters are the fleet."""
     fleet, manifests = side.fleet(), [one.manifest for one in side.placements.values()]
     cycles = ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)

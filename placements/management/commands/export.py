@@ -85,12 +85,12 @@ class Command(HubCommand):
         rows = find()
         column = "full_name" if hasattr(rows.model, "full_name") else "name"
         if kind == "approvals":  # whose name is not a column
-            found = [row for row in rows if not names or str(row) in names]
-            missing = set(names) - set(map(str, found))
+            objects = [row for row in rows if not names or str(row) in names]
+            missing = set(names) - set(map(str, objects))
         else:
-            found = list(rows.filter(**{f"{column}__in": names}) if names else rows)
-            missing = set(names) - {getattr(row, column) for row in found}
-        manifests = list(map(manifest_of, found))
+            objects = list(rows.filter(**{f"{column}__in": names}) if names else rows)
+            missing = set(names) - {getattr(row, column) for row in objects}
+        manifests = list(map(manifest_of, objects))
         if missing:
             raise CommandError(f"Not found: {', '.join(sorted(missing))}", returncode=NOT_FOUND)
         if any(without_secrets(one) is not one for one in manifests):

@@ -38,14 +38,14 @@ class Command(HubCommand):
             message = f"{file}: cannot read file: {error.strerror}"
             raise CommandError(message, returncode=BAD_INPUT) from error
         try:
-            wanted = [ClusterSpec(one.document, driver=driver) for one in read_members(source, name=file)]
-            done = upsert_clusters(wanted, by=None, now=datetime.now(UTC))
+            specs = [ClusterSpec(one.document, driver=driver) for one in read_members(source, name=file)]
+            results = upsert_clusters(specs, by=None, now=datetime.now(UTC))
         except InvalidManifest as invalid:
             lines = "\n".join(f"{file}: {one}" for one in invalid.errors)
             raise CommandError(lines, returncode=BAD_INPUT) from invalid
-        for one in done:
+        for one in results:
             self.stdout.write(f"{one.name}: {one.result}")
-        counts = Counter(one.result for one in done)
+        counts = Counter(one.result for one in results)
         self.stdout.write(
             ", ".join(f"{count} {did}" for did, count in sorted(counts.items())) or "no clusters"
         )

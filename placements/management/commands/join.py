@@ -63,7 +63,7 @@ class Command(HubCommand):
         joins = not options["replace"]
         kinds = kinds_for(new_member(name, typed.labels, typed.taints)) if joins else kinds_on(name)
         try:
-            saved = set_connection(
+            result = set_connection(
                 name,
                 ConnectionInput(text, options["context"], fields),
                 by=None,
@@ -78,14 +78,13 @@ class Command(HubCommand):
             self.stdout.write(step_lines(error.steps))
             message = "The check failed, and nothing was saved; repeat the command with --confirm to save it"
             raise CommandError(message, returncode=UNCONFIRMED) from error
-        self.stdout.write(step_lines(saved.steps))
-        for warning in saved.warnings:
+        self.stdout.write(step_lines(result.steps))
+        for warning in result.warnings:
             self.stderr.write(f"Warning: {warning}")
-        self.stdout.write(f"Member cluster {name} {'added' if saved.is_new else 'saved'}")
+        self.stdout.write(f"Member cluster {name} {'added' if result.is_new else 'saved'}")
 
 
 def step_lines(steps: Iterable[CheckStep]) -> str:
-    """Return the steps of a check of a connection, a line each."""
     lines = []
     for one in steps:
         hint = f" ({one.hint})" if one.hint and not one.ok else ""

@@ -27,10 +27,10 @@ class FailOn(NamedTuple):
 
 
 def condition(text: str) -> FailOn:
-    found = _CONDITION.fullmatch(text.strip())
-    if found is None:
+    match = _CONDITION.fullmatch(text.strip())
+    if match is None:
         raise ArgumentTypeError(f"{text[:63]!r} is not METRIC>NUMBER of LEVEL; metrics: {', '.join(METRICS)}")
-    return FailOn(found[1], int(found[2]), found[3])
+    return FailOn(match[1], int(match[2]), match[3])
 
 
 class Command(HubCommand):
@@ -56,8 +56,8 @@ class Command(HubCommand):
 
     def handle(self, *, keys: str, variant: list[str] | None, output: str, **options: Any) -> None:
         now = datetime.now(UTC)
-        chosen = [one for one in keys.split(",") if one]
-        report = compute_now(start_report(keys=chosen, variants=variant or (), by=None, now=now), now=now)
+        levels = [one for one in keys.split(",") if one]
+        report = compute_now(start_report(keys=levels, variants=variant or (), by=None, now=now), now=now)
         if output == "json":
             document = {"keys": report.keys, "fleetVersion": report.fleet_version, "totals": report.totals}
             self.stdout.write(json.dumps(document, indent=2))
@@ -75,5 +75,5 @@ class Command(HubCommand):
                 worst = report.totals[each.level][one].get(each.metric, {"count": 0, "value": ""})
                 if worst["count"] > each.limit:
                     where = f"{each.level} {worst['value']}, {one}"
-                    found = f"{each.metric} {worst['count']} > {each.limit} ({where})"
-                    raise CommandError(f"--fail-on: {found}", returncode=HOLDS)
+                    breach = f"{each.metric} {worst['count']} > {each.limit} ({where})"
+                    raise CommandError(f"--fail-on: {breach}", returncode=HOLDS)

@@ -134,7 +134,7 @@ class Command(BaseCommand):
     def _run(self, options: dict[str, Any]) -> int:
         if options["cases"] is not None:
             status = FULFILLED
-            for answer in answers(_lines(options["cases"])):
+            for answer in answers(_case_lines(options["cases"])):
                 self.stdout.write(json.dumps(answer, ensure_ascii=False))
                 if is_refusal(answer):
                     status = BAD_INPUT
@@ -168,7 +168,7 @@ class Command(BaseCommand):
             text = exact_text(record, decision.cycle.policy, parts=parts)
             text = f"{_render(simulation, options)}\n{text}" if "exact" in parts else text
         else:
-            text = _written(record.to_plain(), options["output"])
+            text = _dump(record.to_plain(), options["output"])
         self.stdout.write(text, ending="")
         self.stdout.flush()
         if record.verdict is ExactVerdict.OPEN:
@@ -197,10 +197,10 @@ def _forget_output() -> None:
 
 
 def _refuse_odd_combinations(options: dict[str, Any]) -> None:
-    asked = [name for name in ("step", "why") if options[name] is not None]
+    details = [name for name in ("step", "why") if options[name] is not None]
     for name, what in (("output", "csv"), ("semantics", ALL)):
-        if asked and options[name] == what:
-            raise CommandError(f"--{asked[0]} does not go with {what}", returncode=BAD_INPUT)
+        if details and options[name] == what:
+            raise CommandError(f"--{details[0]} does not go with {what}", returncode=BAD_INPUT)
     parts = _exact_parts(options)
     if options["limit"] is not None and not parts:
         raise CommandError("--limit goes with --exact, --conflict or --shopping", returncode=BAD_INPUT)
@@ -228,14 +228,14 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
 
 
 def _rename(text: str) -> tuple[str, str]:
-    old, found, new = text.partition("=")
-    if not (old and found and new):
+    old, separator, new = text.partition("=")
+    if not (old and separator and new):
         raise ArgumentTypeError(f"{text[:63]!r} is not OLD=NEW")
     return old, new
 
 
 def _moment(text: str) -> datetime | None:
-    """Parse the value of --now; None stands for `file`."""
+    """Parse the value of --now; None means `file`."""
     if text == "file":
         return None
     try:
@@ -276,7 +276,7 @@ def _request(options: dict[str, Any]) -> Request:
     )
 
 
-def _lines(name: str) -> Iterator[bytes]:
+def _case_lines(name: str) -> Iterator[bytes]:
     """Yield the lines of a file of cases or of standard input."""
     if name == STANDARD_INPUT:
         yield from sys.stdin.buffer
@@ -310,7 +310,7 @@ def _render(simulation: Simulation, options: dict[str, Any]) -> str:
         raise CommandError(f"--step: {error}", returncode=BAD_INPUT) from error
     if advice is not None:
         document["why"] = advice_document(advice)
-    return _written(document, output)
+    return _dump(document, output)
 
 
 def _render_all(
@@ -320,7 +320,7 @@ def _render_all(
         return comparison_csv(comparison)
     if output != "table":
         warnings = {semantics: one.warnings for semantics, one in simulations.items()}
-        return _written(comparison_document(comparison, warnings=warnings), output)
+        return _dump(comparison_document(comparison, warnings=warnings), output)
     about: dict[str, list[str]] = {}  # each warning once, with the names of its semantics unless it is of all
     for semantics, one in simulations.items():
         for warning in one.warnings:
@@ -335,7 +335,7 @@ def _render_all(
     return comparison_text(comparison, placement=placement, notes=notes)
 
 
-def _written(document: dict[str, Any], output: str) -> str:
+def _dump(document: dict[str, Any], output: str) -> str:
     return (
         dump_yaml(document) if output == "yaml" else json.dumps(document, ensure_ascii=False, indent=2) + "\n"
     )

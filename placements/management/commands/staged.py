@@ -31,13 +31,15 @@ class Command(RolloutCommand):
             ("preview", "Preview the stages with their clusters"),
             ("start", "Start a run"),
         ):
-            made = subparsers.add_parser(action, help=words)
+            subparser = subparsers.add_parser(action, help=words)
             if action == "start":
-                made.add_argument("run", metavar="RUN", help="name of the run")
-                made.add_argument("--prepare", action="store_true", help="create the run without starting it")
-            made.add_argument("placement", metavar="PLACEMENT")
-            made.add_argument("strategy", metavar="STRATEGY")
-            made.add_argument("--snapshot", metavar="NUMBER", help="older resources, such as 4, or r4")
+                subparser.add_argument("run", metavar="RUN", help="name of the run")
+                subparser.add_argument(
+                    "--prepare", action="store_true", help="create the run without starting it"
+                )
+            subparser.add_argument("placement", metavar="PLACEMENT")
+            subparser.add_argument("strategy", metavar="STRATEGY")
+            subparser.add_argument("--snapshot", metavar="NUMBER", help="older resources, such as 4, or r4")
         status = subparsers.add_parser("status", help="Show the progress of RUN as JSON")
         status.add_argument("target", metavar="RUN")
         self.add_actions(subparsers, target="RUN")
@@ -73,12 +75,12 @@ class Command(RolloutCommand):
             self.stdout.write(self.run_action(options["name"], options["target"], value, user, **more))
 
     def _preview(self, placement: str, strategy: str, snapshot: str | None) -> None:
-        found = get_placement(placement)
-        row = StagedStrategy.objects.filter(namespace=found.namespace, name=strategy).first()
+        placement_row = get_placement(placement)
+        row = StagedStrategy.objects.filter(namespace=placement_row.namespace, name=strategy).first()
         if row is None:
             raise CommandError(f"no staged update strategy is named {strategy!r}", returncode=BAD_INPUT)
         number = None if snapshot is None else revision_number(snapshot)
-        preview = preview_of(found, row, number, now=datetime.now(UTC))
+        preview = preview_of(placement_row, row, number, now=datetime.now(UTC))
         if preview.problems:
             raise CommandError("\n".join(preview.problems), returncode=REFUSED)
         for count, one in enumerate(preview.stages, 1):

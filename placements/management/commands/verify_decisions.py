@@ -16,12 +16,12 @@ class Command(HubCommand):
     help = "Replay every stored decision from its inputs; exit status 1 if a result differs."
 
     def handle(self, **_options: Any) -> None:
-        found = verify(every_record(), now=datetime.now(UTC))
-        for row in found.faulty:
+        report = verify(every_record(), now=datetime.now(UTC))
+        for row in report.faulty:
             row.refresh_from_db(fields=["fault"])
             self.stdout.write(f"{row.decision_id}: {row.fault}")
-        self.stdout.write(f"{found.count - len(found.faulty)} of {found.count} decisions verified")
-        if found.faulty:
+        self.stdout.write(f"{report.count - len(report.faulty)} of {report.count} decisions verified")
+        if report.faulty:
             raise CommandError(
-                f"{len(found.faulty)} decisions of engine {ENGINE_VERSION} give a different result"
+                f"{len(report.faulty)} decisions of engine {ENGINE_VERSION} give a different result"
             )

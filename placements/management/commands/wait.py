@@ -70,11 +70,11 @@ class Command(ServerCommand):
         **_options: Any,
     ) -> None:
         awaited = [parse_condition(text) for text in conditions or _DEFAULT]
-        read = reader_of(client, name)
+        reader = reader_of(client, name)
         deadline, printed, was_there = time.monotonic() + timeout, "", False
         while True:
             try:
-                manifest = read()
+                manifest = reader()
                 was_there = was_there or manifest is not None
                 unmet = unmet_conditions(manifest, awaited, name=name)
             except RemoteError as error:
@@ -127,8 +127,8 @@ def unmet_conditions(
     }
     unmet = []
     for one in awaited:
-        found = stated.get(one.sort, {})
-        value, message = found.get("status", Truth.UNKNOWN), found.get("message") or "not stated yet"
+        condition = stated.get(one.sort, {})
+        value, message = condition.get("status", Truth.UNKNOWN), condition.get("message") or "not stated yet"
         if one.sort == DELETED:
             unmet.append("it is not deleted")
         elif value != one.value:
@@ -144,12 +144,12 @@ def reader_of(client: RemoteClient | None, name: str) -> Callable[[], dict[str, 
 
     def read_there() -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] | None = client.request("GET", path) if client else None
+            manifest: dict[str, Any] | None = client.request("GET", path) if client else None
         except RemoteError as error:
             if error.status != _NOT_FOUND:
                 raise
             return None
-        return found
+        return manifest
 
     def read_here() -> dict[str, Any] | None:
         try:

@@ -127,8 +127,8 @@ class _Away:
             )
             if names
         ]
-        shown = [Effect(one, reverse("web:placement", args=[one])) for one in others[:MOST_CAUSES]]
-        return replace(self.cause, effects=(*self.stalled.values(), *shown), summary=" · ".join(parts))
+        effects = [Effect(one, reverse("web:placement", args=[one])) for one in others[:MOST_CAUSES]]
+        return replace(self.cause, effects=(*self.stalled.values(), *effects), summary=" · ".join(parts))
 
 
 def attention(
@@ -139,15 +139,15 @@ def attention(
     approvals, approvals_count = _approvals(user) if counts.of_placements.approvals else ([], 0)
     on_placements, stale_count = _of_placements(counts, away)
     differences, differences_count = _differences()
-    found = [one.grouped() for one in away.values()]
-    found += [*_merged(on_placements), *approvals, *differences]
-    found += _faulty() if counts.of_placements.errors else []
-    found += _silent_channels(user, now=now)
-    found.sort(key=lambda one: _LEVELS.index(one.level))
-    hidden = [one for one in found if (kept := snoozes.get(one.key)) and kept.hides(one, now=now)]
-    shown = [one for one in found if one not in hidden]
-    listed = {one.key.partition("/")[2] for one in found if one.key.startswith("placement/")}
-    degraded = listed.union(*(one.placements for one in away.values()))
+    causes = [one.grouped() for one in away.values()]
+    causes += [*_merge_causes(on_placements), *approvals, *differences]
+    causes += _faulty() if counts.of_placements.errors else []
+    causes += _silent_channels(user, now=now)
+    causes.sort(key=lambda one: _LEVELS.index(one.level))
+    hidden = [one for one in causes if (snooze := snoozes.get(one.key)) and snooze.hides(one, now=now)]
+    visible = [one for one in causes if one not in hidden]
+    placements = {one.key.partition("/")[2] for one in causes if one.key.startswith("placement/")}
+    degraded = placements.union(*(one.placements for one in away.values()))
     lists = (
         ("not ready clusters", counts.not_eligible, MOST_CAUSES, "clusters", "?state=not-eligible"),
         ("leaving clusters", counts.leaving, MOST_CAUSES, "clusters", "?state=leaving"),
@@ -158,13 +158,13 @@ def attention(
         ("outdated placements", stale_count, MOST, "placements", "?state=stale"),
         ("disagreements", differences_count, MOST, "placements", ""),
     )
-    is_cut = len(shown) > MOST_CAUSES
+    is_cut = len(visible) > MOST_CAUSES
     more = [
         Effect(f"{number:,} {words}", reverse(f"web:{page}") + query)
         for words, number, most, page, query in lists
         if number > most or (is_cut and number > 1)
     ]
-    return Attention(shown[:MOST_CAUSES], more, hidden, approvals_count)
+    return Attention(visible[:MOST_CAUSES], more, hidden, approvals_count)
 
 
 def _away(*, is_large: bool) -> dict[str, _Away]:
@@ -182,18 +182,18 @@ def _away(*, is_large: bool) -> dict[str, _Away]:
     members = rows.filter(name=OuterRef("cluster_name"))
     group = Subquery(members.values("reason" if is_large else "name")[:1])
     bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED).annotate(group=group).order_by()
-    found: dict[str, _Away] = {}
+    away: dict[str, _Away] = {}
     if is_large:
         return _away_by_reason(rows, bindings.filter(group__isnull=False))
     rank = Case(When(reason=_LEAVING, then=2), When(reason=_LATE, then=1), default=0)
     rows = rows.select_related("credential")
     for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
-        found[row.name] = _Away(_cause_of_cluster(row))
-    if found:
-        pairs = bindings.filter(group__in=list(found)).values_list("group", "placement__full_name")
+        away[row.name] = _Away(_cause_of_cluster(row))
+    if away:
+        pairs = bindings.filter(group__in=list(away)).values_list("group", "placement__full_name")
         for key, placement in pairs.distinct()[:_MOST_BINDINGS]:
-            found[key].placements.add(placement)
-    return found
+            away[key].placements.add(placement)
+    return away
 
 
 def _away_by_reason(rows: QuerySet[Any], bindings: QuerySet[Any]) -> dict[str, _Away]:
@@ -206,13 +206,13 @@ def _away_by_reason(rows: QuerySet[Any], bindings: QuerySet[Any]) -> dict[str, _
     )
     placed = bindings.annotate(number=Value(0), since=never, late=never, placed=F("placement__full_name"))
     both = groups.values_list(*facts).union(placed.values_list(*facts))
-    found: dict[str, _Away] = {}
+    away: dict[str, _Away] = {}
     for reason, number, since, late, placement in both.order_by("-number")[:_MOST_BINDINGS]:
         if number:
-            found[reason] = _Away(_cause_of_reason(reason, number, since, late), is_group=True)
-        elif reason in found:
-            found[reason].placements.add(placement)
-    return found
+            away[reason] = _Away(_cause_of_reason(reason, number, since, late), is_group=True)
+        elif reason in away:
+            away[reason].placements.add(placement)
+    return away
 
 
 def _cause_of_cluster(row: Any) -> Cause:
@@ -255,9 +255,9 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
     shorts, invalids = queries.troubled_placements() if has_any else ((), ())
     for short in shorts:
         one, decision = short.placement, short.decision
-        wanted = "" if one.number_of_clusters is None else f" of {one.number_of_clusters:,}"
+        total = "" if one.number_of_clusters is None else f" of {one.number_of_clusters:,}"
         reason = short.reason[:1].upper() + short.reason[1:]
-        message = f"{one.placed_count:,}{wanted} clusters selected. {reason.rstrip('.')}."
+        message = f"{one.placed_count:,}{total} clusters selected. {reason.rstrip('.')}."
         path = reverse("web:decision", args=[decision.record.decision_id]) if decision else ""
         causes.append(_of_placement(one.full_name, "attention", message, path, "Explain" if path else "Open"))
     for invalid in invalids:
@@ -309,7 +309,7 @@ def _unless_absorbed(item: AttentionItem, away: Mapping[str, _Away]) -> Iterator
         yield replace(cause, action=action) if path else cause
 
 
-def _merged(causes: Iterable[Cause]) -> Iterator[Cause]:
+def _merge_causes(causes: Iterable[Cause]) -> Iterator[Cause]:
     """Yield one cause for each placement: the worst, which the others follow."""
     by_key: dict[str, list[Cause]] = defaultdict(list)
     for one in causes:
@@ -342,7 +342,7 @@ def _faulty() -> list[Cause]:
 
 
 def _silent_channels(user: User | None, *, now: datetime) -> list[Cause]:
-    """Return the channels that have not got their messages for some minutes, to those who manage them.
+    """Return the channels without their messages for some minutes, for the users that manage them.
 
     This process keeps them for a minute.
     """
@@ -366,14 +366,14 @@ def _differences() -> tuple[list[Cause], int]:
     if current_hub_id() == LOCAL_HUB:
         return [], 0
     rows = disagreements()
-    found: list[Any] = list(rows.order_by("placement_name")[:MOST])
+    first_rows: list[Any] = list(rows.order_by("placement_name")[:MOST])
     causes = []
-    for one in found:
+    for one in first_rows:
         places, name = counted(one.differences_count, "place"), one.placement_name
         message = f"Disagreement: the replay of what the hub decided differs in {places}."
         path = reverse("web:decision", args=[one.decision.record.decision_id]) + "#hub"
         causes.append(Cause(f"hub/{name}", "attention", name, message, path, f"Compare {name}"))
-    return causes, rows.count() if len(found) == MOST else len(found)
+    return causes, rows.count() if len(first_rows) == MOST else len(first_rows)
 
 
 def snoozes_from(stored: Any) -> dict[str, Snooze]:

@@ -37,8 +37,8 @@ def navigation_counts(user: User | AnonymousUser, *, now: datetime) -> Navigatio
     adapted = connection.ops.adapt_datetimefield_value
     values: dict[Any, Any] = {ANYBODY: user.pk}
     values |= {adapted(ANY_TIME - ago): adapted(now - ago) for ago in (NOT_RUNNING, RECENT)}
-    [found] = _queries[user.is_superuser].rows(values)
-    has_demo, has_simulated, has_others, rolling, staged, *inbox = found
+    [row] = _queries[user.is_superuser].rows(values)
+    has_demo, has_simulated, has_others, rolling, staged, *inbox = row
     return NavigationCounts(
         rolling + staged, sum(inbox), bool(has_demo), bool(has_simulated), bool(has_others)
     )
@@ -58,7 +58,7 @@ def _counts(user: User, *, now: datetime) -> QuerySet[Any, Any]:
     rolling, staged = runs_under_way()
     sources = {"rolling": rolling, "staged": staged, **inbox_count(user, now=now)}
     rows = Hub.objects.filter(pk=LOCAL_HUB).annotate(
-        **{f"has_{kind}": found for kind, found in kinds.items()}
+        **{f"has_{kind}": exists for kind, exists in kinds.items()}
     )
     return rows.values_list(*(f"has_{kind}" for kind in kinds), *map(number_of, sources.values()))
 

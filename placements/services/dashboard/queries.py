@@ -49,7 +49,7 @@ from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.queries import runs_matching
 
-_LISTED = 10
+_MOST_ROWS = 10
 
 MOST = 5
 
@@ -93,29 +93,29 @@ def pulse() -> str:
     changes of eligibility are events; a worker changes the counters of a placement or the progress of a run;
     an ended run does not change.
     """
-    found = _PULSE.first()
-    return "-".join(str(one) for one in found) if found else ""
+    versions = _PULSE.first()
+    return "-".join(str(one) for one in versions) if versions else ""
 
 
 def _moving() -> QuerySet[Any, Any]:
     counters = ("generation", "observed_generation", "selection_observed")
     parts = {
         "fleet": FleetState.objects.values("version"),
-        "late": _summed(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
+        "late": _sums(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
-        "placements": _summed(Placement.objects.all(), *counters),
+        "placements": _sums(Placement.objects.all(), *counters),
         "run": Rollout.objects.order_by("-pk").values("pk")[:1],
-        "running": _summed(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
-        "unsent": _summed(NotificationDelivery.objects.filter(state="pending"), "attempts"),
+        "running": _sums(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
+        "unsent": _sums(NotificationDelivery.objects.filter(state="pending"), "attempts"),
         "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
-        "staged_running": _summed(StagedRun.objects.filter(ended_at=None), "progress_version"),
+        "staged_running": _sums(StagedRun.objects.filter(ended_at=None), "progress_version"),
     }
     rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in parts.items()})
     return rows.order_by("-pk").values_list(*(f"of_{name}" for name in parts), "pk")
 
 
-def _summed(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
+def _sums(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
     total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
     parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
     return rows.order_by().annotate(one=Value(1)).values("one").annotate(version=parts).values("version")
@@ -154,7 +154,7 @@ def counts() -> Counts:
 
 
 def faulty_records() -> list[DecisionRecord]:
-    """Return the first decisions whose verification gave a different result."""
+    """Return the first decisions whose verification had a different result."""
     rows = reachable_records().filter(fault__gt="").only("decision_id", "fault")
     return list(rows.order_by("pk")[:MOST])
 
@@ -166,21 +166,21 @@ def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
     rows = rows.annotate(latest=latest).select_related("latest__record").defer("latest__record__content")
     rows = rows.annotate(is_invalid=Case(When(selection_faults=[], then=0), default=1))
     place = Window(RowNumber(), partition_by="is_invalid", order_by="full_name")
-    found = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
+    placements = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
     unfulfilled = []
-    for row in found:
+    for row in placements:
         if row.is_invalid:
             continue
         decision = row.latest
         reasons = problems_of(decision) if decision else ()
         reason = reasons[0] if reasons else "Too few clusters pass the filters"
         unfulfilled.append(UnfulfilledPlacement(row, decision, reason))
-    return unfulfilled, [one for one in found if one.is_invalid]
+    return unfulfilled, [one for one in placements if one.is_invalid]
 
 
 def last_decisions() -> QuerySet[Decision]:
     """Return the latest decisions that changed clusters."""
-    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:_LISTED]
+    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:_MOST_ROWS]
 
 
 MANY_CLUSTERS = 200
@@ -205,7 +205,7 @@ def least_headroom() -> list[PlacementHeadroom]:
     rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
     rows = rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")
-    return headroom_of(list(rows[:_LISTED]))
+    return headroom_of(list(rows[:_MOST_ROWS]))
 
 
 def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
@@ -217,10 +217,10 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     staged_ids = [one.pk for one in placements if one.is_staged]
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
-        found = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
-        found = found.select_related("placement")
-        found = found.only("full_name", "status", "ended_at", "placement__paused_since")
-        staged = {row.placement_id: row for row in found}
+        latest = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
+        latest = latest.select_related("placement")
+        latest = latest.only("full_name", "status", "ended_at", "placement__paused_since")
+        staged = {row.placement_id: row for row in latest}
     others = [one for one in placements if one.pk not in staged]
     rows = runs_matching().filter(placement__in=others, number=F("placement__runs_made"))
     runs = {row.placement_id: row for row in rows.defer("sync_result", "waves", "eta")}

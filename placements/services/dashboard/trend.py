@@ -50,8 +50,8 @@ def fleet_trend(*, clusters: int, not_ready: int, now: datetime) -> FleetTrend |
         verbs = (_JOINED, *_GONE, _READY, _NOT_READY)
         rows = Event.objects.filter(kind="cluster", verb__in=verbs, at__gt=now - PERIOD, at__lte=now)
         rows = rows.annotate(is_away=Exists(away)).order_by("-at", "-id")
-        found = rows.values_list("at", "verb", "name", "is_away")[:_MOST_EVENTS]
-        return (trend_of(found, clusters=clusters, not_ready=not_ready, now=now),)
+        events = rows.values_list("at", "verb", "name", "is_away")[:_MOST_EVENTS]
+        return (trend_of(events, clusters=clusters, not_ready=not_ready, now=now),)
 
     key = f"fleet-trend/{current_hub_id()}/{clusters}/{not_ready}"
     kept = caches["process"].get_or_set(key, read, _KEPT_SECONDS)
@@ -61,10 +61,10 @@ def fleet_trend(*, clusters: int, not_ready: int, now: datetime) -> FleetTrend |
 def trend_of(
     events: Iterable[tuple[datetime, str, str, bool]], *, clusters: int, not_ready: int, now: datetime
 ) -> FleetTrend | None:
-    """Go back from the present counts, through events with the latest first; None if none changed them.
+    """Compute back from the present counts, through events with the latest first; None if none changed them.
 
-    An event says how its cluster was before. One that joined was as its next event found it, and one that
-    left as its event before that says.
+    An event has the former state of its cluster. One that joined was as its next event found it, and one that
+    left as in its event before that.
     """
     totals, ready = [clusters] * SAMPLES, [clusters - not_ready] * SAMPLES
     here, most, left, was_away = SAMPLES - 1, not_ready, set[str](), dict[str, bool]()

@@ -42,16 +42,16 @@ def side_by_side_of_draft(draft: ClusterResourcePlacement) -> SideBySide:
 def _sides(decision: Decision, own: PlacementInput) -> SideBySide:
     decisions: dict[Semantics, Decision] = {}
     warnings: dict[Semantics, tuple[ManifestWarning, ...]] = {}
-    refused: dict[Semantics, str] = {}
+    errors: dict[Semantics, str] = {}
     cycle = decision.cycle
     for semantics in Semantics:
         try:
             other = translate(own, semantics)
         except InvalidManifest as invalid:
-            refused[semantics] = str(invalid)
+            errors[semantics] = str(invalid)
             continue
         is_own = other.semantics is cycle.semantics
         changed = replace(other.cycle(cycle.fleet, cycle.bindings), namespace=cycle.namespace)
         decisions[semantics] = decision if is_own else schedule(changed)
         warnings[semantics] = tuple(map(own.in_document, other.warnings))
-    return SideBySide(SemanticsComparison(decisions, decision.cycle.semantics), warnings, refused)
+    return SideBySide(SemanticsComparison(decisions, decision.cycle.semantics), warnings, errors)

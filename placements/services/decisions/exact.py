@@ -69,12 +69,12 @@ def request_search(decision: Decision, options: SearchOptions, *, user: object) 
     if not isinstance(model, ExactModel) or is_small(model):
         return exact_search(decision, options)
     key = record_id(decision.id, options)
-    known: ExactRecord | None = caches["default"].get(key)
-    if caches["default"].add(_request(key), (decision.id, options), _KEPT_SECONDS) and known is None:
+    record: ExactRecord | None = caches["default"].get(key)
+    if caches["default"].add(_request(key), (decision.id, options), _KEPT_SECONDS) and record is None:
         settle(user, deposit=0, used=options.limit_seconds)
-    if known is None:
+    if record is None:
         enqueue(TASK, search=key, hub=current_hub_id())
-    return known or key
+    return record or key
 
 
 def _request(search: str) -> str:
@@ -88,10 +88,10 @@ def result_of(search: str) -> ExactRecord | None:
     """
     if caches["default"].get(_request(search)) is None:
         raise UnknownSearchError(search)
-    known: ExactRecord | None = caches["default"].get(search)
-    if known is None:
+    record: ExactRecord | None = caches["default"].get(search)
+    if record is None:
         enqueue(TASK, search=search, hub=current_hub_id())
-    return known
+    return record
 
 
 def search_requested(search: str) -> None:

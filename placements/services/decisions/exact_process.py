@@ -1,4 +1,4 @@
-"""A search in a process of its own: native code that hangs, crashes or fills the memory ends alone."""
+"""A search in a separate process: native code that hangs, crashes or fills the memory ends alone."""
 
 import os
 import pickle
@@ -17,13 +17,13 @@ GRACE_SECONDS = 5
 
 def search_in_child(decision: Decision, options: SearchOptions) -> ExactRecord:
     """Search in a child process; one that does not respond in time is killed and leaves an open record."""
-    given = pickle.dumps((pack_fleet(decision.cycle.fleet), pack(decision), options, MOST_BYTES))
+    child_input = pickle.dumps((pack_fleet(decision.cycle.fleet), pack(decision), options, MOST_BYTES))
     # It has no use for the secrets of this environment.
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = subprocess.run(  # noqa: S603 -- this interpreter with this module
+        process = subprocess.run(  # noqa: S603 -- this interpreter with this module
             [sys.executable, "-m", __name__],
-            input=given,
+            input=child_input,
             capture_output=True,
             check=True,
             env=environment,
@@ -31,8 +31,8 @@ def search_in_child(decision: Decision, options: SearchOptions) -> ExactRecord:
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return open_record(decision, OpenReason.SOLVER_ENDED, options)
-    found: ExactRecord = pickle.loads(done.stdout)  # noqa: S301 -- written by the process started above
-    return found
+    record: ExactRecord = pickle.loads(process.stdout)  # noqa: S301 -- written by the process started above
+    return record
 
 
 def main() -> None:

@@ -47,9 +47,9 @@ _latest: LatestByHub[tuple[FleetSnapshot, FleetRecord]] = LatestByHub()
 class UnknownDecisionError(LookupError):
     """No record has this id, or an id that starts like this."""
 
-    def __init__(self, given: str) -> None:
+    def __init__(self, prefix: str) -> None:
         allowed = "an id, or its beginning with 4 hex digits or more, such as d-26de"
-        super().__init__(f"no decision has the id {given[:40]!r} (allowed: {allowed})")
+        super().__init__(f"no decision has the id {prefix[:40]!r} (allowed: {allowed})")
 
 
 class UnknownInDecisionError(LookupError):
@@ -62,8 +62,8 @@ class UnknownInDecisionError(LookupError):
 class AmbiguousDecisionError(LookupError):
     """Several records have ids that start like this; `ids` has the first of them."""
 
-    def __init__(self, given: str, ids: tuple[str, ...]) -> None:
-        super().__init__(f"several decisions start with {given}: write more of the id")
+    def __init__(self, prefix: str, ids: tuple[str, ...]) -> None:
+        super().__init__(f"several decisions start with {prefix}: write more of the id")
         self.ids = ids
 
 
@@ -124,19 +124,19 @@ def reachable_records() -> QuerySet[DecisionRecord]:
     return DecisionRecord.objects.filter(is_made | is_hypothetical)
 
 
-def recorded(given: str) -> tuple[int, DecisionValue]:
+def recorded(prefix: str) -> tuple[int, DecisionValue]:
     """Return the key and the content of the record with this id, or of the only one whose id starts so.
 
     Raise UnknownDecisionError, AmbiguousDecisionError, UnreadableRecordError.
     """
-    if not _ID_PREFIX.fullmatch(given):
-        raise UnknownDecisionError(given)
-    found = reachable_records().filter(decision_id__startswith=given).order_by("decision_id")
-    alike = list(found.values_list("pk", "decision_id")[:_MOST_ALIKE])
+    if not _ID_PREFIX.fullmatch(prefix):
+        raise UnknownDecisionError(prefix)
+    records = reachable_records().filter(decision_id__startswith=prefix).order_by("decision_id")
+    alike = list(records.values_list("pk", "decision_id")[:_MOST_ALIKE])
     if not alike:
-        raise UnknownDecisionError(given)
+        raise UnknownDecisionError(prefix)
     if len(alike) > 1:
-        raise AmbiguousDecisionError(given, tuple(decision_id for _, decision_id in alike))
+        raise AmbiguousDecisionError(prefix, tuple(decision_id for _, decision_id in alike))
     return alike[0][0], _decision(alike[0][0])
 
 
@@ -154,8 +154,8 @@ def fault_of(row: DecisionRecord) -> str:
 
 def of_another_engine() -> list[int]:
     latest = Decision.objects.filter(number=F("placement__decisions_made"), placement__deleting_since=None)
-    written = latest.exclude(record__engine=ENGINE_VERSION)
-    return sorted(written.values_list("placement_id", flat=True))
+    rows = latest.exclude(record__engine=ENGINE_VERSION)
+    return sorted(rows.values_list("placement_id", flat=True))
 
 
 def cycles_of(record: int) -> QuerySet[Decision]:
@@ -258,8 +258,8 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 
     A prefix has 4 hex digits or more; a shorter one, or another text, finds nothing.
     """
-    found = Decision.objects.filter(record__in=records_named(prefix, most=most))
-    latest = found.values("record").annotate(latest=Max("pk")).values("latest")
+    decisions = Decision.objects.filter(record__in=records_named(prefix, most=most))
+    latest = decisions.values("record").annotate(latest=Max("pk")).values("latest")
     rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
     return list(rows.defer("record__content").order_by("record__decision_id"))
 

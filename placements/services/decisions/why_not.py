@@ -23,7 +23,7 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
     """Return the manifest of the decided placement with one change of its policy, everything else as written.
 
     None for a change of the fleet, when the placement was deleted or its policy is no longer the decided
-    one, as the advice was tried on that policy only, and where its kind of document cannot say the change.
+    one, as the advice was tried on that policy only, and where its kind of document cannot express it.
     """
     placement = view.row.placement
     if (change.edit is None and change.option is None) or placement is None:
@@ -45,13 +45,13 @@ def _has_change(document: Document, change: Change) -> bool:
         return False
     name, value = change.option or ("", None)
     has_option = change.option is None or parsed.spread_options.get(name) == value
-    wanted = change.changed()
-    heeds = profile_of(wanted).strategy.relevant_fields
-    return has_option and _heeded(parsed.spec.policy, heeds) == _heeded(wanted.policy, heeds)
+    target = change.changed()
+    heeds = profile_of(target).strategy.relevant_fields
+    return has_option and _relevant(parsed.spec.policy, heeds) == _relevant(target.policy, heeds)
 
 
-def _heeded(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
-    """Leave out of a policy the limits that nothing reads: not every kind of document can say them."""
+def _relevant(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
+    """Leave out of a policy the limits that nothing reads: not every kind of document can express them."""
     limits = tuple(
         one if "maxSkew" in relevant_fields(one) else one.model_copy(update={"max_skew": 1})
         for one in policy.topology_spread_constraints
@@ -71,18 +71,18 @@ def with_option(document: Document, name: str, value: object) -> Document:
 def with_change(document: Document, change: Change) -> Document:
     """Return a manifest with a change of its policy, touching nothing else of it.
 
-    What the change would give is the measure: where the edit of the text as written comes to something else,
+    The result of the change is the measure: where the edit of the text as written has another result,
     the policy is written out in full.
     """
-    wanted = change.changed()
+    target = change.changed()
     if is_ocm_placement(document):
-        return ocm_placement.with_policy(document, wanted.policy)
+        return ocm_placement.with_policy(document, target.policy)
     changed = copy.deepcopy(document)
     spec = changed["spec"]
     policy, parsed = spec.get("policy") or {}, None
     with suppress(KeyError, IndexError, TypeError, AttributeError, InvalidManifest):
         if change.edit is not None:
             change.edit(policy)
-            parsed = parse_policy(policy, semantics=wanted.semantics)
-    spec["policy"] = policy if parsed == wanted.policy else wanted.policy.to_plain()
+            parsed = parse_policy(policy, semantics=target.semantics)
+    spec["policy"] = policy if parsed == target.policy else target.policy.to_plain()
     return changed

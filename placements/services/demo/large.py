@@ -130,15 +130,15 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
 
 
 def _cluster(name: str, site: Site, blemish: Blemish | None, rng: Random, now: datetime) -> Document:
-    env = _drawn(_ENVS, rng)
+    env = _draw(_ENVS, rng)
     labels = {
         "region": site.region,
         "zone": f"{site.region}-{rng.choice(site.zones)}",
         "provider": site.provider,
         "env": "staging" if site.region == NEW_REGION and env in ("prod", "canary") else env,
-        "tier": _drawn(_TIERS, rng),
-        "team": _drawn(_TEAMS, rng),
-        "kubernetes-version": _drawn(_VERSIONS, rng),
+        "tier": _draw(_TIERS, rng),
+        "team": _draw(_TEAMS, rng),
+        "kubernetes-version": _draw(_VERSIONS, rng),
     }
     tier = labels["tier"]
     nodes: Sequence[int] = (1, 2, 3, 3, 5) if tier == "edge" else (5, 8, 12, 20, 40, 80)
@@ -158,7 +158,7 @@ def _cluster(name: str, site: Site, blemish: Blemish | None, rng: Random, now: d
     return member(name, labels, now=now, size=size, taints=blemish.taints, fault=blemish.fault)
 
 
-def _drawn(weights: Mapping[str, int], rng: Random) -> str:
+def _draw(weights: Mapping[str, int], rng: Random) -> str:
     return rng.choices(tuple(weights), tuple(weights.values()))[0]
 
 
@@ -181,7 +181,7 @@ def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
 
 
 def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
-    """Return nine placements; `payments` has a pinned group, `lab-replicas` comes to a dead end."""
+    """Return nine placements; `payments` has a pinned group, `lab-replicas` has a dead end."""
     budget = rolling("10%", "10%", 30)
     crd = selector("CustomResourceDefinition", group="apiextensions.k8s.io", labels={"part-of": "monitoring"})
     monitoring = [selector("Namespace", "monitoring"), crd]

@@ -33,20 +33,20 @@ from placements.services.resources.queries import may_select
 from placements.services.scheduling import schedule_placement
 
 Document = dict[str, Any]
-_SHOWN = 5
+_MOST_NAMES = 5
 _DEPENDENTS = 50
 LONGEST_LOAD = timedelta(seconds=60)
-"""After this the workers take over what a killed load has left."""
+"""After this the workers take over what a killed load did not finish."""
 
 
 class NameTakenError(Exception):
     """The demo has a name that something real on this hub has already."""
 
     def __init__(self, noun: str, names: list[str]) -> None:
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         super().__init__(
             f"the demo has {noun} with the names of objects on this hub that are not demo data: "
-            f"{', '.join(names[:_SHOWN])}{more}. Nothing was loaded."
+            f"{', '.join(names[:_MOST_NAMES])}{more}. Nothing was loaded."
         )
 
 
@@ -75,9 +75,9 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
             ("placements", demo.placements, Placement.objects.filter(namespace="")),
         ):
             names = [document["metadata"]["name"] for document in documents]
-            taken = sorted(rows.filter(name__in=names).values_list("name", flat=True))
-            if taken:
-                raise NameTakenError(noun, taken)
+            conflicts = sorted(rows.filter(name__in=names).values_list("name", flat=True))
+            if conflicts:
+                raise NameTakenError(noun, conflicts)
         _refuse_taken_resources(demo)
         first = demo.at_first
         upsert_clusters([_simulated(document) for document in first.clusters], by=by, now=start)
@@ -101,7 +101,7 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
 @on_live_hub(refuse_local)
 @transaction.atomic
 def remove_demo(*, by: User | None, now: datetime) -> Loaded:
-    """Take all demo data away; real placements find other clusters where they were on those of the demo."""
+    """Delete all demo data; real placements on clusters of the demo are rescheduled."""
     lock_fleet()
     clusters = list(MemberCluster.objects.filter(is_demo=True))
     placements = list(Placement.objects.filter(is_demo=True, deleting_since=None))
@@ -141,23 +141,23 @@ def demo_state() -> DemoState:
     on_demo = Binding.objects.filter(cluster_name__in=clusters.values("name"), placement__is_demo=False)
     bound = set(on_demo.values_list("placement_id", flat=True))
     own = Placement.objects.filter(is_demo=False, deleting_since=None).order_by("name")
-    found = (one.full_name for one in own if one.pk in bound or may_select(one, objects))
-    return DemoState(clusters.count(), placements, len(objects), tuple(islice(found, _DEPENDENTS)))
+    dependents = (one.full_name for one in own if one.pk in bound or may_select(one, objects))
+    return DemoState(clusters.count(), placements, len(objects), tuple(islice(dependents, _DEPENDENTS)))
 
 
 def _refuse_taken_resources(demo: Demo) -> None:
-    wanted = {
+    identities = {
         (one["kind"], str(one["metadata"].get("namespace", "")), one["metadata"]["name"])
         for one in demo.resources
     }
-    there = Resource.objects.filter(name__in={name for _, _, name in wanted})
-    taken = sorted(
+    there = Resource.objects.filter(name__in={name for _, _, name in identities})
+    conflicts = sorted(
         f"{kind} {name}"
         for kind, namespace, name in there.values_list("kind", "namespace", "name")
-        if (kind, namespace, name) in wanted
+        if (kind, namespace, name) in identities
     )
-    if taken:
-        raise NameTakenError("resources", taken)
+    if conflicts:
+        raise NameTakenError("resources", conflicts)
 
 
 def _simulated(document: Document) -> ClusterSpec:

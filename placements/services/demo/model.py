@@ -100,7 +100,7 @@ def member(
     fault: DemoFault | None = None,
 ) -> Document:
     """Return a MemberCluster that has reported lately; taints are keys and values."""
-    written = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints]
+    plain_taints = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints]
     identity = {"kind": "ServiceAccount", "name": f"fleet-member-{name}", "namespace": "fleet-system"}
     identity["apiGroup"] = ""
     return {
@@ -114,7 +114,7 @@ def member(
         "spec": {
             "identity": identity,
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
-            **({"taints": written} if written else {}),
+            **({"taints": plain_taints} if plain_taints else {}),
         },
         "status": _status(size or Size(), now, fault),
     }
@@ -122,12 +122,12 @@ def member(
 
 def _status(size: Size, now: datetime, fault: DemoFault | None) -> Document:
     silent_for = _SILENT_AGO if fault is DemoFault.SILENT else timedelta()
-    reported = _written(now - silent_for)
+    reported = _timestamp(now - silent_for)
     milli = size.nodes * size.cpu * 1000
     shares = {"capacity": 100, "allocatable": 95, "available": 95 - size.busy_percent}
     is_healthy = fault is not DemoFault.UNHEALTHY
-    joined = _written(now - _JOINED_AGO)
-    since = joined if is_healthy else _written(now - _SICK_AGO)
+    joined = _timestamp(now - _JOINED_AGO)
+    since = joined if is_healthy else _timestamp(now - _SICK_AGO)
     properties = {
         NODES: str(size.nodes),
         CPU_COST: f"{size.millicents_per_cpu / 100_000:.5f}",
@@ -151,7 +151,7 @@ def _status(size: Size, now: datetime, fault: DemoFault | None) -> Document:
     }
 
 
-def _written(moment: datetime) -> str:
+def _timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -17,7 +17,7 @@ def placement(
     annotations: Mapping[str, str] | None = None,
     strategy: Document | None = None,
 ) -> Document:
-    """Return a placement; without selectors it selects the namespace of its own name."""
+    """Return a placement; without selectors it selects the namespace with its name."""
     spec = {"resourceSelectors": list(selectors) or [selector("Namespace", name)], "policy": policy}
     spec |= {"strategy": strategy} if strategy else {}
     metadata: Document = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
@@ -27,8 +27,8 @@ def placement(
 def selector(
     kind: str, name: str = "", *, group: str = "", labels: Mapping[str, str] | None = None
 ) -> Document:
-    chosen: Document = {"name": name} if labels is None else {"labelSelector": {"matchLabels": dict(labels)}}
-    return {"group": group, "version": "v1", "kind": kind, **chosen}
+    choice: Document = {"name": name} if labels is None else {"labelSelector": {"matchLabels": dict(labels)}}
+    return {"group": group, "version": "v1", "kind": kind, **choice}
 
 
 def rolling(unavailable: str, surge: str, seconds: int) -> Document:
@@ -141,7 +141,7 @@ def cluster_role(name: str, *kinds: str) -> Document:
 
 
 def custom_kind(kind: str, *, group: str, labels: dict[str, str]) -> Document:
-    """Return the definition of a kind of its own, whose objects take any field."""
+    """Return a CustomResourceDefinition whose objects accept any field."""
     plural = f"{kind.lower()}s"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     spec = {

@@ -40,8 +40,8 @@ def save_budget(
     name = parsed.metadata.name
     check_placement(by, name)
     current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
-    found = Placement.objects.filter(full_name=name).values_list("placement_type", flat=True).first()
-    errors = budget_errors(parsed.spec, PlacementType(found)) if found else []
+    placement_type = Placement.objects.filter(full_name=name).values_list("placement_type", flat=True).first()
+    errors = budget_errors(parsed.spec, PlacementType(placement_type)) if placement_type else []
     if errors:
         raise InvalidManifest(errors)
     row = current or DisruptionBudget(name=name, created_at=now, revision=0)

@@ -81,9 +81,9 @@ TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
 
 
 def _put(
-    step: DrainStep, state: DrainStep.State, why: str, *, now: datetime, judged: EvictionCheck | None = None
+    step: DrainStep, state: DrainStep.State, why: str, *, now: datetime, check: EvictionCheck | None = None
 ) -> None:
-    verdict = judged.verdict if judged else None
+    verdict = check.verdict if check else None
     numbers = None if verdict is None or isinstance(verdict, Invalid) else numbers_facts(verdict.numbers)
     try_at = now + TRY_AGAIN if state == DrainStep.State.BLOCKED else None
     if (step.state, step.why, step.numbers, step.try_at) != (state, why, numbers, try_at):
@@ -115,10 +115,10 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     """
     if not _may_evict(drain, step):
         return 0
-    judged = judge(step.placement_name, drain.cluster_name, now=now)
-    if judged.verdict.why is EvictionReason.PLANNED:
-        judged = replace(judged, verdict=Executed(EvictionReason.PLANNED))
-    context, verdict = judged.context, judged.verdict
+    check = judge(step.placement_name, drain.cluster_name, now=now)
+    if check.verdict.why is EvictionReason.PLANNED:
+        check = replace(check, verdict=Executed(EvictionReason.PLANNED))
+    context, verdict = check.context, check.verdict
     if context is None or _is_moving_elsewhere(drain, step.placement_name):
         return 0
     if is_held(context.placement):
@@ -128,9 +128,9 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
         _put(step, DrainStep.State.BLOCKED, KeptReason.STAGED_RUN, now=now)
         return 0
     if isinstance(verdict, Executed) or verdict.why != step.why:
-        execute(judged, by=None, now=now, drain=drain, removes=not context.is_staged)
+        execute(check, by=None, now=now, drain=drain, removes=not context.is_staged)
     if not isinstance(verdict, Executed):
-        _put(step, DrainStep.State.BLOCKED, verdict.why, now=now, judged=judged)
+        _put(step, DrainStep.State.BLOCKED, verdict.why, now=now, check=check)
         return 0
     if context.is_staged:
         _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
@@ -265,7 +265,7 @@ def advance_drains(*, now: datetime) -> int:
     """Continue the due drains; return how many. Each is claimed by a conditional update."""
     due = Drain.objects.filter(state=Drain.State.RUNNING, requeue_at__lte=now)
     rows = list(due.order_by("requeue_at", "pk")[:BATCH])
-    # Row by row: a claim without a token is exact only when each update says whether this worker won.
+    # Row by row: a claim without a token is exact only when each update returns whether this worker has it.
     claimed = [row for row in rows if due.filter(pk=row.pk).update(requeue_at=now + RESYNC)]
     for row in claimed:
         _continue(row, now=now)

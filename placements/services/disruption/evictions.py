@@ -61,14 +61,14 @@ def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetim
     Raise InvalidManifest, also if an eviction of this name has another target: evictions of two placements
     are not serialized.
     """
-    wanted = parse_eviction(dict(document))
-    name, spec = wanted.metadata.name, wanted.spec
+    manifest = parse_eviction(dict(document))
+    name, spec = manifest.metadata.name, manifest.spec
     check_placement(by, spec.placement_name)
-    judged = judge(spec.placement_name, spec.cluster_name, now=now)
+    check = judge(spec.placement_name, spec.cluster_name, now=now)
     earlier = Eviction.objects.filter(name=name).first()
     if earlier is None:
-        return execute(judged, by=by, now=now, document=dict(document)), True
-    errors = eviction_change_errors(parse_eviction(earlier.document), wanted)
+        return execute(check, by=by, now=now, document=dict(document)), True
+    errors = eviction_change_errors(parse_eviction(earlier.document), manifest)
     if errors:
         raise InvalidManifest(errors)
     return earlier, False
@@ -87,7 +87,7 @@ def judge(name: str, cluster: str, *, now: datetime) -> EvictionCheck:
 
 
 def execute(
-    judged: EvictionCheck,
+    check: EvictionCheck,
     *,
     by: User | None,
     now: datetime,
@@ -99,17 +99,17 @@ def execute(
 
     Without `removes` the binding ends and its resources stay until a staged run removes them.
     """
-    verdict, context = judged.verdict, judged.context
+    verdict, context = check.verdict, check.context
     if context and isinstance(verdict, Executed) and verdict.why is not EvictionReason.LEAVING:
-        _unschedule(context, judged.cluster, by=by, now=now, removes=removes)
+        _unschedule(context, check.cluster, by=by, now=now, removes=removes)
     is_executed = isinstance(verdict, Executed)
     outcome = Eviction.Outcome.EXECUTED if is_executed else Eviction.Outcome.NOT_EXECUTED
     row = Eviction.objects.create(
         name=document["metadata"]["name"] if document else None,
         document=document,
         placement=context.placement if context else None,
-        placement_name=judged.placement,
-        cluster_name=judged.cluster,
+        placement_name=check.placement,
+        cluster_name=check.cluster,
         drain=drain,
         outcome=Eviction.Outcome.INVALID if isinstance(verdict, Invalid) else outcome,
         why=verdict.why,
@@ -117,8 +117,8 @@ def execute(
         at=now,
         by=actor_name(by),
     )
-    after = {"cluster": judged.cluster, "outcome": row.outcome, "why": row.why}
-    record(AuditEvent("evicted", PLACEMENT, judged.placement, after=after), by=by, now=now)
+    after = {"cluster": check.cluster, "outcome": row.outcome, "why": row.why}
+    record(AuditEvent("evicted", PLACEMENT, check.placement, after=after), by=by, now=now)
     return row
 
 

@@ -29,7 +29,7 @@ from placements.services.disruption.drains import MOST_AT_ONCE, OVER, TRIED, not
 from placements.services.disruption.queries import numbers_facts
 from placements.services.hub_writes.catalogue import ACTIONS
 from placements.services.hub_writes.clusters import is_cordon
-from placements.services.hub_writes.disruption import EVICTION, eviction_prefix, judged
+from placements.services.hub_writes.disruption import EVICTION, eviction_prefix, hub_verdict
 from placements.services.hub_writes.objects import PLACEMENT, condition_of
 from placements.services.hub_writes.operations import HubRefusedError, apply_write, check_role
 from placements.services.hub_writes.planning import Planner, UnknownObjectError, WriteRefusedError
@@ -173,7 +173,7 @@ def _progress(
         return may_repeat and executed == "True", not (may_repeat and executed == "True")
     name = step.placement_name
     placement: Manifest = next(iter(mirrored_objects(hub, PLACEMENT, name=name)), {})
-    verdict = judged(Planner(hub, row.started_by, now), placement, name, row.cluster_name)
+    verdict = hub_verdict(Planner(hub, row.started_by, now), placement, name, row.cluster_name)
     _block(step, verdict.why, numbers_facts(verdict.numbers), write.at + REPEAT_AFTER, now=now)
     return may_repeat, False
 

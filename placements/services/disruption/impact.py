@@ -90,16 +90,16 @@ def drain_impact(cluster: str, *, now: datetime, beside: Collection[str] = ()) -
     rows = Placement.objects.filter(pk__in=here)
     evaluated = list(rows.order_by("full_name")[:MOST_EVALUATED])
     fleet = cordoned(current_fleet().fleet, cluster, *beside)
-    found = []
+    impacts = []
     for placement, cycle in cycles_of(evaluated, fleet):
         obstacle = _obstacle(placement, cluster, now=now)
         if isinstance(obstacle, RolloutContext):
-            found.append(_evicted(obstacle, cycle, cluster))
+            impacts.append(_evicted(obstacle, cycle, cluster))
         else:
-            placed = _placed(cycle.live_bindings)
-            found.append(DrainRow(placement.full_name, obstacle[0], (), placed, placed, obstacle[1]))
-    found.sort(key=lambda row: (not row.gets_worse, row.placement))
-    return DrainImpact(cluster, tuple(found), rows.count() - len(evaluated))
+            placed = _placed_count(cycle.live_bindings)
+            impacts.append(DrainRow(placement.full_name, obstacle[0], (), placed, placed, obstacle[1]))
+    impacts.sort(key=lambda row: (not row.gets_worse, row.placement))
+    return DrainImpact(cluster, tuple(impacts), rows.count() - len(evaluated))
 
 
 def why_placement_stays(placement: Placement) -> KeptReason | None:
@@ -140,7 +140,7 @@ def _obstacle(
 
 def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     decision = schedule(without(cycle, cluster))
-    before, after = _placed(cycle.live_bindings), _placed(decision.bindings_after)
+    before, after = _placed_count(cycle.live_bindings), _placed_count(decision.bindings_after)
     there = {one.cluster for one in cycle.live_bindings if one.is_active} | {cluster}
     joins = tuple(name for name in decision.picked_names if name not in there)
     staged = f" {STAYS_SENTENCES[KeptReason.NEXT_RUN]}" if context.is_staged else ""
@@ -149,8 +149,8 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     if decision.is_failed or not (decision.is_fulfilled or is_replaced):
         impact, message = EvictionImpact.STUCK, f"No replacement: {stuck_words(decision)}."
     elif joins:
-        shown = joins if len(joins) <= _MOST_NAMES else (*joins[:4], f"{len(joins) - 4} more")
-        impact, message = EvictionImpact.MOVES, f"Replacement: {joined(shown)}."
+        names = joins if len(joins) <= _MOST_NAMES else (*joins[:4], f"{len(joins) - 4} more")
+        impact, message = EvictionImpact.MOVES, f"Replacement: {joined(names)}."
     else:
         is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
         impact, message = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."
@@ -158,5 +158,5 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     return DrainRow(context.placement.full_name, impact, joins, before, after, f"{message}{staged}", scores)
 
 
-def _placed(bindings: Iterable[BindingValue]) -> int:
+def _placed_count(bindings: Iterable[BindingValue]) -> int:
     return sum(one.is_active for one in bindings)

@@ -68,11 +68,11 @@ def taken_over(drain: Drain) -> dict[str, list[Binding]]:
     """Return, by placement of a drain, the bindings that were selected since its start."""
     names = drain.steps.values("placement_name")
     rows = Binding.objects.filter(placement__full_name__in=names, picked_at__gte=drain.started_at)
-    found: dict[str, list[Binding]] = {}
+    by_placement: dict[str, list[Binding]] = {}
     rows = rows.exclude(cluster_name=drain.cluster_name).select_related("placement")
     for row in rows.order_by("cluster_name"):
-        found.setdefault(row.placement.full_name, []).append(row)
-    return found
+        by_placement.setdefault(row.placement.full_name, []).append(row)
+    return by_placement
 
 
 def step_sentence(step: DrainStep) -> str:
@@ -133,9 +133,9 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     """Return what each budget allows now; two queries."""
     names = [row.name for row in rows]
     placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
-    known = Binding.objects.filter(placement__in=[one.pk for one in placements.values()])
+    bindings = Binding.objects.filter(placement__in=[one.pk for one in placements.values()])
     phase = Case(When(state=BindingState.UNSCHEDULED, then=Value(Phase.REMOVING)), default="phase")
-    grouped = known.order_by().annotate(now=phase).values("placement", "now").annotate(count=Count("pk"))
+    grouped = bindings.order_by().annotate(now=phase).values("placement", "now").annotate(count=Count("pk"))
     counts: dict[int, dict[str, int]] = {}
     for one in grouped:
         counts.setdefault(one["placement"], {})[one["now"]] = one["count"]

@@ -70,7 +70,7 @@ def bring_back(cluster: str) -> RestorePlan:
     names = steps.values_list("placement_name", flat=True) if last else ()
     rows = Placement.objects.filter(full_name__in=names, deleting_since=None, selection_faults=[])
     evaluated = list(rows.order_by("name")[:MOST_EVALUATED])
-    fleet, found = uncordoned(now, cluster), []
+    fleet, returns = uncordoned(now, cluster), []
     for placement, cycle in cycles_of(evaluated, fleet):
         fresh = impact_row(placement, cycle.rescheduled())
         if cluster in active(cycle.live_bindings):
@@ -82,9 +82,9 @@ def bring_back(cluster: str) -> RestorePlan:
         else:
             replaced = f", replacing {joined(fresh.leaves)}" if fresh.leaves else ""
             how, message = Return.RESCHEDULED, f"Would be selected if rescheduled{replaced}."
-        found.append(BringBackRow(placement.full_name, how, fresh, message))
-    found.sort(key=lambda row: (_ORDER.index(row.how), row.placement))
-    return RestorePlan(cluster, fleet is not now, tuple(found), rows.count() - len(evaluated))
+        returns.append(BringBackRow(placement.full_name, how, fresh, message))
+    returns.sort(key=lambda row: (_ORDER.index(row.how), row.placement))
+    return RestorePlan(cluster, fleet is not now, tuple(returns), rows.count() - len(evaluated))
 
 
 _ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)
@@ -92,9 +92,9 @@ _ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)
 
 def uncordoned(fleet: Fleet, name: str) -> Fleet:
     """Return the fleet with one cluster uncordoned; the same object if it is not cordoned."""
-    found, cordon = [one for one in fleet if one.name == name], (CORDON_KEY, CORDON_VALUE)
+    clusters, cordon = [one for one in fleet if one.name == name], (CORDON_KEY, CORDON_VALUE)
     changed = [
         one._replace(taints=tuple(taint for taint in one.taints if (taint.key, taint.value) != cordon))
-        for one in found
+        for one in clusters
     ]
-    return fleet if changed == found else fleet.with_clusters(changed)
+    return fleet if changed == clusters else fleet.with_clusters(changed)

@@ -83,11 +83,11 @@ def _scan(lines: Sequence[str]) -> Iterator[tuple[int, tuple[Keys, str]]]:
     stack: list[tuple[int, str | int]] = []
     last_items: dict[Keys, int] = {}
     for number, line in enumerate(lines):
-        found = _LINE.match(line)
-        if found is None or line.lstrip().startswith("#") or not (found["key"] or found["dashes"]):
+        match = _LINE.match(line)
+        if match is None or line.lstrip().startswith("#") or not (match["key"] or match["dashes"]):
             continue
-        column = len(found["indent"])
-        for dash in re.finditer(r"- *", found["dashes"]):
+        column = len(match["indent"])
+        for dash in re.finditer(r"- *", match["dashes"]):
             # A list may begin at the column of its key.
             while stack and stack[-1][0] + isinstance(stack[-1][1], int) > column:
                 stack.pop()
@@ -95,37 +95,37 @@ def _scan(lines: Sequence[str]) -> Iterator[tuple[int, tuple[Keys, str]]]:
             last_items[around] = last_items.get(around, -1) + 1
             stack.append((column, last_items[around]))
             column += len(dash[0])
-        if found["key"]:
+        if match["key"]:
             while stack and stack[-1][0] >= column:
                 stack.pop()
-            stack.append((column, found["key"].strip('"')))
-        value = re.sub(r"\s+#.*", "", found["rest"]).strip().strip("\"'")
+            stack.append((column, match["key"].strip('"')))
+        value = re.sub(r"\s+#.*", "", match["rest"]).strip().strip("\"'")
         yield number, (tuple(key for _, key in stack), value)
 
 
 def completions(cursor: Cursor, *, fleet: Fleet, objects: Iterable[HubObject]) -> list[Completion]:
     """Return what is valid at a cursor: what exists, counted in clusters, or what the schema names."""
-    found = [
+    entries = [
         Completion(value, "" if count is None else counted(count, "cluster"))
         for value, count in _existing(cursor, fleet, objects)
     ]
     schema = _schema_at(cursor.keys, cursor.scalars)
-    if cursor.is_value and not found:
+    if cursor.is_value and not entries:
         kinds = (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND) if cursor.keys == ("kind",) else ()
         allowed = kinds or schema.get("enum") or ("true", "false") * (schema.get("type") == "boolean")
-        found = [Completion(str(one), "default" * (one == schema.get("default"))) for one in allowed]
+        entries = [Completion(str(one), "default" * (one == schema.get("default"))) for one in allowed]
     elif not cursor.is_value:
-        found = [Completion(f"{one.value}: ", one.meta) for one in found]
+        entries = [Completion(f"{one.value}: ", one.meta) for one in entries]
         for key, inner in schema.get("properties", {}).items():
-            one = _resolved(inner, schema["$defs"])
+            one = _resolve(inner, schema["$defs"])
             shape = str(one.get("type", ""))
             words = _TYPES.get(shape, "") + ", required" * (key in schema.get("required", ()))
             default = inner.get("default")
             default = f"Default: {default}." if isinstance(default, str | int) and default != "" else ""
             text = f"{key}:" if shape in ("object", "array") else f"{key}: "
-            found.append(Completion(text, words, f"{one.get('description', '')} {default}".strip()))
-        found = [one for one in found if (*cursor.keys, one.value.rstrip(": ")) not in cursor.scalars]
-    return found[:MOST_COMPLETIONS]
+            entries.append(Completion(text, words, f"{one.get('description', '')} {default}".strip()))
+        entries = [one for one in entries if (*cursor.keys, one.value.rstrip(": ")) not in cursor.scalars]
+    return entries[:MOST_COMPLETIONS]
 
 
 def _existing(cursor: Cursor, fleet: Fleet, objects: Iterable[HubObject]) -> Suggestions:
@@ -134,8 +134,8 @@ def _existing(cursor: Cursor, fleet: Fleet, objects: Iterable[HubObject]) -> Sug
     last = names[-1] if names else ""
     if names[:2] == SELECTORS and len(names) > 2 and last in ("group", "version", "kind", "name"):
         kind = "" if last == "kind" else cursor.sibling("kind")
-        found = (one for one in objects if one.namespace == cursor.scalars.get(NAMESPACE, ""))
-        return _distinct(found, last, kind)
+        candidates = (one for one in objects if one.namespace == cursor.scalars.get(NAMESPACE, ""))
+        return _distinct(candidates, last, kind)
     if names == NAMESPACE:
         return _distinct(objects, "name", "Namespace")
     if names[: len(POLICY)] != POLICY:
@@ -169,13 +169,13 @@ def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions
 
 def _distinct(objects: Iterable[HubObject], part: str, kind: str) -> Suggestions:
     """Return one part of the identities of these objects, of a kind if one is given."""
-    found = {
+    values = {
         str(getattr(one, part))
         for one in objects
         if kind in ("", one.kind)
         and not (part == "name" and one.kind == "Namespace" and is_reserved_namespace(one.name))
     }
-    return tuple((value, None) for value in sorted(found) if value)
+    return tuple((value, None) for value in sorted(values) if value)
 
 
 @cache
@@ -190,13 +190,13 @@ def _schema_at(keys: Keys, scalars: Mapping[Keys, str]) -> dict[str, Any]:
     schema = root
     for key in keys:
         inner = schema.get("items") if isinstance(key, int) else schema.get("properties", {}).get(key)
-        schema = _resolved(inner or {}, root["$defs"])
+        schema = _resolve(inner or {}, root["$defs"])
     if schema.get("type") == "array":
-        schema = _resolved(schema["items"], root["$defs"])
+        schema = _resolve(schema["items"], root["$defs"])
     return {**schema, "$defs": root["$defs"]}
 
 
-def _resolved(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without references; of alternatives the first that is not null."""
     if "anyOf" in schema:
         schema = {**schema, **next(one for one in schema["anyOf"] if one.get("type") != "null")}

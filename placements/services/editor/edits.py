@@ -49,10 +49,10 @@ def add_row(draft: PlacementDraft, name: str) -> str:
         raise KeyError(name)
     if group.is_single:
         return edit(draft.text, [SetValue(group.keys, group.new)])
-    return _added(draft, group, group.new)
+    return _add_row(draft, group, group.new)
 
 
-def _added(draft: PlacementDraft, group: FieldGroup, new: Any) -> str:
+def _add_row(draft: PlacementDraft, group: FieldGroup, new: Any) -> str:
     rows = at(draft.data, group.keys)
     if rows == []:  # removed first, so that the new row is written as people write one
         return edit(draft.text, [_drop(draft.data, group.keys), SetValue((*group.keys, 0), new)])
@@ -65,7 +65,7 @@ def pick_resource(draft: PlacementDraft, selector: Mapping[str, str]) -> str:
     form = _form_of(draft)
     empty = next((row for row in form.resources.rows if not at(draft.data, (*row.keys, "kind"))), None)
     if empty is None:
-        return _added(draft, form.resources, dict(selector))
+        return _add_row(draft, form.resources, dict(selector))
     return edit(draft.text, [SetValue((*empty.keys, key), value) for key, value in selector.items()])
 
 
@@ -74,7 +74,7 @@ def pick_cluster(draft: PlacementDraft, name: str) -> str:
     names = at(_form_of(draft).data, CLUSTER_NAMES)
     if not name or (isinstance(names, list) and name in names):
         return draft.text
-    return _added(draft, FieldGroup(CLUSTER_NAMES, "cluster", name), name)
+    return _add_row(draft, FieldGroup(CLUSTER_NAMES, "cluster", name), name)
 
 
 def remove_row(draft: PlacementDraft, name: str) -> str:

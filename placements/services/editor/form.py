@@ -237,16 +237,16 @@ class PlacementForm:
 
     @cached_property
     def sections(self) -> dict[str, bool]:
-        """Which parts to show: those that go with the placement type, and those that are filled in."""
+        """Which parts to show: those of the placement type, and those that are filled in."""
         by_name = {one.name: one.value for one in self.fields}
-        chosen = by_name.get("spec.policy.placementType", "")
-        shown = set(_TYPE_FIELDS)
-        if chosen in list(PlacementType):
-            shown = set(_SECTIONS_OF_TYPE[PlacementType(chosen)])
-        shown |= {name for name in _LISTS if getattr(self, name).rows}
-        shown |= {name for name, path in _TYPE_FIELDS.items() if by_name.get(path)}
+        placement_type = by_name.get("spec.policy.placementType", "")
+        visible = set(_TYPE_FIELDS)
+        if placement_type in list(PlacementType):
+            visible = set(_SECTIONS_OF_TYPE[PlacementType(placement_type)])
+        visible |= {name for name in _LISTS if getattr(self, name).rows}
+        visible |= {name for name, path in _TYPE_FIELDS.items() if by_name.get(path)}
         is_staged = by_name.get("spec.strategy.type") == StrategyType.EXTERNAL
-        return {name: name in shown for name in (*_LISTS, *_TYPE_FIELDS)} | {"rolling": not is_staged}
+        return {name: name in visible for name in (*_LISTS, *_TYPE_FIELDS)} | {"rolling": not is_staged}
 
     def visible(self) -> dict[str, Keys]:
         """Return the places of all lists, rows and fields that are shown, by name; fields come last."""
@@ -264,7 +264,7 @@ class PlacementForm:
         """The outermost places of the manifest that no field shows."""
         leaves = frozenset(one.keys for one in self.fields)
         rows = [row.keys for group in self.all_groups for row in group.rows]
-        shown = frozenset(keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1))
+        places = frozenset(keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1))
 
         def walk(keys: Keys, value: object) -> Iterator[Keys]:
             entries: Any = ()
@@ -274,7 +274,7 @@ class PlacementForm:
                 entries = enumerate(value)
             for key, inner in entries:
                 place = (*keys, key)
-                if place not in shown:
+                if place not in places:
                     if place[0] not in _ALWAYS_SHOWN:
                         yield place
                 elif place not in leaves:
@@ -301,8 +301,8 @@ def at(data: object, keys: Sequence[str | int]) -> Any:
     return data
 
 
-def _shown(value: Any, field_type: FieldType) -> str | None:
-    """Return the text that shows a value; None where typing it would not give the value back."""
+def _field_text(value: Any, field_type: FieldType) -> str | None:
+    """Return the text that shows a value; None where typing it would result in another value."""
     if value is ABSENT or value is None:
         return ""
     if field_type in (*_MANY, FieldType.ONE):
@@ -332,7 +332,7 @@ def _fields(
     fields = []
     for spec in specs:
         keys = (*base, *spec.keys)
-        value = _shown(at(data, keys), spec.type)
+        value = _field_text(at(data, keys), spec.type)
         if value is not None:
             key = label_key if spec.suggest is Suggest.LABEL_VALUES else ""
             place = name or format_path(keys)
@@ -352,12 +352,12 @@ def _group(
     return FieldGroup(keys, noun, new, tuple(rows))
 
 
-def _row(keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup) -> FormRow:
+def _form_row(keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup) -> FormRow:
     return FormRow(keys, fields, groups, format_path(keys))
 
 
 def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow:
-    return _row(keys, _fields(data, keys, specs))
+    return _form_row(keys, _fields(data, keys, specs))
 
 
 def _resource(data: object, keys: Keys) -> FormRow:
@@ -365,14 +365,14 @@ def _resource(data: object, keys: Keys) -> FormRow:
     usual = _NAMESPACED_RESOURCE if isinstance(data, Mapping) and is_namespaced(data) else _RESOURCE
     specs = (*usual, _SCOPE) if is_namespace else usual
     labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
-    return _row(keys, _fields(data, keys, specs), *labels)
+    return _form_row(keys, _fields(data, keys, specs), *labels)
 
 
 def _required(data: object, keys: Keys) -> FormRow:
     labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
     place = (*keys, "propertySelector", "matchExpressions")
     new = {"name": "", "operator": "Ge", "values": []}
-    return _row(keys, (), *labels, _group(data, place, "property", new, partial(_simple_row, _PROPERTY)))
+    return _form_row(keys, (), *labels, _group(data, place, "property", new, partial(_simple_row, _PROPERTY)))
 
 
 def _preferred(data: object, keys: Keys) -> FormRow:
@@ -381,7 +381,7 @@ def _preferred(data: object, keys: Keys) -> FormRow:
     rows = (_simple_row(_SORTER, data, place),) if isinstance(at(data, place), Mapping) else ()
     new = {"name": "", "sortOrder": "Descending"}
     sorter = FieldGroup(place, "property", new, rows, can_add=not rows, is_single=True)
-    return _row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
+    return _form_row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
 
 
 def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple[FieldGroup, FieldGroup]:
@@ -403,7 +403,7 @@ def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple
 
     def expression(data: object, keys: Keys) -> FormRow:
         key = at(data, (*keys, "key"))
-        return _row(keys, _fields(data, keys, specs, label_key=key if isinstance(key, str) else ""))
+        return _form_row(keys, _fields(data, keys, specs, label_key=key if isinstance(key, str) else ""))
 
     return (
         FieldGroup(place, "label", None, tuple(rows), can_add=False),
@@ -419,7 +419,7 @@ def _choice(
     *,
     kept_empty: bool = False,
 ) -> FormField:
-    """Return a field with a closed set of values, which may have labels of their own."""
+    """Return a field with a closed set of values, which may have separate labels."""
     labels = values if isinstance(values, Mapping) else {str(one): str(one) for one in values}
     keys = (key,) if isinstance(key, str) else key
     return FormField(keys, label, FieldType.CHOICE, default, tuple(labels.items()), kept_empty=kept_empty)

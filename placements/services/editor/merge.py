@@ -39,11 +39,11 @@ class MergeResult:
 def merge(text: str, *, base: Any, theirs: Any, keep: Side | None = None) -> MergeResult:
     """Put into a draft's text what changed from `base` to `theirs`.
 
-    With conflicts the text stays as it is until `keep` says whose value is kept. Raise UneditableYaml.
+    With conflicts the text stays as it is until `keep` decides whose value remains. Raise UneditableYaml.
     """
     mine = load_documents(text)[0].data
-    own = [keys for keys, _ in _changes((), base, mine)]
-    incoming = [(keys, new) for keys, new in _changes((), base, theirs) if at(mine, keys) != new]
+    own = [keys for keys, _ in _edits_between((), base, mine)]
+    incoming = [(keys, new) for keys, new in _edits_between((), base, theirs) if at(mine, keys) != new]
     both = {
         keys
         for keys, _ in incoming
@@ -68,15 +68,15 @@ def merge(text: str, *, base: Any, theirs: Any, keep: Side | None = None) -> Mer
     return MergeResult(edit(text, edits), tuple(conflicts))
 
 
-def _changes(keys: Keys, before: Any, after: Any) -> Iterator[tuple[Keys, Any]]:
+def _edits_between(keys: Keys, before: Any, after: Any) -> Iterator[tuple[Keys, Any]]:
     """Yield what to set, or remove, to get from one manifest to the other; lists of two lengths whole."""
     if before == after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys([*before, *after]):
-            yield from _changes((*keys, key), before.get(key, ABSENT), after.get(key, ABSENT))
+            yield from _edits_between((*keys, key), before.get(key, ABSENT), after.get(key, ABSENT))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from _changes((*keys, index), old, new)
+            yield from _edits_between((*keys, index), old, new)
     else:
         yield keys, after

@@ -96,7 +96,7 @@ def discard_draft(number: int, *, by: User) -> Draft:
 
 @on_live_hub(None)
 def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = None) -> MergeResult:
-    """Merge what is saved now into a draft; where both changed the same, only when `keep` says what is kept.
+    """Merge what is saved now into a draft; where both changed the same, only when `keep` decides.
 
     Raise UnknownDraftError, UneditableYaml, InvalidManifest.
     """
@@ -118,7 +118,7 @@ def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = Non
 def confirm_draft(
     number: int, *, reviewed: ReviewedDraft, by: User, now: datetime, confirmed: bool = False
 ) -> SaveResult[Placement]:
-    """Save a draft, schedule it as its preview said, and delete the draft: all of it or nothing.
+    """Save a draft, schedule it as previewed, and delete the draft: all of it or nothing.
 
     The cycle that a worker would run runs here, which locks the fleet before the placement; `confirmed` as in
     `save_placement`. Raise UnknownDraftError, PreviewOutdatedError, RevisionConflict, UnschedulesEverything,
@@ -132,7 +132,7 @@ def confirm_draft(
     if draft.manifest is None:
         raise InvalidManifest(draft.errors)
 
-    # The cycle below says whether clusters are left, so that the draft is scheduled once.
+    # The cycle below shows whether clusters are left, so that the draft is scheduled once.
     must_keep_clusters = (
         not confirmed and row.placement is not None and changes_scheduling(row.placement, draft.manifest)
     )
@@ -141,8 +141,8 @@ def confirm_draft(
         result = save_placement(
             draft.data, manifest=draft.manifest, by=by, now=now, expected=expected, confirmed=True
         )
-    except InvalidManifest as found:
-        raise InvalidManifest(draft.with_lines(found.errors)) from found
+    except InvalidManifest as invalid:
+        raise InvalidManifest(draft.with_lines(invalid.errors)) from invalid
     if result.result is not OperationResult.UNCHANGED:
         schedule_confirmed(
             result.object,

@@ -76,7 +76,7 @@ class SchedulePreview:
     def warnings(self) -> tuple[ManifestWarning, ...]:
         """What is accepted with a warning; the paths are those of the manifest."""
         of_fleet = (*fleet_warnings(self.decision.cycle), *decision_warnings(self.decision))
-        found = (
+        warnings = (
             *manifest_warnings(self.manifest),
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
@@ -84,9 +84,10 @@ class SchedulePreview:
         )
         if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
             above = ManifestWarning("above-maximum", "policy.numberOfClusters", self.bound_text)
-            found = (*found, self.manifest.in_document(above))
+            warnings = (*warnings, self.manifest.in_document(above))
         return tuple(
-            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one for one in found
+            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one
+            for one in warnings
         )
 
     @cached_property
@@ -102,18 +103,18 @@ class SchedulePreview:
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
-        return tuple(name for name in self.decision.picked_names if name not in self._placed)
+        return tuple(name for name in self.decision.picked_names if name not in self._placed_before)
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.decision.unscheduled) & self._placed))
+        return tuple(sorted(set(self.decision.unscheduled) & self._placed_before))
 
     @cached_property
     def stays(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.placed_after) & self._placed))
+        return tuple(sorted(set(self.placed_after) & self._placed_before))
 
     @cached_property
-    def _placed(self) -> set[str]:
+    def _placed_before(self) -> set[str]:
         live = self.decision.cycle.live_bindings
         return {binding.cluster for binding in live if binding.state is not BindingState.UNSCHEDULED}
 
@@ -198,8 +199,8 @@ class SchedulePreview:
             if not self.selection.objects and (saved is None or saved.pinned_snapshot is None):
                 holding = {one.name for one in state.clusters if one.has_resources}
                 after = [name for name in after if name in holding]
-            wanted = dict.fromkeys(after, version)
-            return plan_waves(state.with_wanted(wanted, manifest.spec.policy))
+            versions = dict.fromkeys(after, version)
+            return plan_waves(state.with_wanted(versions, manifest.spec.policy))
 
     def waves(self, *, now: datetime) -> tuple[int, ...] | None:
         """Return the number of clusters in each wave of the plan.
@@ -234,7 +235,7 @@ def preview_over(
 class DraftPreview:
     """A draft on the fleet and hub as they are: fetched once, scheduled once.
 
-    `schedule` is None where the text says too little; `errors` are those of the draft, with those that only
+    `schedule` is None where the text is incomplete; `errors` are those of the draft, with those that only
     the hub knows.
     """
 
@@ -257,7 +258,7 @@ class DraftPreview:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What the doctor finds quickly enough for who types."""
+        """What the doctor finds quickly enough while a user types."""
         if self.schedule is None or self.draft.manifest is None:
             return ()
         return quick_findings(self.draft.manifest, self.schedule.decision.cycle)
@@ -268,7 +269,7 @@ class DraftPreview:
 
     @property
     def waves_while_typing(self) -> tuple[int, ...] | None:
-        """The waves, None for so many clusters that planning would delay who types."""
+        """The waves, None with so many clusters that planning would make typing slow."""
         is_small = self.schedule is not None and len(self.schedule.placed_after) <= _MOST_PLANNED
         return self.waves if is_small else None
 
@@ -300,19 +301,20 @@ class DraftPreview:
     def namespace(self) -> str:
         """The namespace in which the draft selects resources; empty for one that is cluster-scoped."""
         data = self.draft.data
-        found = at(data, NAMESPACE) if isinstance(data, Mapping) and is_namespaced(data) else ""
-        return found if isinstance(found, str) else ""
+        namespace = at(data, NAMESPACE) if isinstance(data, Mapping) and is_namespaced(data) else ""
+        return namespace if isinstance(namespace, str) else ""
 
     @cached_property
     def hub_choices(self) -> tuple[tuple[str, str], ...]:
         """What the picker of resources offers: the identity and the words of each, Namespaces first."""
-        found = [one for one in self.objects if one.namespace == self.namespace]
-        found = [one for one in found if is_ever_placed(one.group, one.kind)] if self.namespace else found
-        found = [one for one in found if one.kind != "Namespace" or not is_reserved_namespace(one.name)]
-        found.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
+        objects = [one for one in self.objects if one.namespace == self.namespace]
+        if self.namespace:
+            objects = [one for one in objects if is_ever_placed(one.group, one.kind)]
+        objects = [one for one in objects if one.kind != "Namespace" or not is_reserved_namespace(one.name)]
+        objects.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
         return tuple(
             (f"{one.api_version} {one.kind} {one.name}", f"{one.kind} {one.name}")
-            for one in found[:_MOST_CHOICES]
+            for one in objects[:_MOST_CHOICES]
         )
 
     @property
@@ -342,17 +344,17 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
     readable = draft.manifest or draft.valid_part
     if readable is not None:
         name = readable.full_name
-        found = reserved_name_errors(readable)
+        problems = reserved_name_errors(readable)
         if saved is not None:
-            found += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
+            problems += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
         elif Placement.objects.filter(full_name=name).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
-            found.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
+            problems.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
         try:
             selection = selection_of(draft.manifest, objects) if draft.manifest else selection
         except InvalidManifest as invalid:
-            found += invalid.errors
-        errors += draft.with_lines(found)
+            problems += invalid.errors
+        errors += draft.with_lines(problems)
     started, result = perf_counter(), None
     if draft.valid_part is not None:
         result = preview_over(saved, draft.valid_part, selection, fleet)

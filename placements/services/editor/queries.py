@@ -56,7 +56,7 @@ class DraftSummary:
 
 def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
     """Return the lines of these drafts, which are named after what they edit; each text is read once."""
-    found = []
+    summaries = []
     for row in drafts:
         data = PlacementDraft.parse(row.text).data
         is_read = isinstance(data, dict)
@@ -65,8 +65,8 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
         if not title:
             name = written_name(data) if row.base and written_name(data) != written_name(row.base) else None
             title = f"New placement {name or ''}".strip() + f" ({row.created_at:%H:%M}, {changes})"
-        found.append(DraftSummary(row, title, changes))
-    return found
+        summaries.append(DraftSummary(row, title, changes))
+    return summaries
 
 
 def latest_drafts() -> QuerySet[Draft]:
@@ -95,8 +95,8 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
 def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str, str], dict[str, str]]:
     """Return the plan of a placement, the names of the versions in it: `r4`, and what clusters run."""
     context = load_rollout_context(placement, now=now)
-    wanted = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
-    target = dict.fromkeys(wanted, f"r{context.target.number}") if context.target else {}
+    versions = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
+    target = dict.fromkeys(versions, f"r{context.target.number}") if context.target else {}
     running = {one.name: one.running for one in context.state.clusters if one.running}
     return plan_waves(context.state), {**target, **applied_names(placement.pk)}, running
 
@@ -104,8 +104,8 @@ def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str
 def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:
     """Plan the waves that rolling out another revision to all selected clusters would need."""
     state = load_rollout_context(placement, now=now).state
-    wanted = {one.name: "another revision" for one in state.clusters if one.wanted}
-    return plan_waves(state.with_wanted(wanted))
+    versions = {one.name: "another revision" for one in state.clusters if one.wanted}
+    return plan_waves(state.with_wanted(versions))
 
 
 def plan_of_draft(manifest: ClusterResourcePlacement, *, now: datetime) -> WavePlan:

@@ -31,7 +31,7 @@ _STAND_IN_SELECTOR = {"group": "", "version": "v1", "kind": "Namespace", "name":
 class PlacementDraft:
     """A text read as a manifest; `name` is the name that it must have, empty for a new placement.
 
-    Its YAML is read by `parse`, its manifest parsed once, with the first look at `errors` or `manifest`.
+    Its YAML is read by `parse`, its manifest parsed once, with the first use of `errors` or `manifest`.
     """
 
     text: str
@@ -44,8 +44,8 @@ class PlacementDraft:
         """Read a text as a draft; nothing is raised, whatever it contains: a draft has its errors."""
         try:
             documents = load_documents(text)
-        except InvalidManifest as found:
-            return cls(text, name, syntax_errors=found.errors)
+        except InvalidManifest as invalid:
+            return cls(text, name, syntax_errors=invalid.errors)
         if len(documents) != 1:
             message = f"there are {len(documents)} manifests" if documents else "Empty manifest"
             error = FieldError("", "too-many" if documents else "required", message, _ALLOWED)
@@ -65,20 +65,20 @@ class PlacementDraft:
     @property
     def errors(self) -> tuple[FieldError, ...]:
         """What is wrong with the text alone; a preview adds what only the hub can know."""
-        return self._parsed[1]
+        return self._manifest_and_errors[1]
 
     @property
     def manifest(self) -> ClusterResourcePlacement | None:
-        return self._parsed[0]
+        return self._manifest_and_errors[0]
 
     @cached_property
-    def _parsed(self) -> tuple[ClusterResourcePlacement | None, tuple[FieldError, ...]]:
+    def _manifest_and_errors(self) -> tuple[ClusterResourcePlacement | None, tuple[FieldError, ...]]:
         if self.document is None:
             return None, self.syntax_errors
         try:
             manifest = parse_placement(self.document.data)
-        except InvalidManifest as found:
-            return None, self.with_lines(found.errors)
+        except InvalidManifest as invalid:
+            return None, self.with_lines(invalid.errors)
         if self.name and manifest.full_name != self.name:
             namespace, name = split_full_name(self.name)
             key, allowed = ("name", name) if manifest.metadata.name != name else ("namespace", namespace)
@@ -105,7 +105,7 @@ class PlacementDraft:
     def _readable(self) -> tuple[Any, tuple[str, ...]]:
         """Return the data of the text, and the lines without which it can be read, such as a half typed key.
 
-        With a line goes what is indented below it. Of a syntax error the lines before may be the cause.
+        A line is removed with what is indented below it. Of a syntax error the lines before may be the cause.
         """
         if self.document is not None or len(self.text) > _LONGEST_REPAIRED:
             return self.data, ()
@@ -122,8 +122,8 @@ class PlacementDraft:
                 rest = [*lines[: number - 1], *[""] * (end - number + 1), *lines[end:]]
                 try:
                     documents = load_documents("\n".join(rest))
-                except InvalidManifest as found:
-                    attempts.append((found.errors[0].line or 0, number, rest))
+                except InvalidManifest as invalid:
+                    attempts.append((invalid.errors[0].line or 0, number, rest))
                     continue
                 data = documents[0].data if len(documents) == 1 else None
                 readable.append((len("".join(rest)), data, number))
@@ -148,8 +148,8 @@ class PlacementDraft:
         for _ in range(_ROUNDS):
             try:
                 return parse_placement(rest), tuple(left_out)
-            except InvalidManifest as found:
-                cuts = [_cut(rest, error) for error in found.errors]
+            except InvalidManifest as invalid:
+                cuts = [_place_to_cut(rest, error) for error in invalid.errors]
             if None in cuts:
                 break
             last_first = sorted(
@@ -198,7 +198,7 @@ def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
             yield from _origins(one, (*keys, key))
 
 
-def _cut(data: dict[str, Any], error: FieldError) -> Keys | None:
+def _place_to_cut(data: dict[str, Any], error: FieldError) -> Keys | None:
     """Return what to leave out because of an error.
 
     () where a substitute exists, None where nothing helps.

@@ -33,31 +33,31 @@ class TypedCluster:
 
 def read_cluster(labels: str, taints: str) -> TypedCluster:
     """Parse labels, `key=value` per line, and taints, `key=value:NoSchedule`, value and effect optional."""
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     lines: dict[Keys, int] = {}
-    listed, errors = [], []
-    for number, line in _lines(labels):
+    plain_taints, errors = [], []
+    for number, line in _numbered_lines(labels):
         key, is_there, value = (part.strip() for part in line.partition("="))
         if not is_there or not key:
             errors.append(
                 FieldError(LABELS_PATH, "bad-format", f"Invalid value: {line!r}", "key=value", number)
             )
             continue
-        if key in found:
+        if key in by_key:
             message = f"Duplicate key {key!r}"
             errors.append(FieldError(LABELS_PATH, "duplicate", message, line=number))
             continue
-        found[key], lines[("metadata", "labels", key)] = value, number
-    for place, (number, line) in enumerate(_lines(taints)):
-        written, _, effect = line.partition(":")
-        name, _, text = (part.strip() for part in written.partition("="))
+        by_key[key], lines[("metadata", "labels", key)] = value, number
+    for place, (number, line) in enumerate(_numbered_lines(taints)):
+        pair, _, effect = line.partition(":")
+        name, _, text = (part.strip() for part in pair.partition("="))
         value_of_taint = {"value": text} if text else {}
-        listed.append({"key": name, **value_of_taint, "effect": effect.strip() or _EFFECT})
+        plain_taints.append({"key": name, **value_of_taint, "effect": effect.strip() or _EFFECT})
         lines[("spec", "taints", place)] = number
-    return TypedCluster(found, listed, tuple(errors), lines)
+    return TypedCluster(by_key, plain_taints, tuple(errors), lines)
 
 
-def _lines(text: str) -> Iterable[tuple[int, str]]:
+def _numbered_lines(text: str) -> Iterable[tuple[int, str]]:
     numbered = enumerate(text.splitlines(), start=1)
     return ((number, line.strip()) for number, line in numbered if line.strip())
 
@@ -86,8 +86,8 @@ def lines_of(document: Document) -> Iterator[None]:
     """Raise the faults of a document with their lines."""
     try:
         yield
-    except InvalidManifest as found:
-        raise InvalidManifest(attach_lines((document, error) for error in found.errors)) from found
+    except InvalidManifest as invalid:
+        raise InvalidManifest(attach_lines((document, error) for error in invalid.errors)) from invalid
 
 
 def read_strategy(text: str, *, name: str = "") -> tuple[Document, ClusterStagedUpdateStrategy]:

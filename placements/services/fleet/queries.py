@@ -37,17 +37,17 @@ LABEL = "label:"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _placed() -> Coalesce:
+def _placed_count() -> Coalesce:
     rows = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(state=BindingState.UNSCHEDULED)
-    return _counted(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+    return _count_column(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
 
 
 def _stale() -> Coalesce:
     rows = StalePick.objects.filter(cluster_name=OuterRef("name"))
-    return _counted(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+    return _count_column(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
 
 
-def _counted(rows: Any) -> Coalesce:
+def _count_column(rows: Any) -> Coalesce:
     return Coalesce(Subquery(rows.values("count"), output_field=IntegerField()), 0)
 
 
@@ -64,32 +64,32 @@ _COLUMNS = {
 ORDERS = tuple(f"{sign}{name}" for name in _COLUMNS for sign in ("", "-"))
 
 
-def in_order(rows: QuerySet[MemberCluster], given: str) -> tuple[QuerySet[MemberCluster], str, str]:
+def in_order(rows: QuerySet[MemberCluster], order: str) -> tuple[QuerySet[MemberCluster], str, str]:
     """Return the rows with their state and the column to sort by, that column, and the order.
 
     An unsupported order counts as by name.
     """
     rows = rows.annotate(how=list_state())
-    sign, wanted = ("-", given[1:]) if given.startswith("-") else ("", given)
-    if wanted.startswith(LABEL) and len(wanted) > len(LABEL):
-        key = wanted.removeprefix(LABEL)
-        return rows.annotate(value=Coalesce(label_of(key), Value(""))), f"{sign}value", given
-    column = _COLUMNS.get(wanted)
+    sign, field = ("-", order[1:]) if order.startswith("-") else ("", order)
+    if field.startswith(LABEL) and len(field) > len(LABEL):
+        key = field.removeprefix(LABEL)
+        return rows.annotate(value=Coalesce(label_of(key), Value(""))), f"{sign}value", order
+    column = _COLUMNS.get(field)
     if column is None:
         return rows, "name", "name"
     ranks = [When(how=state.value, then=Value(place)) for place, state in enumerate(ClusterListState)]
-    made: dict[str, Callable[[], Expression]] = {
+    expressions: dict[str, Callable[[], Expression]] = {
         "rank": lambda: Case(*ranks, output_field=IntegerField()),
         "beat": lambda: Coalesce("heartbeat_at", Value(_NEVER)),
-        "placed": _placed,
+        "placed": _placed_count,
         "stale_picks": _stale,
     }
-    rows = rows.annotate(**{column: made[column]()}) if column in made else rows
-    return rows, f"{sign}{column}", given
+    rows = rows.annotate(**{column: expressions[column]()}) if column in expressions else rows
+    return rows, f"{sign}{column}", order
 
 
 def with_counts(rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
-    return rows.annotate(how=list_state(), placed=_placed(), stale_picks=_stale())
+    return rows.annotate(how=list_state(), placed=_placed_count(), stale_picks=_stale())
 
 
 MOST_NAMES = 3
@@ -158,12 +158,12 @@ def stale_placements(*, most: int) -> tuple[list[Stale], int]:
         count=Window(Count("pk"), partition_by=F(owner)),
     )
     rows = rows.filter(place__lte=MOST_NAMES).order_by(owner, "cluster_name")
-    found: dict[str, Stale] = {}
+    by_placement: dict[str, Stale] = {}
     columns = (owner, "cluster_name", "staleness_check__checked_at", "count")
     for name, cluster, at, count in rows.values_list(*columns):
-        before = found[name].names if name in found else ()
-        found[name] = Stale(name, (*before, cluster), count, at)
-    return list(found.values())[:most], len(found)
+        before = by_placement[name].names if name in by_placement else ()
+        by_placement[name] = Stale(name, (*before, cluster), count, at)
+    return list(by_placement.values())[:most], len(by_placement)
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:

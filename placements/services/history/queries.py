@@ -144,7 +144,7 @@ def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -
 
 @dataclass(slots=True)
 class Revision:
-    """What a placement asked for from a moment on: policy, number of clusters, strategy and resources.
+    """The specification of a placement from a time on: policy, number of clusters, strategy and resources.
 
     `decision` is the first one under its policy and number of clusters, if these came with this revision.
     """
@@ -171,10 +171,10 @@ def revisions_of(placement: Placement) -> list[Revision]:
     saves = saves.filter(at__gte=placement.created_at, before__isnull=False, after__isnull=False)
     values = saves.order_by("-id").values_list("at", "actor_name", "before", "after")[:_SAVES_READ]
     saved = [(at, by, old, new) for at, by, old, new in values if old and new]
-    found: dict[datetime, Revision] = {}
+    by_time: dict[datetime, Revision] = {}
     by_policy: dict[int, Revision] = {}
     for snapshot in placement.policy_snapshots.order_by("number"):
-        revision = found.setdefault(snapshot.created_at, Revision(snapshot.created_at, snapshot.created_by))
+        revision = by_time.setdefault(snapshot.created_at, Revision(snapshot.created_at, snapshot.created_by))
         revision.policy, revision.spec_key = snapshot.number, f"p{snapshot.number}"
         by_policy[snapshot.number] = revision
     for decision in _first_decisions(placement):
@@ -184,19 +184,19 @@ def revisions_of(placement: Placement) -> list[Revision]:
             numbers = ((at, by) for at, by, old, new in saved if _number(old) != _number(new) == wanted)
             own = decision.created_at, decision.triggered_by
             at, by = next((one for one in numbers if one[0] <= own[0]), own)
-            known = found.setdefault(at, Revision(at, by, decision.policy_number))
+            known = by_time.setdefault(at, Revision(at, by, decision.policy_number))
             known.spec_key = decision.record.decision_id
         known.decision, known.wanted = decision, decision.wanted
     strategy: Document = placement.document["spec"].get("strategy") or {}
     for at, by, old, new in saved:
         if old["spec"].get("strategy") != new["spec"].get("strategy"):
-            found.setdefault(at, Revision(at, by)).strategy = new["spec"].get("strategy") or {}
+            by_time.setdefault(at, Revision(at, by)).strategy = new["spec"].get("strategy") or {}
             strategy = old["spec"].get("strategy") or {}
     for resources in placement.resource_snapshots.order_by("number"):
-        at = min(found) if found and resources.number == 0 else resources.created_at
-        found.setdefault(at, Revision(at, resources.created_by)).resources = resources
+        at = min(by_time) if by_time and resources.number == 0 else resources.created_at
+        by_time.setdefault(at, Revision(at, resources.created_by)).resources = resources
     before = None
-    for _, one in sorted(found.items()):
+    for _, one in sorted(by_time.items()):
         one.before = before
         one.strategy = strategy = strategy if one.strategy is None else one.strategy
         if before:
@@ -204,7 +204,7 @@ def revisions_of(placement: Placement) -> list[Revision]:
             one.wanted = one.wanted if one.decision else before.wanted
             one.spec_key, one.resources = one.spec_key or before.spec_key, one.resources or before.resources
         before = one
-    return [found[at] for at in sorted(found, reverse=True)]
+    return [by_time[at] for at in sorted(by_time, reverse=True)]
 
 
 def _first_decisions(placement: Placement) -> QuerySet[Decision]:
@@ -227,7 +227,7 @@ def spec_restores(placement: Placement, revisions: Sequence[Revision]) -> dict[d
     snapshots = {one.number: one for one in placement.policy_snapshots.filter(number__in=policies)}
     latest = placement.policy_snapshots.filter(is_latest=True).first()
     today = placement.number_of_clusters, placement.document["spec"].get("strategy") or {}
-    found = {}
+    manifests = {}
     for one in revisions:
         snapshot = snapshots.get(one.policy) if one.policy is not None else None
         if snapshot is None or latest is None:
@@ -240,8 +240,8 @@ def spec_restores(placement: Placement, revisions: Sequence[Revision]) -> dict[d
             kept = {key: value for key, value in manifest["spec"].items() if key != "strategy"}
             manifest["spec"] = {**kept, **({"strategy": one.strategy} if one.strategy else {})}
         if manifest:
-            found[one.at] = manifest
-    return found
+            manifests[one.at] = manifest
+    return manifests
 
 
 def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | None) -> Document | None:
@@ -253,8 +253,8 @@ def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | 
     """
     document = deepcopy(placement.document)
     if not is_ocm_placement(document):
-        wanted = {} if number is None else {"numberOfClusters": number}
-        document["spec"]["policy"] = {**snapshot.policy, **wanted}
+        fields = {} if number is None else {"numberOfClusters": number}
+        document["spec"]["policy"] = {**snapshot.policy, **fields}
         semantics = "" if snapshot.semantics == DEFAULT_SEMANTICS else snapshot.semantics
         options = json.dumps(snapshot.options) if snapshot.options else ""
         return _annotated(document, {SEMANTICS_ANNOTATION: semantics, SPREAD_OPTIONS_ANNOTATION: options})

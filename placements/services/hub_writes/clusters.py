@@ -31,18 +31,18 @@ def plan_labels(planner: Planner, entered: Fields) -> WritePlan:
     live = planner.read(MEMBER, text_field(fields, "name"))
     labels = mapping_field(fields, "labels")
     before = mapping_at(live, *_LABELS)
-    wanted = {**before, **labels}
-    wanted = {key: value for key, value in wanted.items() if value is not None}
+    after = {**before, **labels}
+    after = {key: value for key, value in after.items() if value is not None}
     draft = deepcopy(dict(live))
-    draft["metadata"] = {**mapping_at(live, "metadata"), "labels": wanted}
+    draft["metadata"] = {**mapping_at(live, "metadata"), "labels": after}
     check_member(draft, "metadata.labels")
     values: dict[Path, Any] = {
-        (*_LABELS, key): value for key, value in wanted.items() if before.get(key) != value
+        (*_LABELS, key): value for key, value in after.items() if before.get(key) != value
     }
     removed: list[Path] = [
         (*_LABELS, key) for key, value in labels.items() if value is None and key in before
     ]
-    plan = _patched(planner, fields, live, values, removed, draft)
+    plan = _plan_patch(planner, fields, live, values, removed, draft)
     return replace(plan, notes=failing_runs(live, draft)) if plan.request else plan
 
 
@@ -68,8 +68,8 @@ def plan_uncordon(planner: Planner, entered: Fields) -> WritePlan:
 
 
 def is_cordon(taint: object) -> bool:
-    found = mapping_at(taint)
-    return all((found.get(key) or "") == value for key, value in CORDON.items())
+    fields = mapping_at(taint)
+    return all((fields.get(key) or "") == value for key, value in CORDON.items())
 
 
 def _with_taints(planner: Planner, fields: Fields, live: Manifest, taints: Any) -> WritePlan:
@@ -78,10 +78,10 @@ def _with_taints(planner: Planner, fields: Fields, live: Manifest, taints: Any) 
     check_member(draft, "spec.taints")
     before = value_at(live, _TAINTS)
     is_same = before == taints or (not taints and not items_at(live, *_TAINTS))
-    return _patched(planner, fields, live, {} if is_same else {_TAINTS: taints}, [], draft)
+    return _plan_patch(planner, fields, live, {} if is_same else {_TAINTS: taints}, [], draft)
 
 
-def _patched(
+def _plan_patch(
     planner: Planner,
     fields: Fields,
     live: Manifest,

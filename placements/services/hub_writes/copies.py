@@ -16,7 +16,7 @@ _PRECONDITIONS = (("metadata", "uid"), ("metadata", "resourceVersion"))
 
 @dataclass(frozen=True, slots=True)
 class WriteCopies:
-    """The same write for kubectl; `patch` is "" where the manifest or the command says all."""
+    """The same write for kubectl; `patch` is "" where the manifest or the command is complete."""
 
     manifest: str
     patch: str
@@ -31,11 +31,11 @@ def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
     place = f" --namespace {shlex.quote(request.namespace)}" if request.namespace else ""
     subject = f"{request.kind.resource} {shlex.quote(request.name)}{place}"
     if request.verb is Verb.CREATE:
-        return WriteCopies(dump_yaml(_shown(request)), "", "kubectl create -f manifest.yaml")
+        return WriteCopies(dump_yaml(request.stored_body), "", "kubectl create -f manifest.yaml")
     if request.verb is Verb.DELETE:
         return WriteCopies("", "", f"kubectl delete {subject}")
     if request.subresource:
-        manifest = dump_yaml(without_paths(_shown(request), _PRECONDITIONS))
+        manifest = dump_yaml(without_paths(request.stored_body, _PRECONDITIONS))
         options = f"--server-side --subresource={request.subresource} --field-manager={shlex.quote(manager)}"
         return WriteCopies(manifest, "", f"kubectl apply {options} -f manifest.yaml")
     patch = patch_of(plan, request)
@@ -48,13 +48,11 @@ def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
 
 def patch_of(plan: WritePlan, request: WriteRequest) -> dict[str, Any]:
     """Return a JSON merge patch without preconditions."""
-    patch = without_paths(_shown(request), [*_PRECONDITIONS, ("metadata", "name"), ("metadata", "namespace")])
+    patch = without_paths(
+        request.stored_body, [*_PRECONDITIONS, ("metadata", "name"), ("metadata", "namespace")]
+    )
     for key in ("apiVersion", "kind"):
         patch.pop(key, None)
     for path in plan.foreign:
         set_at(patch, path, None)
     return patch
-
-
-def _shown(request: WriteRequest) -> dict[str, Any]:
-    return request.stored_body

@@ -39,7 +39,7 @@ def plan_evict(planner: Planner, entered: Fields) -> WritePlan:
     fields = dict(check_fields(entered, required=["placement", "cluster"], optional=["eviction"]))
     name, cluster = text_field(fields, "placement"), text_field(fields, "cluster")
     placement = planner.read(PLACEMENT, name)
-    verdict = judged(planner, placement, name, cluster)
+    verdict = hub_verdict(planner, placement, name, cluster)
     if verdict.why in _REFUSED:
         raise WriteRefusedError(_REFUSED[verdict.why])
     fields["eviction"] = fields.get("eviction") or eviction_name(name, cluster)
@@ -69,7 +69,7 @@ def eviction_prefix(placement: str, cluster: str) -> str:
     return f"fleetui-{parts[0]}-{parts[1]}-"
 
 
-def judged(planner: Planner, placement: Manifest, name: str, cluster: str) -> Verdict:
+def hub_verdict(planner: Planner, placement: Manifest, name: str, cluster: str) -> Verdict:
     """Return whether the hub would execute an eviction, as far as the mirror shows it."""
     kind = placement_type(placement)
     bindings = list(planner.mirrored("ClusterResourceBinding", owner=name))
@@ -99,11 +99,11 @@ def availability(binding: Manifest) -> ClusterAvailability:
 
 
 def budget_of(planner: Planner, name: str) -> DisruptionBudgetSpec | None:
-    found = next(iter(planner.mirrored(BUDGET, name=name)), None)
-    if found is None:
+    manifest = next(iter(planner.mirrored(BUDGET, name=name)), None)
+    if manifest is None:
         return None
     try:
-        document = {key: found[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+        document = {key: manifest[key] for key in ("apiVersion", "kind", "metadata", "spec")}
         return parse_disruption_budget(document).spec
     except (InvalidManifest, KeyError):
         return None

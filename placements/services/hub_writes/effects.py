@@ -43,25 +43,25 @@ def deselection_of(manifest: Manifest) -> Deselection | None:
 
 def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
     """Return which clusters each stage of a run would have, and what makes the run fail: all names."""
-    given = mapping_at(strategy, "metadata")
-    metadata = {key: given[key] for key in ("name", "namespace") if given.get(key)}
+    hub_metadata = mapping_at(strategy, "metadata")
+    metadata = {key: hub_metadata[key] for key in ("name", "namespace") if hub_metadata.get(key)}
     document = {**{key: strategy.get(key) for key in ("apiVersion", "kind", "spec")}, "metadata": metadata}
     try:
-        parsed = parse_staged_strategy(document)
+        manifest = parse_staged_strategy(document)
     except InvalidManifest as error:
         return (f"The strategy is not understood: {error.errors[0].path}.",)
     bindings = Binding.objects.filter(placement__full_name=placement).values_list("cluster_name", "state")
     states = dict(bindings)
     picked = {name for name, state in states.items() if state != BindingState.UNSCHEDULED}
     fleet = Fleet([one for one in current_fleet().fleet if one.name in picked])
-    members = {stage.name: stage_members(stage, fleet) for stage in parsed.spec.stages}
-    notes = [_listed(f"Stage {name}", names) for name, names in members.items()]
+    members = {stage.name: stage_members(stage, fleet) for stage in manifest.spec.stages}
+    notes = [_names_note(f"Stage {name}", names) for name, names in members.items()]
     counts = Counter(name for names in members.values() for name in names)
     missing = sorted(picked - counts.keys())
     several = sorted(name for name, number in counts.items() if number > 1)
     unsorted = [
         f"{name} in stage {stage.name}"
-        for stage in parsed.spec.stages
+        for stage in manifest.spec.stages
         if stage.sorting_label_key
         for name in members[stage.name]
         if sorting_number(fleet.clusters[fleet.positions[name]], stage.sorting_label_key) is None
@@ -73,10 +73,10 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
         ("Clusters without a whole number in the sorting label; the run would fail", unsorted),
         ("Removed from after the last stage", leaving),
     )
-    return (*notes, *(_listed(words, names) for words, names in problems if names))
+    return (*notes, *(_names_note(words, names) for words, names in problems if names))
 
 
-def _listed(words: str, names: Iterable[str]) -> str:
+def _names_note(words: str, names: Iterable[str]) -> str:
     return f"{words}: {', '.join(names) or 'no clusters'}."
 
 
@@ -95,16 +95,16 @@ def failing_runs(before: Manifest, after: Manifest) -> tuple[str, ...]:
             spec = parse_staged_strategy(run.strategy).spec
         except InvalidManifest:
             continue
-        found = []
+        places = []
         for labels in sides:
             alone = Fleet([clusters[name]._replace(labels=labels)])
             inside = [stage for stage in spec.stages if stage_members(stage, alone)]
-            found.append(
+            places.append(
                 {one.name: sorting_number(alone.clusters[0], one.sorting_label_key) for one in inside}
             )
-        was, becomes = found
+        was, becomes = places
         if was != becomes:
-            words = [", ".join(one) or "no stage" for one in found]
+            words = [", ".join(one) or "no stage" for one in places]
             notes.append(
                 f"Run {run.full_name} of {run.placement_name} would fail: {name} goes from {words[0]} "
                 f"to {words[1]}, or changes its place there."

@@ -118,9 +118,9 @@ def budget_notes(planner: Planner, manifest: Manifest) -> tuple[str, ...]:
     placement = planner.find(PLACEMENT, name)
     if placement is None:
         return (f"The hub has no placement {name} yet.",)
-    given = placement_type(placement)
-    if given in list(PlacementType):
-        errors = budget_errors(parse_disruption_budget(dict(manifest)).spec, PlacementType(given))
+    type_name = placement_type(placement)
+    if type_name in list(PlacementType):
+        errors = budget_errors(parse_disruption_budget(dict(manifest)).spec, PlacementType(type_name))
         if errors:
             raise InvalidManifest(errors)
     return ()
@@ -157,7 +157,7 @@ def plan_delete(planner: Planner, entered: Fields) -> WritePlan:
     notes: tuple[str, ...] = ()
     if kind in PLACEMENTS:
         clusters = bound_clusters(planner, f"{namespace}/{name}" if namespace else name)
-        notes = (f"The placement is removed from {listed(clusters)}.", DELETED_AT_ONCE)
+        notes = (f"The placement is removed from {_first_names(clusters)}.", DELETED_AT_ONCE)
     elif kind.endswith("StagedUpdateRun"):
         notes = ("Bindings stay as they are.",)
     return WritePlan(planner.delete(live), fields, live, None, notes)
@@ -170,7 +170,7 @@ def bound_clusters(planner: Planner, owner: str) -> list[str]:
     return sorted({text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings} - {""})
 
 
-def listed(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     """Return names for a sentence, the first ones of many."""
     if not names:
         return "no cluster"
@@ -180,5 +180,5 @@ def listed(names: list[str]) -> str:
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:
     """Return a condition of the status, an empty object where there is none."""
-    found = (mapping_at(one) for one in items_at(live, "status", "conditions"))
-    return next((one for one in found if one.get("type") == kind), {})
+    conditions = (mapping_at(one) for one in items_at(live, "status", "conditions"))
+    return next((one for one in conditions if one.get("type") == kind), {})

@@ -72,7 +72,7 @@ class ResultDifference:
 
 @dataclass(frozen=True)
 class WritePreview:
-    """The plan of a write and what the hub says to a dry run of it; `token` proves that it succeeded."""
+    """The plan of a write and the answer of the hub to a dry run of it; `token` proves that it succeeded."""
 
     action: Action
     plan: WritePlan
@@ -116,9 +116,9 @@ class AppliedWrite:
 
 def shown_object(content: Manifest) -> dict[str, Any]:
     """Return an object of the hub without secret values, and without the list of its managers."""
-    shown: dict[str, Any] = without_secrets(content)
-    metadata = {key: one for key, one in mapping_at(shown, "metadata").items() if key != "managedFields"}
-    return {**shown, "metadata": metadata}
+    document: dict[str, Any] = without_secrets(content)
+    metadata = {key: one for key, one in mapping_at(document, "metadata").items() if key != "managedFields"}
+    return {**document, "metadata": metadata}
 
 
 def check_role(hub: Hub, action: Action, by: User) -> None:
@@ -142,10 +142,10 @@ def plan_of(action: Action, planner: Planner, entered: Fields) -> WritePlan:
     Raise StaleBaseError where the object is another one, or was changed.
     """
     fields = {key: one for key, one in entered.items() if key not in PRECONDITIONS}
-    wanted = {key: text_field(entered, key) for key in PRECONDITIONS}
+    before = {key: text_field(entered, key) for key in PRECONDITIONS}
     plan = action.plan(planner, fields)
     metadata = mapping_at(plan.live, "metadata") if plan.live else {}
-    stale = [f"metadata.{key}" for key, one in wanted.items() if one and one != text_of(metadata.get(key))]
+    stale = [f"metadata.{key}" for key, one in before.items() if one and one != text_of(metadata.get(key))]
     if stale:
         raise StaleBaseError(stale)
     return plan
@@ -179,7 +179,7 @@ def preview_write(
     overwrite: Collection[str] = (),
     keep: Iterable[str] = (),
 ) -> WritePreview:
-    """Return what the hub would make of a write; it stores nothing.
+    """Return the result that a write would have on the hub, which stores nothing.
 
     `overwrite` are the paths that are taken from other managers, `keep` those that stay theirs. Raise
     InvalidManifest, UnknownObjectError, StaleBaseError, WriteRefusedError, NotWritableError,
@@ -280,15 +280,15 @@ def result_differences(
     if answer.content is None or request.verb is Verb.DELETE:
         return ()
     # Of a new object, what the hub added to it is of interest.
-    live, result = _shown(request.body if plan.live is None else plan.live), _shown(answer.content)
+    live, result = _comparable(request.body if plan.live is None else plan.live), _comparable(answer.content)
     if request.subresource == "status":
         live, result = ({"status": mapping_at(one, "status")} for one in (plan.live, answer.content))
-    found = find_differences(live, result)
+    changes = find_differences(live, result)
     sent = sent_pointers(request)
-    return tuple(_difference(one, sent) for one in found.fields if one.path not in ("/apiVersion", "/kind"))
+    return tuple(_difference(one, sent) for one in changes.fields if one.path not in ("/apiVersion", "/kind"))
 
 
-def _shown(content: Manifest) -> dict[str, Any]:
+def _comparable(content: Manifest) -> dict[str, Any]:
     # With metadata, so that the first label is a difference of labels.
     return {"metadata": {}, **clean(without_secrets(content))}
 

@@ -29,7 +29,7 @@ class UnknownObjectError(LookupError):
 
 
 class WriteRefusedError(Exception):
-    """The console does not send this, since the hub could not execute it; the message says why."""
+    """The console does not send this, since the hub could not execute it; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Deselection:
         return self.is_total or len(self.clusters) > self.before * UNCONFIRMED_SHARE
 
     def __str__(self) -> str:
-        shown = ", ".join(self.clusters[:MOST_LISTED])
+        names = ", ".join(self.clusters[:MOST_LISTED])
         more = len(self.clusters) - MOST_LISTED
         return (
-            f"{self.placement} would leave {len(self.clusters):,} of {self.before:,} clusters: {shown}"
+            f"{self.placement} would leave {len(self.clusters):,} of {self.before:,} clusters: {names}"
             f"{f' and {more:,} more' if more > 0 else ''}"
         )
 
@@ -104,18 +104,18 @@ class Planner:
 
     def find(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
         """Return an object, or None. Raise DriverUnavailable."""
-        wanted = KINDS[kind]
+        hub_kind = KINDS[kind]
         if self.writer is None:
-            return mirrored_object(self.hub, wanted.group, kind, namespace, name)
-        found = self.writer.read(f"{wanted.path(self.version(kind), namespace)}/{name}")
-        return None if found is None else {**found, "kind": kind, "apiVersion": self.api_version(kind)}
+            return mirrored_object(self.hub, hub_kind.group, kind, namespace, name)
+        manifest = self.writer.read(f"{hub_kind.path(self.version(kind), namespace)}/{name}")
+        return None if manifest is None else {**manifest, "kind": kind, "apiVersion": self.api_version(kind)}
 
     def read(self, kind: str, name: str, namespace: str = "") -> Manifest:
         """Return an object. Raise UnknownObjectError, DriverUnavailable."""
-        found = self.find(kind, name, namespace)
-        if found is None:
+        manifest = self.find(kind, name, namespace)
+        if manifest is None:
             raise UnknownObjectError(kind, f"{namespace}/{name}" if namespace else name)
-        return found
+        return manifest
 
     def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
         return mirrored_objects(self.hub, kind, **columns)
@@ -182,14 +182,14 @@ Plan = Callable[[Planner, Fields], WritePlan]
 def check_fields(fields: object, *, required: Iterable[str], optional: Iterable[str] = ()) -> Fields:
     """Return the fields of an action. Raise InvalidManifest for unknown and missing ones."""
     required = tuple(required)
-    known = (*required, *optional)
+    names = (*required, *optional)
     if not isinstance(fields, Mapping):
         raise InvalidManifest.of("", "wrong-type", "Invalid value", "an object")
-    allowed = ", ".join(known)
+    allowed = ", ".join(names)
     errors = [
         FieldError(str(one)[:80], "unknown-field", "Unknown field", allowed)
         for one in fields
-        if one not in known
+        if one not in names
     ]
     errors += [
         FieldError(one, "required", "Required value")
@@ -214,10 +214,10 @@ def text_field(fields: Fields, name: str, *, longest: int = 253) -> str:
 
 def choice_field(fields: Fields, name: str, choices: Iterable[str]) -> str:
     """Return one of these values. Raise InvalidManifest."""
-    value, known = fields.get(name), list(choices)
-    if value not in known:
+    value, allowed = fields.get(name), list(choices)
+    if value not in allowed:
         message = f"Unsupported value: {str(value)[:80]!r}"
-        raise InvalidManifest.of(name, "not-one-of", message, ", ".join(known))
+        raise InvalidManifest.of(name, "not-one-of", message, ", ".join(allowed))
     return str(value)
 
 

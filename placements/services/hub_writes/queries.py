@@ -27,14 +27,14 @@ class OpenApproval:
 
 def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval]:
     """Return the newest requests of a staged update run that are not approved, as the mirror has them."""
-    found = []
+    approvals = []
     for one in mirrored_objects(hub, kind_of("ApprovalRequest", namespace), namespace=namespace):
         spec, metadata = mapping_at(one, "spec"), mapping_at(one, "metadata")
         is_latest = mapping_at(metadata, "labels").get(IS_LATEST_APPROVAL, "true") == "true"
         is_approved = any(condition_of(one, kind).get("status") == "True" for kind in (APPROVED, ACCEPTED))
         if spec.get("parentStageRollout") == run and is_latest and not is_approved:
-            found.append(OpenApproval(text_of(metadata.get("name")), text_of(spec.get("targetStage"))))
-    return found
+            approvals.append(OpenApproval(text_of(metadata.get("name")), text_of(spec.get("targetStage"))))
+    return approvals
 
 
 def refusal_of_write(hub: Hub, action: Action, user: User | None, fields: Fields) -> str:
@@ -54,19 +54,21 @@ def refusal_of_write(hub: Hub, action: Action, user: User | None, fields: Fields
         requester = requester_on(hub, user.get_username(), str(action.role))
     except IdentityRefusedError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
-    known = reviews.get(access.key(hub, requester))
+    review = reviews.get(access.key(hub, requester))
     # The rules that the watcher reads are those of the namespace `default`; others may have more.
     is_covered = not access.kind.is_namespaced or access.namespace == "default"
-    if known is None and is_covered and hub.identity == HubIdentity.SHARED:
+    if review is None and is_covered and hub.identity == HubIdentity.SHARED:
         rows = [one for one in hub.found.get("permissions", ()) if one["resource"] == access.kind.resource]
         if rows and rows[0]["verbs"].get(access.verb) is False:
-            known = Permission(False, access.lacking(account_of(requester)))
-    if known is None or known.is_allowed:
+            review = Permission(False, access.lacking(account_of(requester)))
+    if review is None or review.is_allowed:
         return ""
     if hub.identity == HubIdentity.IMPERSONATE:
         group = f"{hub.group_prefix}{action.role}"
-        return f"{known.reason} An administrator of the hub binds a role that allows it to the group {group}."
+        return (
+            f"{review.reason} An administrator of the hub binds a role that allows it to the group {group}."
+        )
     return (
-        f"{known.reason} An administrator of the hub applies the manifest that "
+        f"{review.reason} An administrator of the hub applies the manifest that "
         f"manage.py connect_hub --rbac {action.role} prints."
     )

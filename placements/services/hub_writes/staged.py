@@ -151,8 +151,8 @@ def comment_of(fields: Fields) -> str:
 
 def _moment(planner: Planner, fields: Fields) -> str:
     """Return the time of the condition: now, or that of the preview, so that both send the same."""
-    given = text_field(fields, "at", longest=40)
-    found = moment_of(given) if given else planner.now
-    if found is None or abs((found - planner.now).total_seconds()) > 3_600:
+    text = text_field(fields, "at", longest=40)
+    moment = moment_of(text) if text else planner.now
+    if moment is None or abs((moment - planner.now).total_seconds()) > 3_600:
         raise InvalidManifest.of("at", "bad-format", "Invalid value", "a time of the last hour")
-    return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

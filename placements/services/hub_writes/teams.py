@@ -42,13 +42,13 @@ def _labels(hub: Hub, kind: str, manifest: Manifest) -> Iterator[Labels]:
     namespace = text_of(mapping_at(manifest, "metadata").get("namespace"))
     if kind in _LABELLED:
         yield labels_in(manifest)
-        named = text_of(mapping_at(spec, "placement").get("name"))
+        owner = text_of(mapping_at(spec, "placement").get("name"))
         if "Override" not in kind:
             return
         # What an override patches is not mirrored, so that only one for a placement of the team is known.
-        yield _placement_labels(hub, named, "")
+        yield _placement_labels(hub, owner, "")
     elif kind in _RUNS:
-        run = _found(hub, _RUNS[kind], namespace, text_of(spec.get("parentStageRollout")))
+        run = _mirrored(hub, _RUNS[kind], namespace, text_of(spec.get("parentStageRollout")))
         yield _placement_labels(hub, text_of(mapping_at(run, "spec").get("placementName")), namespace)
     elif kind == "ClusterResourcePlacementDisruptionBudget":
         yield _placement_labels(hub, text_of(mapping_at(manifest, "metadata").get("name")), "")
@@ -59,8 +59,8 @@ def _labels(hub: Hub, kind: str, manifest: Manifest) -> Iterator[Labels]:
 
 def _placement_labels(hub: Hub, name: str, namespace: str) -> Labels:
     kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
-    return labels_in(_found(hub, kind, namespace, name))
+    return labels_in(_mirrored(hub, kind, namespace, name))
 
 
-def _found(hub: Hub, kind: str, namespace: str, name: str) -> Any:
+def _mirrored(hub: Hub, kind: str, namespace: str, name: str) -> Any:
     return mirrored_object(hub, KINDS[kind].group, kind, namespace, name) or {}

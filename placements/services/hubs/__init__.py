@@ -1,1 +1,1 @@
-"""What this console makes of live hubs: their mirrored objects as rows of its own tables."""
+"""Live hubs: their mirrored objects as rows of the tables of this console."""

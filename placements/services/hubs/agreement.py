@@ -57,7 +57,7 @@ class StatusComparison:
 
 def plain_decisions(entries: Iterable[object]) -> tuple[Plain, ...]:
     """Return the decisions in the status of a policy snapshot as our documents have them."""
-    found = []
+    decisions = []
     for entry in entries:
         one = mapping_at(entry)
         scores = mapping_at(one, "clusterScore")
@@ -68,8 +68,8 @@ def plain_decisions(entries: Iterable[object]) -> tuple[Plain, ...]:
             "topologySpreadScore": scores.get("priorityScore"),
             "reason": str(one.get("reason", ""))[:4096],
         }
-        found.append(line)
-    return tuple(found)
+        decisions.append(line)
+    return tuple(decisions)
 
 
 def compare(
@@ -80,40 +80,40 @@ def compare(
     `lists` are decisions that may have written the clusters not selected, and the hub's may be a part of one
     of them. Without any they are not compared, and they are forgotten if there were some.
     """
-    found = StatusComparison()
+    status = StatusComparison()
     by_name, expected = ({one["cluster"]: one for one in each.decisions} for each in (hub, replay))
-    wanted = frozenset(name for name, one in expected.items() if one["selected"])
+    selected = frozenset(name for name, one in expected.items() if one["selected"])
     condition = {key: hub.condition.get(key) for key in replay.condition}
     if condition != replay.condition:
-        found.is_same_condition = False
-        found.differences.append(_difference("", condition, replay.condition))
-    for name in sorted(wanted | hub.selected):
+        status.is_same_condition = False
+        status.differences.append(_difference("", condition, replay.condition))
+    for name in sorted(selected | hub.selected):
         if name not in by_name and hub.is_full:
             continue
-        found.is_same_selection = found.is_same_selection and name in wanted and name in hub.selected
+        status.is_same_selection = status.is_same_selection and name in selected and name in hub.selected
         if not _is_equal(by_name.get(name), expected.get(name)):
-            found.differences.append(_difference(name, by_name.get(name), expected.get(name)))
+            status.differences.append(_difference(name, by_name.get(name), expected.get(name)))
 
-    rest = [one for name, one in by_name.items() if name not in wanted | hub.selected]
+    rest = [one for name, one in by_name.items() if name not in selected | hub.selected]
     compared = [_unselected(rest, one) for one in lists]
     if compared:
         differences, is_shorter = min(compared, key=lambda one: (len(one[0]), one[1]))
-        found.differences += differences
+        status.differences += differences
     else:
         is_shorter = is_any_unselected and not rest
-    found.is_forgotten = is_shorter and not found.differences
-    return found
+    status.is_forgotten = is_shorter and not status.differences
+    return status
 
 
-def _unselected(written: Sequence[Plain], expected: Sequence[Plain]) -> tuple[list[Plain], bool]:
+def _unselected(decisions: Sequence[Plain], expected: Sequence[Plain]) -> tuple[list[Plain], bool]:
     """Return the differences among clusters not selected, and whether the hub lists fewer."""
     by_name = {one["cluster"]: one for one in expected if not one["selected"]}
     differences = [
         _difference(one["cluster"], one, by_name.get(one["cluster"]))
-        for one in written
+        for one in decisions
         if not _is_equal(one, by_name.get(one["cluster"]))
     ]
-    return differences, not {one["cluster"] for one in written} >= by_name.keys()
+    return differences, not {one["cluster"] for one in decisions} >= by_name.keys()
 
 
 def _is_equal(one: Plain | None, other: Plain | None) -> bool:
@@ -147,10 +147,10 @@ def _difference(cluster: str, hub: Plain | None, replay: Plain | None) -> Plain:
     return {"cluster": cluster, "hub": hub, "replay": replay, "cause": ""}
 
 
-def is_part_of(listed: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
+def is_part_of(decisions: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
     """Return whether all that a hub lists of clusters not selected was recorded before."""
     known = {one["cluster"]: one for one in recorded}
-    return all(one["selected"] or _is_equal(one, known.get(one["cluster"])) for one in listed)
+    return all(one["selected"] or _is_equal(one, known.get(one["cluster"])) for one in decisions)
 
 
 def agreement_of(comparison: StatusComparison, inputs: str) -> str:
@@ -164,11 +164,11 @@ def agreement_of(comparison: StatusComparison, inputs: str) -> str:
 
 def with_causes(differences: Sequence[Plain], decision: Decision, hub: HubWords) -> list[Plain]:
     """Add to the first differences what made the replay decide as it did."""
-    outcomes, shown = Outcomes(decision), list(differences[:MOST_DIFFERENCES])
-    for one in shown[:_CAUSES]:
+    outcomes, first = Outcomes(decision), list(differences[:MOST_DIFFERENCES])
+    for one in first[:_CAUSES]:
         if one["cluster"]:
             one["cause"] = _cause(one["cluster"], outcomes, hub.selected)
-    return shown
+    return first
 
 
 def _cause(name: str, outcomes: Outcomes, selected: Collection[str]) -> str:

@@ -69,8 +69,8 @@ def is_at_or_before(version: FleetVersion, resource_version: str, at: datetime) 
 
 def version_at(resource_version: str, at: datetime) -> FleetVersion | None:
     """Return the newest version at a moment; None if the mirror is younger."""
-    found = FleetVersion.objects.order_by("-number").iterator(chunk_size=20)
-    return next((one for one in found if is_at_or_before(one, resource_version, at)), None)
+    versions = FleetVersion.objects.order_by("-number").iterator(chunk_size=20)
+    return next((one for one in versions if is_at_or_before(one, resource_version, at)), None)
 
 
 def neighbours(version: FleetVersion) -> Sequence[FleetVersion]:

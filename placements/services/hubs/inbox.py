@@ -48,7 +48,7 @@ class InboxKind(StrEnum):
 class InboxItem:
     """Something to act on; `hub` is the name of its hub, `name` that of the object that `kind` implies.
 
-    `facts` say more: `page` is the noun of the object, and what its sentence needs.
+    `facts`: `page` is the noun of the object, and what its sentence needs.
     """
 
     kind: InboxKind
@@ -101,8 +101,8 @@ def reader_of(user: User | AnonymousUser, *, now: datetime, hub: str = "") -> Re
 
 def inbox(reader: Reader, *, kinds: Collection[InboxKind] = tuple(InboxKind)) -> list[InboxGroup]:
     with across_hubs():
-        found = [(kind, *_SOURCES[kind](reader)) for kind in InboxKind if kind in kinds]
-    return [InboxGroup(kind, tuple(items[:MOST]), count) for kind, items, count in found]
+        groups = [(kind, *_SOURCES[kind](reader)) for kind in InboxKind if kind in kinds]
+    return [InboxGroup(kind, tuple(items[:MOST]), count) for kind, items, count in groups]
 
 
 def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, QuerySet[Any]]:
@@ -114,11 +114,11 @@ def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, Query
         visible = hubs_with_role(user).values("pk")
         sources = {"approval": approvals(), "disagreement": disputed(), "unfulfilled": unfulfilled()}
         sources |= {"run": staged_runs(), "rollout": stalled_rollouts(), "eviction": evictions(now=now)}
-        found: dict[str, QuerySet[Any]] = {
+        by_name: dict[str, QuerySet[Any]] = {
             name: rows.filter(hub__in=visible) for name, rows in sources.items()
         }
-        found["hub"] = Hub.objects.filter(not_live(now=now), pk__in=visible)
-    return found
+        by_name["hub"] = Hub.objects.filter(not_live(now=now), pk__in=visible)
+    return by_name
 
 
 # --- what is listed; to be called in across_hubs() ---
@@ -166,11 +166,11 @@ def evictions(*, now: datetime) -> QuerySet[Eviction]:
 # --- items; called in across_hubs() ---
 
 
-def _rows(reader: Reader, rows: QuerySet[Any], *columns: str, order: str) -> tuple[list[Any], int]:
+def _first_rows(reader: Reader, rows: QuerySet[Any], *columns: str, order: str) -> tuple[list[Any], int]:
     """Return the first rows in the hubs of the reader, and how many there are; one query."""
     rows = rows.filter(hub__in=reader.hubs).annotate(in_all=Window(Count("pk")), at_=F(order))
-    found = list(rows.order_by("at_", "pk").values("hub_id", "at_", "in_all", *columns)[:MOST])
-    return found, found[0]["in_all"] if found else 0
+    first = list(rows.order_by("at_", "pk").values("hub_id", "at_", "in_all", *columns)[:MOST])
+    return first, first[0]["in_all"] if first else 0
 
 
 def _item(reader: Reader, kind: InboxKind, row: Mapping[str, Any], name: str, **facts: Any) -> InboxItem:
@@ -179,7 +179,7 @@ def _item(reader: Reader, kind: InboxKind, row: Mapping[str, Any], name: str, **
 
 def _approvals(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("stage", "side", "run__full_name", "run__placement_name")
-    rows, count = _rows(reader, approvals(), *columns, order="requested_at")
+    rows, count = _first_rows(reader, approvals(), *columns, order="requested_at")
     items = []
     for row in rows:
         facts = {"page": "staged-run", "stage": row["stage"], "side": row["side"]}
@@ -190,7 +190,7 @@ def _approvals(reader: Reader) -> tuple[list[InboxItem], int]:
 
 def _disagreements(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("placement_name", "decision__record__decision_id", "differences_count", "hub_behind")
-    rows, count = _rows(reader, disputed(), *columns, order="seen_at")
+    rows, count = _first_rows(reader, disputed(), *columns, order="seen_at")
     items = []
     for row in rows:
         facts = {"differences": row["differences_count"], "is_behind": row["hub_behind"]}
@@ -203,7 +203,7 @@ def _disagreements(reader: Reader) -> tuple[list[InboxItem], int]:
 def _unfulfilled(reader: Reader) -> tuple[list[InboxItem], int]:
     since = unfulfilled().annotate(since=Coalesce("scheduled_since", "updated_at"))
     columns = ("full_name", "placed_count", "number_of_clusters", "named_count")
-    rows, count = _rows(reader, since, *columns, order="since")
+    rows, count = _first_rows(reader, since, *columns, order="since")
     items = []
     for row in rows:
         wanted = row["number_of_clusters"] if row["named_count"] is None else row["named_count"]
@@ -215,8 +215,8 @@ def _unfulfilled(reader: Reader) -> tuple[list[InboxItem], int]:
 def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     """Return staged update runs and rollouts; two queries."""
     since = staged_runs().annotate(since=Coalesce("started_at", "created_at"))
-    staged, staged_count = _rows(reader, since, "full_name", "status", order="since")
-    rolling, count = _rows(reader, stalled_rollouts(), "placement_name", "number", order="started_at")
+    staged, staged_count = _first_rows(reader, since, "full_name", "status", order="since")
+    rolling, count = _first_rows(reader, stalled_rollouts(), "placement_name", "number", order="started_at")
     items = []
     for row in staged:
         level = "failed" if row["status"] == RunStatus.FAILED else "attention"
@@ -230,7 +230,7 @@ def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
 
 def _evictions(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("name", "placement_name", "cluster_name", "outcome", "why", "hub_conditions")
-    rows, count = _rows(reader, evictions(now=reader.now), *columns, order="at")
+    rows, count = _first_rows(reader, evictions(now=reader.now), *columns, order="at")
     items = []
     for row in rows:
         words = ""
@@ -253,13 +253,13 @@ def _differences(reader: Reader) -> tuple[list[InboxItem], int]:
         diffed=Count(Case(When(has_diff, then=Value(1)))),
         in_all=Window(Count("placement__full_name")),
     )
-    found = list(counted.order_by("placement__full_name", "hub_id")[:MOST])
+    groups = list(counted.order_by("placement__full_name", "hub_id")[:MOST])
     items = []
-    for row in found:
+    for row in groups:
         facts = {"page": "placement-drift", "drifted": row["drifted"], "diffed": row["diffed"]}
         hub = reader.name_of(row["hub_id"])
         items.append(InboxItem(InboxKind.DIFFERENCE, hub, row["placement__full_name"], None, facts))
-    return items, found[0]["in_all"] if found else 0
+    return items, groups[0]["in_all"] if groups else 0
 
 
 def _hubs(reader: Reader) -> tuple[list[InboxItem], int]:

@@ -83,13 +83,12 @@ def is_due(*, now: datetime) -> bool:
 
 
 def hubs_to_judge(*, now: datetime) -> list[int]:
-    """Return the live hubs with judgements that are due."""
-    found = []
+    due = []
     for pk in live_hubs().values_list("pk", flat=True):
         with in_hub(pk):
             if is_due(now=now):
-                found.append(pk)
-    return found
+                due.append(pk)
+    return due
 
 
 def _live_hub(now: datetime) -> Hub | None:
@@ -139,10 +138,10 @@ def judge_now(*, placement: str = "", now: datetime) -> int:
     if hub is None:
         return 0
     rows = Placement.objects.filter(full_name=placement) if placement else Placement.objects.all()
-    found = list(rows.order_by("full_name").values_list("pk", flat=True))
-    for pk in found:
+    pks = list(rows.order_by("full_name").values_list("pk", flat=True))
+    for pk in pks:
         judge_placement(pk, hub, now=now)
-    return len(found)
+    return len(pks)
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def _judge_decided(
         row = pending or HubDecision(placement=placement, placement_name=placement.full_name)
         row.digest, row.seen_at = digest, now
         judgement = _judgement(observed, settled(decided), latest, course, hub)
-        return _written(row, observed, course.after, judgement, is_same=False, now=now)
+        return _save_judgement(row, observed, course.after, judgement, is_same=False, now=now)
     if pending:
         pending.delete()
     if latest.agreement in _AGREEING or latest.replay == ReplayKind.STEADY:
@@ -219,10 +218,10 @@ def _judge_decided(
             # They are still what was observed, even if the mirror was out of date later.
             observed = replace(observed, steady_since=moment_of(latest.unpacked["steady_since"]))
         judgement = _judgement(observed, settled(decided[1:]), latest, course, hub)
-    return _written(latest, observed, course.after, judgement, is_same=True, now=now)
+    return _save_judgement(latest, observed, course.after, judgement, is_same=True, now=now)
 
 
-def _written(
+def _save_judgement(
     row: HubDecision,
     observed: HubObservation,
     after: Bindings,
@@ -285,7 +284,7 @@ def _judgement(
     except (NotReplayable, DuplicateBindingError) as reason:
         return Judgement(str(Agreement.NOT_REPLAYABLE), note=str(reason)[:300])
     chosen = next((number for number, one in enumerate(compared) if one.is_equal), 0)
-    return _compared(observed, ReplayKind.PICK, compared[chosen], results[chosen], started)
+    return _judgement_of(observed, ReplayKind.PICK, compared[chosen], results[chosen], started)
 
 
 def _steady(observed: HubObservation, bindings: Bindings, *, before: HubDecision | None) -> Judgement:
@@ -310,10 +309,10 @@ def _steady(observed: HubObservation, bindings: Bindings, *, before: HubDecision
         else len(observed.words.selected) < len(result.decision.cycle.fleet)
     )
     comparison = compare(observed.words, status, lists=lists, is_any_unselected=is_any_unselected)
-    found = _compared(observed, ReplayKind.STEADY, comparison, result, started)
-    if before is not None and before.agreement == Agreement.AGREES_ON_PICKS and found.agreement in _AGREEING:
-        return replace(found, agreement=before.agreement)  # the scores of then are what differs
-    return found
+    steady = _judgement_of(observed, ReplayKind.STEADY, comparison, result, started)
+    if before is not None and before.agreement == Agreement.AGREES_ON_PICKS and steady.agreement in _AGREEING:
+        return replace(steady, agreement=before.agreement)  # the scores of then are what differs
+    return steady
 
 
 def _status_of(result: ReplayResult) -> HubStatus:
@@ -323,7 +322,7 @@ def _status_of(result: ReplayResult) -> HubStatus:
     return status
 
 
-def _compared(
+def _judgement_of(
     observed: HubObservation, replay: str, comparison: StatusComparison, result: ReplayResult, started: float
 ) -> Judgement:
     differences = with_causes(comparison.differences, result.decision, observed.words)
@@ -362,10 +361,10 @@ def _set_observed(row: HubDecision, observed: HubObservation, after: Bindings, *
     """Set what the hub wrote; of one state the first complete list is kept, which the hub drops later."""
     words = observed.words
     first = row.decisions if is_same else list(words.decisions)
-    listed = {} if first == list(words.decisions) else {"listed": list(words.decisions)}
+    current_list = {} if first == list(words.decisions) else {"listed": list(words.decisions)}
     since = observed.steady_since.isoformat() if observed.steady_since else ""
     bindings = [one.to_plain() for one in after.values()]
-    row.pack(decisions=first, bindings=bindings, steady_since=since, **listed)
+    row.pack(decisions=first, bindings=bindings, steady_since=since, **current_list)
     row.binding_change = observed.last_change
     row.is_latest, row.hub_behind = True, False
     row.policy_snapshot, row.observed_generation = observed.name, observed.observed_generation
@@ -431,7 +430,7 @@ def _written_decision(
         "leaves": list(value.unscheduled[:_NAMES_STORED]),
         "milliseconds": milliseconds,
     }
-    for name, found in columns.items():
-        setattr(decision, name, found)
+    for name, column_value in columns.items():
+        setattr(decision, name, column_value)
     decision.save()
     return decision

@@ -91,8 +91,8 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
         return
     policy = PolicySnapshot.objects.filter(placement=placement, is_latest=True).defer("policy").first()
     target = ObservedTarget(placement, resources, policy, bindings)
-    known = ClusterUpdate.objects.filter(rollout=last).order_by("pk") if last else ()
-    latest = {one.cluster_name: one for one in known}
+    updates = ClusterUpdate.objects.filter(rollout=last).order_by("pk") if last else ()
+    latest = {one.cluster_name: one for one in updates}
     trigger, since = _trigger(target, last, latest)
     if last is None or trigger:
         started_at = max(since or moment.hub_now, last.started_at if last else since or moment.hub_now)

@@ -86,7 +86,7 @@ class HubSide:
 
     @cached_property
     def listed(self) -> int:
-        return sum(listed_counts(self.row.listed))
+        return sum(listed_counts(self.row.current_decisions))
 
     @cached_property
     def listed_at_first(self) -> int:
@@ -115,25 +115,25 @@ def version_changes(version: FleetVersion) -> list[tuple[str, list[FieldDifferen
     """Return what a version changed, cluster by cluster: those that it names, next to the one before."""
     previous = FleetVersion.objects.filter(number__lt=version.number).order_by("-number").first()
     sides = [fleet_at(one) if one else None for one in (previous, version)]
-    found = []
+    changes = []
     for name in version.changes["names"]:
-        before, after = (_facts(side, name) if side else {} for side in sides)
-        found.append((name, differences(before, after)))
-    return found
+        before, after = (_cluster_facts(side, name) if side else {} for side in sides)
+        changes.append((name, differences(before, after)))
+    return changes
 
 
-def _facts(fleet: Fleet, name: str) -> dict[str, Any]:
+def _cluster_facts(fleet: Fleet, name: str) -> dict[str, Any]:
     """Return what decisions read of a cluster; nothing if it is not in the fleet."""
     position = fleet.positions.get(name)
     if position is None:
         return {}
     cluster = fleet.clusters[position]
-    seen = cluster.namespaces
+    namespaces = cluster.namespaces
     return {
         "eligible": cluster.eligibility.reason or "yes",
         "labels": dict(cluster.labels),
         "taints": [f"{one.key}={one.value}:{one.effect}" for one in cluster.taints],
         "properties": dict(cluster.properties),
         "usage": {key: dict(getattr(cluster.usage, key)) for key in ("capacity", "allocatable", "available")},
-        "namespaces": "not collected" if seen is None else sorted(seen.names or ()),
+        "namespaces": "not collected" if namespaces is None else sorted(namespaces.names or ()),
     }

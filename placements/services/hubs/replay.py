@@ -117,8 +117,8 @@ class HubObservation:
 
     @property
     def condition(self) -> Mapping[str, Any]:
-        found = map(mapping_at, items_at(self.status, "conditions"))
-        return next((one for one in found if one.get("type") == SCHEDULED), {})
+        conditions = map(mapping_at, items_at(self.status, "conditions"))
+        return next((one for one in conditions if one.get("type") == SCHEDULED), {})
 
     @property
     def observed_generation(self) -> int | None:
@@ -147,8 +147,8 @@ class HubObservation:
             raise NotReplayable("there is no policy snapshot")
         try:
             return parse_policy(policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy")
-        except InvalidManifest as found:
-            raise NotReplayable(f"not understood: {found.errors[0].path}") from found
+        except InvalidManifest as invalid:
+            raise NotReplayable(f"not understood: {invalid.errors[0].path}") from invalid
 
     def digest(self, bindings: Iterable[BindingFacts]) -> str:
         """Return the hash of what makes this another decision than the one before."""
@@ -170,7 +170,7 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
     """
     key = placement.full_name
     changes = BindingChange.objects.filter(owner=key, pk__gt=since).order_by("pk")
-    found = tuple(changes)
+    new_changes = tuple(changes)
     rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=key)
     own = rows.filter(kind__in=PLACEMENT_KINDS).only("generation").first()
     if own is None:
@@ -183,11 +183,11 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
         key,
         own.generation,
         HubDocument.of(latest) if latest else None,
-        found,
+        new_changes,
         steady,
         frozenset(deleting),
         steady is not None and placement.created_at - offset > steady,
-        found[-1].pk if found else since,
+        new_changes[-1].pk if new_changes else since,
     )
 
 
@@ -197,8 +197,8 @@ def steady_since(hub: Hub) -> datetime | None:
         return None
     groups = (CLUSTER_GROUP, PLACEMENT_GROUP)
     streams = HubStream.objects.filter(group__in=groups, is_required=True)
-    listed = [one for one in streams.values_list("listed_at", flat=True) if one]
-    return max([*listed, *([hub.state_since] if hub.state_since else [])], default=hub.created_at)
+    list_times = [one for one in streams.values_list("listed_at", flat=True) if one]
+    return max([*list_times, *([hub.state_since] if hub.state_since else [])], default=hub.created_at)
 
 
 def _facts_of(document: HubDocument) -> BindingFacts | None:
@@ -264,7 +264,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
         if change.state != GONE and change.state not in _STATES:
             continue  # of a newer API: not understood
         if change.state != GONE:
-            new = course.after[change.uid] = _changed(old, change, observed.documents)
+            new = course.after[change.uid] = _binding_after(old, change, observed.documents)
             if is_selection(old, new) and course.is_started_by(change, observed.name):
                 course.start(change, old)
             continue
@@ -282,7 +282,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     return course
 
 
-def _changed(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
+def _binding_after(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
     previous = old.previous if old else BindingState.SCHEDULED
     if old and old.is_active and change.state == BindingState.UNSCHEDULED:
         previous = BindingState(old.state)
@@ -325,8 +325,8 @@ def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
 
 
 def cycle_on(observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings) -> Cycle:
-    found = [one.placed(observed.name) for one in one_per_cluster(bindings.values())]
-    return Cycle(fleet, policy, tuple(found), HUB_SEMANTICS, namespace=observed.placement.namespace)
+    placed = tuple(one.placed(observed.name) for one in one_per_cluster(bindings.values()))
+    return Cycle(fleet, policy, placed, HUB_SEMANTICS, namespace=observed.placement.namespace)
 
 
 def steady_replay(
@@ -352,11 +352,11 @@ def pick_replays(
     since = observed.steady_since
     is_watched = since is not None and first.seen_at > since
     if is_watched:
-        found = version_at(first.resource_version, first.seen_at)
+        version_then = version_at(first.resource_version, first.seen_at)
     else:
         at = _created_at(observed, course, hub) or first.seen_at
-        found = version_at("", at + CLOCK_TOLERANCE)
-    version = found or latest_version()
+        version_then = version_at("", at + CLOCK_TOLERANCE)
+    version = version_then or latest_version()
     if version is None:
         raise NotReplayable("no clusters of the hub are known")
 
@@ -368,7 +368,7 @@ def pick_replays(
     ]
     near = [(one, other) for one, other in others if fleet_digest(other) != fleet_digest(cycle)]
     is_tracked = set(properties_read(cycle)) <= set(version.changes.get("properties", ()))
-    is_observed = found is not None and is_watched and is_tracked and not course.is_mixed
+    is_observed = version_then is not None and is_watched and is_tracked and not course.is_mixed
     if is_observed and any(_changed_during(cycle, other, one, first) for one, other in near):
         is_observed = False
     inputs = str(ReplayInputs.OBSERVED) if is_observed else _unobserved(cycle)

@@ -6,7 +6,12 @@ from datetime import timedelta
 from functools import cached_property
 
 from clusters.fleet import Fleet
-from placements.engine.assertions import AssertionResult, Known, assertions_about, evaluate_assertions
+from placements.engine.assertions import (
+    AssertionFacts,
+    AssertionResult,
+    assertions_about,
+    evaluate_assertions,
+)
 from placements.engine.doctor.examination import RULES, Examination
 from placements.engine.doctor.findings import Finding, Needs
 from placements.engine.doctor.placement import least_seconds
@@ -52,10 +57,10 @@ class DiffRow:
 
     @property
     def where(self) -> WrittenPlacement:
-        found = self.head or self.base
-        if found is None:
+        placement = self.head or self.base
+        if placement is None:
             raise ValueError("a row has at least one side")
-        return found
+        return placement
 
     @property
     def change(self) -> str:
@@ -121,7 +126,6 @@ class DiffRow:
 
     @property
     def skews(self) -> list[tuple[str, int | None, int | None]]:
-        """Return the skew of each topology key before and after."""
         keys = {
             one.topology_key: None
             for each in (self.before, self.now)
@@ -172,9 +176,9 @@ class RevisionImpact:
         renamed = {row.name: row.before for row in self.rows if row.before}
         return {**renamed, **before}, {row.name: row.now for row in self.rows if row.now}
 
-    def assertions_of(self, written: WrittenPlacement, *, of_base: bool) -> tuple[Assertion, ...]:
+    def assertions_of(self, placement: WrittenPlacement, *, of_base: bool) -> tuple[Assertion, ...]:
         """Return the assertions of a placement of one side, with those of documents about it."""
-        manifest, documents = written.manifest, (self.base if of_base else self.head).assertions
+        manifest, documents = placement.manifest, (self.base if of_base else self.head).assertions
         metadata = manifest.metadata
         about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
         return tuple(one for _, assertions in about for one in assertions.items)
@@ -190,7 +194,7 @@ class RevisionImpact:
         names = {str(one.value) for one in items if one.predicate in _NAMED}
         others = {name: placed_after(decisions[name]) if name in decisions else None for name in names}
         survived = _survived(decision, items)
-        return evaluate_assertions(items, decision, Known(others, survived))
+        return evaluate_assertions(items, decision, AssertionFacts(others, survived))
 
 
 def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]:
@@ -202,11 +206,11 @@ def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]
     fleet = decision.cycle.fleet
     subject = Subject(replace(decision.cycle, bindings=decision.bindings_after), decision.is_fulfilled)
     keys = sorted(levels - {CLUSTER})
-    index, found = PlacedSubjects({0: subject}), dict.fromkeys(levels, True)
+    index, survives = PlacedSubjects({0: subject}), dict.fromkeys(levels, True)
     for loss in losses_of(fleet, keys, has_clusters=CLUSTER in levels):
         for _, cells in index.cells(fleet, loss, list(LossVariant)):
-            found[loss.level] = found[loss.level] and not any(one.is_bad for one in cells.values())
-    return found
+            survives[loss.level] = survives[loss.level] and not any(one.is_bad for one in cells.values())
+    return survives
 
 
 def compare(
@@ -235,8 +239,8 @@ def compare(
     for (name, _), (old, new) in sorted(pairs.items(), key=lambda pair: pair[0]):
         before = now = fresh = None
         if old is not None:
-            given = (bindings or {}).get(old.manifest.full_name, ())
-            before = schedule(_cycle(old.manifest, fleets[0], given))
+            base_bindings = (bindings or {}).get(old.manifest.full_name, ())
+            before = schedule(_cycle(old.manifest, fleets[0], base_bindings))
         if new is not None and old is not None and is_same_fleet and old.manifest == new.manifest:
             rows.append(DiffRow(name, old, new, before, before, before))
             continue
@@ -256,22 +260,23 @@ def compare(
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))
         row = DiffRow(name, old, new, before, now, fresh, waits=head.waits.get(name, timedelta()))
-        rows.append(_examined(row, hygiene))
+        rows.append(_examine(row, hygiene))
     if fleet is not None:
         head = replace(head, member_files={})
     return RevisionImpact(tuple(rows), base, head, introduced(hygiene[0], hygiene[-1]))
 
 
-def _examined(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
+def _examine(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
     """Return a row with what the doctor finds in the head and not in the base; runs are limited by number."""
     if row.head is None or row.now is None:
         return row
-    found = examine_one(row.head.manifest, row.now.cycle, hygiene[-1], clock=float)
+    examination = examine_one(row.head.manifest, row.now.cycle, hygiene[-1], clock=float)
     was = Examination(())
     if row.base is not None and row.before is not None:
         was = examine_one(row.base.manifest, row.before.cycle, hygiene[0], clock=float)
-    new = (one for one in introduced(was.findings, found.findings) if RULES[one.rule].needs != Needs.LABELS)
-    missing = tuple(rule for rule in found.not_checked if rule not in was.not_checked)
+    findings = introduced(was.findings, examination.findings)
+    new = (one for one in findings if RULES[one.rule].needs != Needs.LABELS)
+    missing = tuple(rule for rule in examination.not_checked if rule not in was.not_checked)
     return replace(row, findings=tuple(new), not_checked=missing)
 
 

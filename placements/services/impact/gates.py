@@ -93,12 +93,12 @@ class GateConfig(ManifestModel):
 
     def for_row(self, row: DiffRow) -> RowGates:
         """Return the gates for a placement: a later override replaces what an earlier one sets."""
-        labels, found = row.where.manifest.metadata.labels, self.gates
+        labels, effective = row.where.manifest.metadata.labels, self.gates
         for one in self.overrides:
             if selects(one.selector, labels):
                 gates = {name: getattr(one.gates, name) for name in one.gates.model_fields_set}
-                found = found.model_copy(update=gates)
-        return found
+                effective = effective.model_copy(update=gates)
+        return effective
 
 
 def parse_gates(text: bytes | None) -> GateConfig:
@@ -114,38 +114,38 @@ def parse_gates(text: bytes | None) -> GateConfig:
 
 def check_gates(impact: RevisionImpact, config: GateConfig, base_config: GateConfig) -> list[GateResult]:
     """Check every gate, first that for all placements together; of the base only what it asserts counts."""
-    found = []
+    results = []
     percent = config.gates.max_moves_percent
     if percent is not None:
         is_over = impact.leaves * 100 > percent * impact.bindings_before
         message = f"{impact.leaves} of {impact.bindings_before} bindings move, at most {percent} % may"
-        found.append(GateResult("max-moves-percent", _state(is_over), message))
+        results.append(GateResult("max-moves-percent", _gate_state(is_over), message))
     if severity := config.gates.doctor:
-        found += _check_findings("labels of the fleet", impact.fleet_findings, (), severity)
+        results += _check_findings("labels of the fleet", impact.fleet_findings, (), severity)
     for row in impact.rows:
         gates = config.for_row(row)
-        found += _check_row(row, gates)
+        results += _check_row(row, gates)
         if row.head is not None:
             asserted = impact.assertions_of(row.head, of_base=False) + gates.asserted
             before = base_config.for_row(row).asserted
             before += impact.assertions_of(row.base, of_base=True) if row.base else ()
-            found += _check_assertions(impact, row, asserted, before)
-    return found
+            results += _check_assertions(impact, row, asserted, before)
+    return results
 
 
 def _check_row(row: DiffRow, gates: RowGates) -> Iterator[GateResult]:
     most = gates.max_leaves
     if most is not None:
         message = f"{row.name} leaves {len(row.leaves)} clusters, at most {most} are allowed"
-        yield GateResult("max-leaves", _state(len(row.leaves) > most), message, row)
+        yield GateResult("max-leaves", _gate_state(len(row.leaves) > most), message, row)
     if gates.no_new_unfulfilled:
         message = f"{row.name} is not fulfilled afterwards" if row.becomes_unfulfilled else ""
         is_broken = row.becomes_unfulfilled and row.before is not None
-        yield GateResult("no-new-unfulfilled", _state(is_broken), message, row)
+        yield GateResult("no-new-unfulfilled", _gate_state(is_broken), message, row)
     if gates.no_unschedule_everything:
         is_empty = bool(row.placed_before) and not row.placed_now
         message = f"{row.name} leaves all of its {len(row.placed_before)} clusters" if is_empty else ""
-        yield GateResult("no-unschedule-everything", _state(is_empty), message, row)
+        yield GateResult("no-unschedule-everything", _gate_state(is_empty), message, row)
     if row.head is not None and gates.doctor:
         yield from _check_findings(row.name, row.findings, row.not_checked, gates.doctor, row)
 
@@ -182,10 +182,10 @@ def _check_assertions(
     break it. Where it still holds, or cannot be determined, its removal is accepted.
     """
     items = (*asserted, *(one for one in before if one not in asserted))
-    held = [one.state for one in impact.assertion_results(row, items, of_base=True)]
+    base_states = [one.state for one in impact.assertion_results(row, items, of_base=True)]
     results = impact.assertion_results(row, items, of_base=False)
     for at, one in enumerate(results):
-        was, message = held[at] if held else None, f"{row.name}: {assertion_sentence(one)}"
+        was, message = base_states[at] if base_states else None, f"{row.name}: {assertion_sentence(one)}"
         is_withdrawn = at >= len(asserted)
         if is_withdrawn and (was, one.state) != (AssertionState.HOLDS, AssertionState.BROKEN):
             continue
@@ -198,7 +198,7 @@ def _check_assertions(
         yield GateResult("assert", state, message, row)
 
 
-def _state(is_broken: bool) -> GateState:
+def _gate_state(is_broken: bool) -> GateState:
     return GateState.BROKEN if is_broken else GateState.PASSED
 
 

@@ -108,7 +108,7 @@ def read_side(
 ) -> DiffSide:
     """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError.
 
-    With `is_rendered` each path is a kustomization, and what kustomize makes of it is read.
+    With `is_rendered` each path is a kustomization, and the output of kustomize is read.
     """
     files = _rendered if is_rendered else _files_of_folder if Path(source).is_dir() else _files_of_revision
     members: dict[str, MemberClusterManifest] = {}
@@ -177,8 +177,8 @@ _File = tuple[str, str, Callable[[], bytes]]
 def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[_File]:
     root = Path(source)
     tops = [root / path for path in paths] or [root]
-    found = {each for top in tops for each in ([top] if top.is_file() else top.rglob("*"))}
-    for path in sorted(found):
+    candidates = {each for top in tops for each in ([top] if top.is_file() else top.rglob("*"))}
+    for path in sorted(candidates):
         if path.suffix in _ENDINGS and path.is_file() and ".git" not in path.parts:
             yield _content(path.relative_to(root).as_posix(), path.read_bytes())
 
@@ -189,10 +189,10 @@ def _content(name: str, content: bytes) -> _File:
 
 def _files_of_revision(source: str, paths: Sequence[str]) -> Iterator[_File]:
     _refuse_option(source)
-    listed = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}", "--", *paths)
+    listing = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}", "--", *paths)
     command, pipe = ["git", "cat-file", "--batch"], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as blobs:  # noqa: S603 -- one for all files
-        for entry in listed.decode(errors="surrogateescape").split("\0"):
+        for entry in listing.decode(errors="surrogateescape").split("\0"):
             head, _, name = entry.partition("\t")
             if name.endswith(_ENDINGS) and " blob " in head:
                 key = head.split()[2]
@@ -209,7 +209,7 @@ def _blob(blobs: subprocess.Popen[bytes], key: str) -> bytes:
 
 
 def _rendered(source: str, paths: Sequence[str]) -> Iterator[_File]:
-    """Yield what kustomize makes of each path; one that this side does not have is left out."""
+    """Yield the output of kustomize for each path; one that this side does not have is left out."""
     root = Path(source)
     tops = paths or ["."]
     with ExitStack() as stack:
@@ -267,7 +267,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 def _parse(content: bytes) -> ParsedFile:
     """Parse a file; a document of another kind, or without one, is ignored."""
-    found, named, errors = ParsedFile(), list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
+    file, named, errors = ParsedFile(), list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
     try:
         documents = [item for one in load_documents(content) for item in items_of(one)]
     except InvalidManifest as invalid:
@@ -279,12 +279,12 @@ def _parse(content: bytes) -> ParsedFile:
             continue
         noun, parse = _KINDS[kind]
         try:
-            getattr(found, noun).append(parse(one.data))
+            getattr(file, noun).append(parse(one.data))
         except InvalidManifest as invalid:
             errors += [(one, error) for error in invalid.errors]
         else:
             named += [(one, "metadata.name")] if noun == "placements" else []
-            found.member_documents += [one] if noun == "members" else []
-    found.lines = [line or 1 for line in lines_of(named)]
-    found.errors = attach_lines(errors)
-    return found
+            file.member_documents += [one] if noun == "members" else []
+    file.lines = [line or 1 for line in lines_of(named)]
+    file.errors = attach_lines(errors)
+    return file

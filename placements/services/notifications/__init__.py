@@ -1,1 +1,1 @@
-"""Notifications of problems: which there are, who is to know, and sending it."""
+"""Notifications of problems: the problems, the rules and channels, and the sending."""

@@ -1,4 +1,4 @@
-"""Comparing the problems that there are with those known, and making the messages that rules ask for.
+"""Comparison of the present problems with those recorded, and the messages that rules require.
 
 Safe to run twice at once: a problem that is open and a message each have a key that exists once.
 """
@@ -20,14 +20,14 @@ from placements.services.notifications.problems import MOST, Problem, problems_o
 
 Kind, State = NotificationDelivery.Kind, NotificationDelivery.State
 MOST_SINGLE = 5
-"""So many new problems of a rule at once are a message each; more of them are one message."""
-_SHOWN = 20
+"""Up to this number of new problems of a rule at once are a message each; more of them are one message."""
+_MOST_LINES = 20
 _RESOLVED_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A message that a rule asks for."""
+    """A message that a rule requires."""
 
     rule: NotificationRule
     problem: NotificationProblem
@@ -40,16 +40,16 @@ def evaluate(*, now: datetime) -> int:
     hubs = [(LOCAL_HUB, ""), *live_hubs().values_list("pk", "name")]
     for pk, name in hubs:
         with in_hub(pk):
-            found = problems_of_hub(now=now)
-        record_problems(pk, f"/hubs/{name}" if name else "", found, now=now)
+            problems = problems_of_hub(now=now)
+        record_problems(pk, f"/hubs/{name}" if name else "", problems, now=now)
     return make_messages(now=now)
 
 
-def record_problems(hub: int, prefix: str, found: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
+def record_problems(hub: int, prefix: str, kinds: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
     """Save which problems of a hub began, changed and ended; three statements when nothing changed."""
     known = {one.key: one for one in NotificationProblem.objects.filter(hub=hub, ended_at=None)}
-    seen = {one.key: one for problems in found.values() for one in problems}
-    capped = {kind for kind, problems in found.items() if len(problems) >= MOST}
+    by_key = {one.key: one for problems in kinds.values() for one in problems}
+    capped = {kind for kind, problems in kinds.items() if len(problems) >= MOST}
     new = [
         NotificationProblem(
             hub_id=hub,
@@ -62,15 +62,15 @@ def record_problems(hub: int, prefix: str, found: dict[ProblemKind, list[Problem
             since=one.since or now,
             seen_at=now,
         )
-        for key, one in seen.items()
+        for key, one in by_key.items()
         if key not in known
     ]
     changed = []
     for key, row in known.items():
-        if key in seen and (row.message, row.labels) != (seen[key].message[:500], seen[key].labels):
-            row.message, row.labels = seen[key].message[:500], seen[key].labels
+        if key in by_key and (row.message, row.labels) != (by_key[key].message[:500], by_key[key].labels):
+            row.message, row.labels = by_key[key].message[:500], by_key[key].labels
             changed.append(row)
-    gone = [row.pk for key, row in known.items() if key not in seen and row.kind not in capped]
+    gone = [row.pk for key, row in known.items() if key not in by_key and row.kind not in capped]
     with transaction.atomic():
         NotificationProblem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
         NotificationProblem.objects.bulk_update(changed, ["message", "labels"], batch_size=500)
@@ -107,16 +107,16 @@ def make_messages(*, now: datetime) -> int:
         ended_at__gte=now - _RESOLVED_WITHIN
     )
     problems = list(rows.order_by("pk"))
-    made: dict[tuple[int, int], dict[str, NotificationDelivery]] = defaultdict(dict)
+    deliveries: dict[tuple[int, int], dict[str, NotificationDelivery]] = defaultdict(dict)
     for one in NotificationDelivery.objects.filter(problem__in=problems).defer("body"):
         if one.rule_id and one.problem_id:
-            made[one.rule_id, one.problem_id][one.idempotence_key] = one
+            deliveries[one.rule_id, one.problem_id][one.idempotence_key] = one
     messages: list[_Message] = []
     canceled: list[int] = []
     for rule in rules:
         for problem in problems:
             if matches(rule, problem):
-                before = made[rule.pk, problem.pk]
+                before = deliveries[rule.pk, problem.pk]
                 messages += _messages_of(rule, problem, before, now=now)
                 if problem.ended_at is not None:
                     canceled += [one.pk for one in before.values() if one.state == State.PENDING]
@@ -136,7 +136,7 @@ def _messages_of(
     *,
     now: datetime,
 ) -> Iterable[_Message]:
-    """Yield what a rule asks for now about one problem, apart from what was made before."""
+    """Yield the messages of a rule about one problem that were not created before."""
     name = f"{rule.pk}-{problem.pk}"
     first = before.get(f"{name}-problem")
     if problem.ended_at is not None:
@@ -161,8 +161,8 @@ def _deliveries(messages: Sequence[_Message], *, now: datetime) -> list[Notifica
     for group in groups.values():
         is_grouped = len(group) > MOST_SINGLE
         for number, one in enumerate(group):
-            listed = [each.problem for each in group] if is_grouped and not number else [one.problem]
-            title, body = message_text(one.kind, listed)
+            problems = [each.problem for each in group] if is_grouped and not number else [one.problem]
+            title, body = message_text(one.kind, problems)
             rows.append(
                 NotificationDelivery(
                     channel_id=one.rule.channel_id,
@@ -186,13 +186,13 @@ def message_text(kind: str, problems: Sequence[NotificationProblem]) -> tuple[st
     words = str(ProblemKind(first.kind).label)
     prefix = {Kind.RESOLVED: "Resolved: ", Kind.REMINDER: "Reminder: "}.get(Kind(kind), "")
     names = first.name if len(problems) == 1 else counted(len(problems), "problem")
-    lines = [_line(one) for one in problems[:_SHOWN]]
-    if len(problems) > _SHOWN:
-        lines.append(f"{len(problems) - _SHOWN} more: {settings.PUBLIC_URL}/")
+    lines = [_problem_text(one) for one in problems[:_MOST_LINES]]
+    if len(problems) > _MOST_LINES:
+        lines.append(f"{len(problems) - _MOST_LINES} more: {settings.PUBLIC_URL}/")
     return f"{prefix}{words}: {names}"[:200], "\n\n".join(lines)
 
 
-def _line(problem: NotificationProblem) -> str:
+def _problem_text(problem: NotificationProblem) -> str:
     ended = f", until {problem.ended_at:%Y-%m-%d %H:%M} UTC" if problem.ended_at else ""
     since = f"Since {problem.since:%Y-%m-%d %H:%M} UTC{ended}."
     return f"{problem.message}\n{since}\n{settings.PUBLIC_URL}{problem.path}"

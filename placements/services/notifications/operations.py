@@ -58,17 +58,17 @@ def check_name(name: str) -> list[FieldError]:
     return [FieldError("name", "bad-format", f"Invalid value: {name[:40]!r}", allowed)]
 
 
-def rule_columns(given: RuleInput) -> dict[str, Any]:
+def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
     """Return the columns of a rule. Raise InvalidManifest with all errors."""
-    errors = [*check_name(given.name), *_event_errors(given), *_quiet_errors(given)]
-    key, _, value = given.label.partition("=")
-    if given.label and (label_key_problem(key) or label_value_problem(value)):
+    errors = [*check_name(rule_input.name), *_event_errors(rule_input), *_quiet_errors(rule_input)]
+    key, _, value = rule_input.label.partition("=")
+    if rule_input.label and (label_key_problem(key) or label_value_problem(value)):
         errors.append(FieldError("label", "bad-format", "Invalid value", "a label such as team=payments"))
-    is_number = given.reminder_hours.isdecimal() and len(given.reminder_hours) <= 4
-    if not is_number or int(given.reminder_hours) > LONGEST_REMINDER:
+    is_number = rule_input.reminder_hours.isdecimal() and len(rule_input.reminder_hours) <= 4
+    if not is_number or int(rule_input.reminder_hours) > LONGEST_REMINDER:
         allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
         errors.append(FieldError("reminderHours", "out-of-range", "Invalid value", allowed))
-    channel = NotificationChannel.objects.filter(name=given.channel).first()
+    channel = NotificationChannel.objects.filter(name=rule_input.channel).first()
     if channel is None:
         allowed = ", ".join(NotificationChannel.objects.order_by("name").values_list("name", flat=True))
         errors.append(FieldError("channel", "not-one-of", "Unsupported value", allowed or "create one first"))
@@ -76,36 +76,36 @@ def rule_columns(given: RuleInput) -> dict[str, Any]:
         raise InvalidManifest(errors)
     return {
         "channel": channel,
-        "events": list(given.events),
+        "events": list(rule_input.events),
         "label_key": key,
         "label_value": value,
-        "quiet_from": time.fromisoformat(given.quiet_from) if given.quiet_from else None,
-        "quiet_until": time.fromisoformat(given.quiet_until) if given.quiet_until else None,
-        "time_zone": given.time_zone,
-        "reminder_hours": int(given.reminder_hours),
-        "sends_resolved": given.sends_resolved,
-        "is_enabled": given.is_enabled,
+        "quiet_from": time.fromisoformat(rule_input.quiet_from) if rule_input.quiet_from else None,
+        "quiet_until": time.fromisoformat(rule_input.quiet_until) if rule_input.quiet_until else None,
+        "time_zone": rule_input.time_zone,
+        "reminder_hours": int(rule_input.reminder_hours),
+        "sends_resolved": rule_input.sends_resolved,
+        "is_enabled": rule_input.is_enabled,
     }
 
 
-def _event_errors(given: RuleInput) -> list[FieldError]:
-    unknown = [one for one in given.events if one not in ProblemKind.values]
-    if given.events and not unknown:
+def _event_errors(rule_input: RuleInput) -> list[FieldError]:
+    unknown = [one for one in rule_input.events if one not in ProblemKind.values]
+    if rule_input.events and not unknown:
         return []
     message = f"Unsupported value: {unknown[0][:40]!r}" if unknown else "Required value"
     return [FieldError("events", "not-one-of", message, ", ".join(ProblemKind.values))]
 
 
-def _quiet_errors(given: RuleInput) -> list[FieldError]:
+def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:
     errors = [
         FieldError(path, "bad-format", f"Invalid value: {value[:20]!r}", "a time such as 22:00")
-        for path, value in (("quietFrom", given.quiet_from), ("quietUntil", given.quiet_until))
+        for path, value in (("quietFrom", rule_input.quiet_from), ("quietUntil", rule_input.quiet_until))
         if value and not _CLOCK.fullmatch(value)
     ]
-    if bool(given.quiet_from) != bool(given.quiet_until):
+    if bool(rule_input.quiet_from) != bool(rule_input.quiet_until):
         errors.append(FieldError("quietUntil", "required", "Required value", "both times, or none"))
     try:
-        ZoneInfo(given.time_zone)
+        ZoneInfo(rule_input.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         allowed = "a time zone such as Europe/Berlin"
         errors.append(FieldError("timeZone", "not-one-of", "Unsupported value", allowed))
@@ -113,25 +113,25 @@ def _quiet_errors(given: RuleInput) -> list[FieldError]:
 
 
 @on_live_hub(None)
-def save_rule(given: RuleInput, *, by: User | None, now: datetime) -> NotificationRule:
+def save_rule(rule_input: RuleInput, *, by: User | None, now: datetime) -> NotificationRule:
     """Create a rule, or change the one with this name. Raise InvalidManifest.
 
     A rule that is new or enabled again is about problems that begin from then on.
     """
-    columns = rule_columns(given)
+    columns = rule_columns(rule_input)
     with transaction.atomic():
-        row = NotificationRule.objects.select_for_update().filter(name=given.name).first()
+        row = NotificationRule.objects.select_for_update().filter(name=rule_input.name).first()
         verb = "changed" if row else "created"
         was_enabled = bool(row and row.is_enabled)
-        row = row or NotificationRule(name=given.name)
+        row = row or NotificationRule(name=rule_input.name)
         for column, value in columns.items():
             setattr(row, column, value)
         if not was_enabled:
             row.active_since = now
         row.save()
-        facts = {**columns, "channel": given.channel}
+        facts = {**columns, "channel": rule_input.channel}
         facts |= {key: str(facts[key]) for key in ("quiet_from", "quiet_until") if facts[key]}
-        record(AuditEvent(verb, RULE, given.name, after=facts), by=by, now=now)
+        record(AuditEvent(verb, RULE, rule_input.name, after=facts), by=by, now=now)
     return row
 
 
@@ -197,8 +197,8 @@ def preview(rule: NotificationRule, *, now: datetime) -> tuple[list[Notification
     earlier = NotificationRule(
         events=rule.events, label_key=rule.label_key, label_value=rule.label_value, active_since=since
     )
-    found = [one for one in rows[:5000] if matches(earlier, one)]
-    return found[:MOST_PREVIEWED], len(found)
+    problems = [one for one in rows[:5000] if matches(earlier, one)]
+    return problems[:MOST_PREVIEWED], len(problems)
 
 
 def deliveries() -> QuerySet[NotificationDelivery]:

@@ -26,7 +26,7 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of an object: `message` says what and why, `since` is None where it is not known."""
+    """A problem of an object: `message` has its cause, `since` is None where it is not known."""
 
     kind: ProblemKind
     name: str
@@ -46,8 +46,7 @@ def problems_of_hub(*, now: datetime) -> dict[ProblemKind, list[Problem]]:
 
 
 def _labels(document: Any) -> Labels:
-    found = (document or {}).get("metadata", {}).get("labels") or {}
-    return dict(found)
+    return dict((document or {}).get("metadata", {}).get("labels") or {})
 
 
 def stalled_rollout_problems(_now: datetime) -> Iterator[Problem]:
@@ -108,11 +107,11 @@ def placement_problems(_now: datetime) -> Iterator[Problem]:
 def drift_problems(_now: datetime) -> Iterator[Problem]:
     rows = Binding.objects.exclude(drifted_objects=[]).values("placement")
     counts = rows.annotate(count=Count("pk"), first=Min("cluster_name"), name=F("placement__full_name"))
-    found = list(counts.order_by("placement")[:MOST])
+    groups = list(counts.order_by("placement")[:MOST])
     documents = dict(
-        Placement.objects.filter(pk__in=[one["placement"] for one in found]).values_list("pk", "document")
+        Placement.objects.filter(pk__in=[one["placement"] for one in groups]).values_list("pk", "document")
     )
-    for one in found:
+    for one in groups:
         more = f" and {counted(one['count'] - 1, 'more cluster')}" if one["count"] > 1 else ""
         message = f"Objects of placement {one['name']} were changed on {one['first']}{more}."
         path = reverse("web:placement-drift", args=[one["name"]])

@@ -38,7 +38,7 @@ SIGNATURE, TIMESTAMP, KEY = "X-FleetUI-Signature", "X-FleetUI-Timestamp", "X-Fle
 
 
 class NotDeliveredError(Exception):
-    """A message was not accepted; it says why, without the address."""
+    """A message was not accepted; the message is the reason, without the address."""
 
 
 def send_due(*, now: datetime) -> int:
@@ -53,13 +53,13 @@ def send_due(*, now: datetime) -> int:
         if not mine.update(lease_expires_at=now + LEASE, attempts=F("attempts") + 1):
             continue  # another worker has it
         tried += 1
-        held = NotificationDelivery.objects.filter(pk=row.pk, lease_expires_at=now + LEASE)
+        claim = NotificationDelivery.objects.filter(pk=row.pk, lease_expires_at=now + LEASE)
         try:
             send_one(row, now=now)
         except (NotDeliveredError, CredentialsUnreadable) as error:
-            held.update(**_after_failure(row.attempts + 1, str(error), now=now))
+            claim.update(**_after_failure(row.attempts + 1, str(error), now=now))
         else:
-            held.update(state=State.SENT, sent_at=now, lease_expires_at=None, error="")
+            claim.update(state=State.SENT, sent_at=now, lease_expires_at=None, error="")
     return tried
 
 

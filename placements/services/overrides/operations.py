@@ -184,10 +184,10 @@ def labels_changed(trigger: str) -> None:
 
 def _enqueue_affected(placement: str, targets: Iterable[TargetKey], *, trigger: str, by: str) -> None:
     """Enqueue the rollouts of the placements that have one of the resources (lifecycle A.6)."""
-    wanted = frozenset(targets)
+    keys = frozenset(targets)
     latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
     if placement:
         latest = latest.filter(placement__full_name=placement)
     rows = latest.values_list("placement_id", "identities").iterator()
-    ids = [pk for pk, identities in rows if not wanted.isdisjoint(target_keys(identities))]
+    ids = [pk for pk, identities in rows if not keys.isdisjoint(target_keys(identities))]
     enqueue_rollout(ids, trigger=trigger, by=by)

@@ -1,4 +1,4 @@
-"""What an override changes, which overrides apply to a placement, and what each cluster gets by them."""
+"""What an override changes, which overrides apply to a placement, and their result for each cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,21 +46,21 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
     if not rows:
         return {}
     contents, fleet = map(frozen_of, rows.values()), current_fleet().fleet
-    found = applicable_to_each(contents, placement=placement, fleet=fleet, objects=objects)
+    by_cluster = applicable_to_each(contents, placement=placement, fleet=fleet, objects=objects)
     return {
         name: tuple(rows[one.override.kind, one.full_name] for one in several)
-        for name, several in found.items()
+        for name, several in by_cluster.items()
     }
 
 
 def target_keys(identities: Iterable[Sequence[str]]) -> frozenset[TargetKey]:
     """Return what an override may name to concern these resources: themselves, or their namespaces."""
-    found: set[TargetKey] = set()
+    keys: set[TargetKey] = set()
     for one in _identified(identities):
-        found.add((one.namespace, one.group, one.version, one.kind, one.name))
+        keys.add((one.namespace, one.group, one.version, one.kind, one.name))
         if one.namespace:
-            found.add(("", "", "v1", "Namespace", one.namespace))
-    return frozenset(found)
+            keys.add(("", "", "v1", "Namespace", one.namespace))
+    return frozenset(keys)
 
 
 def _identified(identities: Iterable[Sequence[str]]) -> Iterator[HubObject]:
@@ -101,10 +101,10 @@ def frozen_of(row: OverrideSnapshot) -> OverrideContent:
 def overridden(
     manifests: Manifests, snapshots: Sequence[OverrideContent], cluster: Cluster
 ) -> Manifests | OverrideFailed:
-    found = override(map(HubObject.of, manifests), snapshots, cluster)
-    if isinstance(found, OverrideFailed):
-        return found
-    return tuple(one.content for one in found.objects)
+    result = override(map(HubObject.of, manifests), snapshots, cluster)
+    if isinstance(result, OverrideFailed):
+        return result
+    return tuple(one.content for one in result.objects)
 
 
 MOST_NAMES = 20

@@ -36,7 +36,7 @@ from placements.models import Placement, PlacementResilience, ResilienceLoss, Re
 from placements.services.assertions import REPORT, recheck
 from placements.services.decisions.records import fleet_of, fleet_record_of
 from placements.services.snapshots import cycles_of
-from placements.services.what_if.queries import asked_placements
+from placements.services.what_if.queries import valid_placements
 
 TASK = "placements.tasks.evaluate_resilience"
 LEASE = timedelta(seconds=60)
@@ -85,16 +85,16 @@ def start_report(
     if errors:
         raise InvalidManifest(errors)
     if keys:
-        chosen = sorted(set(keys), key=level_rank)
+        levels = sorted(set(keys), key=level_rank)
     else:
-        cycles = cycles_of(asked_placements(), view.fleet, only=())
-        chosen = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
-    wanted = [one for one in allowed if one in variants or not variants]
+        cycles = cycles_of(valid_placements(), view.fleet, only=())
+        levels = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
+    kinds = [one for one in allowed if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
-    row = next((one for one in open_reports if (one.keys, one.variants) == (chosen, wanted)), None)
+    row = next((one for one in open_reports if (one.keys, one.variants) == (levels, kinds)), None)
     if row is None:
         row = ResilienceReport.objects.create(
-            keys=chosen, variants=wanted, created_at=now, created_by=actor_name(by), evaluate_at=now
+            keys=levels, variants=kinds, created_at=now, created_by=actor_name(by), evaluate_at=now
         )
     if len(view.fleet) <= SMALL_FLEET and _claim(row, now=now):
         _evaluate(row, now=now, seconds=AT_ONCE)
@@ -141,7 +141,7 @@ def latest_report() -> ResilienceReport | None:
 
 def changed_placements() -> QuerySet[Placement]:
     """Return the placements with a decision that the latest report does not know."""
-    rows = asked_placements().filter(decisions_made__gt=0)
+    rows = valid_placements().filter(decisions_made__gt=0)
     return rows.exclude(resilience__decisions_made=F("decisions_made"))
 
 
@@ -176,17 +176,17 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         row.save(update_fields=["fleet", "fleet_version", "done", "has_clusters", "losses_count"])
     fleet = fleet_of(row.fleet_id)
     losses = losses_of(fleet, row.keys, has_clusters=row.has_clusters)
-    subjects, counts = _subjects(asked_placements(), fleet)
+    subjects, counts = _subjects(valid_placements(), fleet)
     placed = PlacedSubjects(subjects)
     while row.done < len(losses):
         chunk = losses[row.done : row.done + CHUNK]
-        found = _cells(chunk, placed, fleet, row.variants)
+        by_loss = _cells(chunk, placed, fleet, row.variants)
         with transaction.atomic():
             mine = ResilienceReport.objects.filter(pk=row.pk, done=row.done, completed_at=None)
             if not mine.update(done=row.done + len(chunk), evaluate_at=now + LEASE):
                 return  # another worker was quicker
             sizes = {(one.level, one.value): len(one.clusters) for one in chunk}
-            rows = [_loss(row, *key, sizes[key[:2]], cells) for key, cells in found.items()]
+            rows = [_loss(row, *key, sizes[key[:2]], cells) for key, cells in by_loss.items()]
             ResilienceLoss.objects.bulk_create([one for one in rows if one], batch_size=200)
         row.done += len(chunk)
         if perf_counter() > until:
@@ -217,12 +217,12 @@ def _subjects(rows: QuerySet[Placement], fleet: Fleet) -> tuple[dict[int, Subjec
 
 def _cells(losses: Iterable[Loss], placed: PlacedSubjects, fleet: Fleet, variants: Sequence[str]) -> _Rows:
     """Return the cells of each loss and variant; of single clusters those in which something is lost."""
-    found: _Rows = {}
+    by_loss: _Rows = {}
     for loss in losses:
         for variant, cells in placed.cells(fleet, loss, [LossVariant(one) for one in variants]):
             worse = {key: one for key, one in cells.items() if one.lost or one.is_bad}
-            found[loss.level, loss.value, variant] = worse if loss.level == CLUSTER else cells
-    return found
+            by_loss[loss.level, loss.value, variant] = worse if loss.level == CLUSTER else cells
+    return by_loss
 
 
 def _loss(
@@ -282,7 +282,7 @@ def levels_of(row: ResilienceReport) -> list[str]:
 def _write_placements(
     row: ResilienceReport, subjects: Mapping[int, Subject], counts: Mapping[int, int]
 ) -> None:
-    """Write what the report says of these placements, by its losses."""
+    """Write the result of the report for these placements, from its losses."""
     bad: dict[int, list[tuple[str, str, int]]] = {key: [] for key in counts}
     for loss in row.losses.order_by("pk").iterator(chunk_size=200):
         for key, cell in cells_of(loss).items():
@@ -321,11 +321,11 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
     subjects, counts = _subjects(changed_placements(), view.fleet)
     losses = losses_of(view.fleet, row.keys, has_clusters=row.has_clusters)
     sizes = {(one.level, one.value): len(one.clusters) for one in losses}
-    found = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
+    by_loss = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
     before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
-    there = set(asked_placements().values_list("pk", flat=True)) - counts.keys()
+    there = set(valid_placements().values_list("pk", flat=True)) - counts.keys()
     with transaction.atomic():
-        for key, cells in found.items():
+        for key, cells in by_loss.items():
             old = cells_of(before[key]) if key in before else {}
             kept = {one: cell for one, cell in old.items() if one in there}
             if (new := dict(sorted({**kept, **cells}.items()))) != old:
@@ -334,7 +334,7 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
                 if changed := _loss(row, *key, sizes[key[:2]], new):
                     changed.save()
         row.totals, row.completed_at = _totals(row), now
-        row.placements_count = asked_placements().filter(decisions_made__gt=0).count()
+        row.placements_count = valid_placements().filter(decisions_made__gt=0).count()
         row.save(update_fields=["totals", "completed_at", "placements_count"])
         PlacementResilience.objects.filter(placement__in=list(counts)).delete()
         _write_placements(row, subjects, counts)

@@ -12,7 +12,7 @@ from placements.services.resilience.operations import cells_of, changed_placemen
 
 TREND = 12
 MOST_ALONE = 40
-"""So many placements are columns of their own."""
+"""Up to this number, each placement has a separate column."""
 
 
 class NoReportError(LookupError):
@@ -61,7 +61,7 @@ def survival_by_group(
     """Return what placements are grouped by, and for each loss the placements and the bad ones by group.
 
     Placements are (key, full name, namespace, labels). They are grouped by the label `team` or by namespace
-    where that is more than one group; few placements, or those that have neither, are groups of their own.
+    where that is more than one group; few placements, or those that have neither, are separate groups.
     """
     few = len(placements) <= MOST_ALONE
     by, names = "placement", {key: name for key, name, _, _ in placements}
@@ -73,15 +73,15 @@ def survival_by_group(
         if len(set(groups.values())) > 1:
             by, names = word, {key: group or f"no {word}" for key, group in groups.items()}
             break
-    found = []
+    counts_by_loss = []
     for loss in losses:
         counts: dict[str, tuple[int, int]] = {}
         for key, cell in cells_of(loss).items():
             if key in names:
                 total, bad = counts.get(names[key], (0, 0))
                 counts[names[key]] = (total + 1, bad + cell.is_bad)
-        found.append(counts)
-    return by, found
+        counts_by_loss.append(counts)
+    return by, counts_by_loss
 
 
 def weakest_placements(report: ResilienceReport) -> list[PlacementResilience]:
@@ -103,12 +103,12 @@ class PlacementLoss:
 
 def losses_for(report: ResilienceReport, placement: Placement) -> list[PlacementLoss]:
     """Return the losses that concern a placement, by level; of single clusters those that cost something."""
-    found = [
+    losses = [
         PlacementLoss(row.level, row.value, row.variant, cells[placement.pk])
         for row in report.losses.order_by("value", "pk").iterator(chunk_size=200)
         if placement.pk in (cells := cells_of(row))
     ]
-    return sorted(found, key=lambda one: level_rank(one.level))
+    return sorted(losses, key=lambda one: level_rank(one.level))
 
 
 def resilience_of(placement: Placement) -> PlacementResilience | None:
@@ -116,11 +116,11 @@ def resilience_of(placement: Placement) -> PlacementResilience | None:
 
 
 def resilience_in(placement: Placement) -> PlacementResilience | None:
-    """Return what the latest report says of a placement that was read with it."""
+    """Return the result of the latest report for a placement that was read with it."""
     return getattr(placement, "resilience", None)
 
 
 def levels_in(placements: Iterable[Placement]) -> list[str]:
     """Return the levels of the report of these placements, which were read with it."""
-    found = (one.report for one in map(resilience_in, placements) if one)
-    return next((list(one.totals) for one in found), [])
+    reports = (one.report for one in map(resilience_in, placements) if one)
+    return next((list(one.totals) for one in reports), [])

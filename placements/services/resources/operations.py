@@ -42,10 +42,10 @@ def apply_resource(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
 ) -> SaveResult[Resource]:
     """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
-    wanted = parse_hub_object(without_hub_metadata(document))
+    hub_object = parse_hub_object(without_hub_metadata(document))
     with transaction.atomic():
-        row = _rows([wanted]).get(wanted.key)
-        check_revision(RESOURCE, name_of(wanted), expected=expected, revision=row.revision if row else 0)
+        row = _rows_by_key([hub_object]).get(hub_object.key)
+        check_revision(RESOURCE, name_of(hub_object), expected=expected, revision=row.revision if row else 0)
         return apply_resources([document], by=by, now=now)[0]
 
 
@@ -55,9 +55,9 @@ def apply_resources(
     documents: Sequence[Mapping[str, Any]], *, by: User | None, now: datetime, is_demo: bool = False
 ) -> list[SaveResult[Resource]]:
     """Apply objects to the hub, all or none; what is there already is unchanged. Raise InvalidManifest."""
-    wanted = [parse_hub_object(without_hub_metadata(document)) for document in documents]
-    named = {one.namespace for one in wanted if one.namespace and not is_reserved_namespace(one.namespace)}
-    brought = {one.name for one in wanted if (one.group, one.kind) == ("", "Namespace")}
+    objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    named = {one.namespace for one in objects if one.namespace and not is_reserved_namespace(one.namespace)}
+    brought = {one.name for one in objects if (one.group, one.kind) == ("", "Namespace")}
     missing = named - brought - existing_namespaces(named)
     errors = [
         FieldError(
@@ -66,17 +66,17 @@ def apply_resources(
             f"{one}: the namespace {one.namespace} is not on the hub",
             "apply the Namespace first, or with it",
         )
-        for one in wanted
+        for one in objects
         if one.namespace in missing
     ]
     if errors:
         raise InvalidManifest(errors)
-    there = _rows(wanted)
-    for each in wanted:
+    there = _rows_by_key(objects)
+    for each in objects:
         saved = [there[each.key].labels] if each.key in there else []
         check_change(by, *saved, each.labels, what=str(each))
     before = {key: HubObject.of(row.content) for key, row in there.items()}
-    applied = [_applied(one, there.get(one.key), now=now, is_demo=is_demo) for one in wanted]
+    applied = [_apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
     created = (one.object for one in applied if one.result is OperationResult.CREATED)
     Resource.objects.bulk_create(created, batch_size=200)
     changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
@@ -85,10 +85,10 @@ def apply_resources(
     moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
     events = []
     for one in moved:
-        written = HubObject.of(one.object.content)
-        old = dict(before[written.key].content) if written.key in before else None
-        hidden = without_secrets(old), without_secrets(dict(written.content), before=old)
-        events.append(AuditEvent(one.result, RESOURCE, name_of(written), one.object.revision, *hidden))
+        hub_object = HubObject.of(one.object.content)
+        old = dict(before[hub_object.key].content) if hub_object.key in before else None
+        hidden = without_secrets(old), without_secrets(dict(hub_object.content), before=old)
+        events.append(AuditEvent(one.result, RESOURCE, name_of(hub_object), one.object.revision, *hidden))
     record_all(events, by=by, now=now)
     after = [HubObject.of(one.object.content) for one in moved]
     _enqueue_selecting([*(before[one.key] for one in after if one.key in before), *after], by=by)
@@ -100,13 +100,13 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
 
     Nothing is locked. Raise InvalidManifest.
     """
-    wanted = [parse_hub_object(without_hub_metadata(document)) for document in documents]
-    there = _rows(wanted, lock=False)
+    objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    there = _rows_by_key(objects, lock=False)
     return [
         SaveResult(row, OperationResult.UNCHANGED, _warnings(one))
         if (row := there.get(one.key)) and row.content == one.content
         else None
-        for one in wanted
+        for one in objects
     ]
 
 
@@ -114,7 +114,7 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
 def delete_resource(
     key: ObjectKey, *, by: User | None, now: datetime, expected: int | None = None
 ) -> list[Resource]:
-    """Delete an object; a Namespace goes with everything in it. Return what was deleted.
+    """Delete an object; a Namespace with everything in it. Return what was deleted.
 
     Raise UnknownResourceError, RevisionConflict.
     """
@@ -151,18 +151,18 @@ def name_of(one: HubObject) -> str:
     return "/".join(one.key)
 
 
-def _rows(wanted: Sequence[HubObject], *, lock: bool = True) -> dict[ObjectKey, Resource]:
-    keys = {one.key for one in wanted}
+def _rows_by_key(objects: Sequence[HubObject], *, lock: bool = True) -> dict[ObjectKey, Resource]:
+    keys = {one.key for one in objects}
     rows: dict[ObjectKey, Resource] = {}
-    names = sorted({one.name for one in wanted})
+    names = sorted({one.name for one in objects})
     for part in batched(names):
-        found = Resource.objects.filter(name__in=part)
-        found = found.select_for_update() if lock else found
-        rows |= {(row.group, row.kind, row.namespace, row.name): row for row in found}
+        resources = Resource.objects.filter(name__in=part)
+        resources = resources.select_for_update() if lock else resources
+        rows |= {(row.group, row.kind, row.namespace, row.name): row for row in resources}
     return {key: row for key, row in rows.items() if key in keys}
 
 
-def _applied(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
+def _apply(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
     warnings = _warnings(one)
     if row is None:
         group, kind, namespace, name = one.key

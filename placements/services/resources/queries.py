@@ -26,10 +26,10 @@ def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] |
     """Return the selection of a placement among these objects or all of the hub. Raise InvalidManifest."""
     path, selectors = draft.selectors_path, draft.spec.resource_selectors
     hub = hub_objects() if objects is None and selectors else objects or ()
-    found = select(selectors, hub, namespace=draft.namespace, path=path)
+    selection = select(selectors, hub, namespace=draft.namespace, path=path)
     if selectors or not isinstance(draft, OcmPlacement):
-        return found
-    return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *found.warnings))
+        return selection
+    return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *selection.warnings))
 
 
 _NO_RESOURCES = (
@@ -51,15 +51,15 @@ def may_select(placement: Placement, changed: Iterable[HubObject]) -> bool:
 def placements_with(resources: Collection[Resource]) -> dict[int, list[str]]:
     """Return the placements whose latest snapshot has each of these resources; one query."""
     keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
-    found: dict[int, list[str]] = {one.pk: [] for one in resources}
+    by_resource: dict[int, list[str]] = {one.pk: [] for one in resources}
     latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
     rows = latest.order_by("placement__full_name").values_list("placement__full_name", "identities")
     for placement, identities in rows:
         for api_version, kind, namespace, name in identities:
             pk = keys.get((api_version.rpartition("/")[0], kind, namespace, name))
             if pk is not None:
-                found[pk].append(placement)
-    return found
+                by_resource[pk].append(placement)
+    return by_resource
 
 
 def names_among(
@@ -67,11 +67,12 @@ def names_among(
 ) -> tuple[str, ...]:
     """Return up to 50 names of a kind in a namespace or outside, first those that contain the typed text."""
     is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
-    found = (one.name for one in objects if (one.group, one.kind, one.namespace) == (group, kind, namespace))
-    names = (name for name in found if not is_hubs_own(name))
+    place = (group, kind, namespace)
+    names = (one.name for one in objects if (one.group, one.kind, one.namespace) == place)
+    names = (name for name in names if not is_hubs_own(name))
     return tuple(sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES])
 
 
 def existing_namespaces(names: Iterable[str]) -> set[str]:
-    found = Resource.objects.filter(group="", kind="Namespace", name__in=set(names))
-    return set(found.values_list("name", flat=True))
+    namespaces = Resource.objects.filter(group="", kind="Namespace", name__in=set(names))
+    return set(namespaces.values_list("name", flat=True))

@@ -35,12 +35,12 @@ def refresh_resources(
     manifest = manifest or parse_placement(placement.document)
     try:
         selected = selection_of(manifest).objects
-    except InvalidManifest as found:
-        errors = [{"path": one.path, "code": one.code, "message": str(one)} for one in found.errors]
-        _note(placement, errors, count=None)
+    except InvalidManifest as invalid:
+        errors = [{"path": one.path, "code": one.code, "message": str(one)} for one in invalid.errors]
+        _save_selection(placement, errors, count=None)
         return False
     with transaction.atomic():
-        _note(placement, [], count=len(selected))
+        _save_selection(placement, [], count=len(selected))
         is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
         if not is_staged and placement.pinned_snapshot is None:
             take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
@@ -79,7 +79,7 @@ def take_resource_snapshot(
     return snapshot
 
 
-def _note(placement: Placement, errors: list[dict[str, str]], *, count: int | None) -> None:
+def _save_selection(placement: Placement, errors: list[dict[str, str]], *, count: int | None) -> None:
     unmoved = Placement.objects.filter(
         pk=placement.pk, revision=placement.revision, selection_observed=placement.selection_observed
     )

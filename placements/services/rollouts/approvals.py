@@ -41,8 +41,8 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
 def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:
     """Return the requests that have waited longest, and how many are pending in all; one query."""
     rows = approvals_waiting().annotate(in_all=Window(Count("pk"))).order_by("requested_at", "pk")
-    found: list[Any] = list(rows[:most])
-    return found, found[0].in_all if found else 0
+    requests: list[Any] = list(rows[:most])
+    return requests, requests[0].in_all if requests else 0
 
 
 def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:

@@ -118,10 +118,10 @@ def _failures() -> dict[str, tuple[str, str, tuple[str, ...]]]:
         more = f" and {counted(row['count'] - 1, 'more cluster')}" if row["count"] > 1 else ""
         names = f"{row['first']}{more}"
         words = f"{names} {'are' if more else 'is'} not responding."
-        found: tuple[str, str, tuple[str, ...]] = ("attention", words, (row["first"],))
+        failure: tuple[str, str, tuple[str, ...]] = ("attention", words, (row["first"],))
         if row["sort"] == _FAILED:
-            found = ("failed", f"Failed on {names}.", ())
-        failures.setdefault(row["placement__full_name"], found)
+            failure = ("failed", f"Failed on {names}.", ())
+        failures.setdefault(row["placement__full_name"], failure)
     return failures
 
 

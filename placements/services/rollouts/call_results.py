@@ -55,7 +55,7 @@ UNCHANGED = timedelta(minutes=10)
 """After so long without a change, each pause between two observations is longer than the one before."""
 PAUSE_FACTOR = 1.5
 LONGEST_PAUSE = timedelta(seconds=30)
-"""Between two calls to a cluster that gives no answer, or that needs several."""
+"""Between two calls to a cluster that does not answer, or that needs several."""
 LONGEST_DIFF_PAUSE = timedelta(minutes=15)
 CONTESTED_WITHIN = timedelta(minutes=10)
 MOST_REPAIRS = 3
@@ -137,33 +137,33 @@ Answer: TypeAlias = Applied | DiffResult | Observation | bool | DriverError | No
 
 
 def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool) -> CallResult | None:
-    """Return what is to be written; None means that nothing of the placement is on the cluster any more."""
+    """Return what is to be written; None means that the cluster has nothing of the placement any more."""
     binding = call.binding
     match answer:
         case NotCalled():
             return CallResult((("next_call_at", now),), failure=None)
         case OverrideFailed():
             message = override_sentence(answer, call.cluster.name)
-            return _failed(binding, message, override_failure(answer), now=now)
+            return _failure_result(binding, message, override_failure(answer), now=now)
         case DriverFenced():
             # Written only under a lease that is still valid: the fence is behind after a restore of the
             # database.
             columns = {"next_call_at": now, "calls": binding.calls_beyond(answer.fence)}
             return CallResult(tuple(columns.items()), failure=None)
         case DriverRejected():
-            return _rejected(binding, answer, now=now)
+            return _rejection_result(binding, answer, now=now)
         case DriverPending():
-            return _pending(binding, answer, now=now)
+            return _pending_result(binding, answer, now=now)
         case DriverError():
-            return _unavailable(binding, answer, now=now)
+            return _unavailable_result(binding, answer, now=now)
         case DiffResult():
-            return _diffed(call, answer, now=now, is_busy=is_busy)
+            return _diff_result(call, answer, now=now, is_busy=is_busy)
         case Observation():
-            seen = answer.of(call.placement)
-            result = _observed(call, seen, now=now, is_busy=is_busy)
-            return _with_objects(result, binding, seen.objects, now=now) if seen else result
+            state = answer.of(call.placement)
+            result = _observation_result(call, state, now=now, is_busy=is_busy)
+            return _with_objects(result, binding, state.objects, now=now) if state else result
         case Applied():
-            return _applied(call, answer, now=now, is_busy=is_busy)
+            return _apply_result(call, answer, now=now, is_busy=is_busy)
     return None
 
 
@@ -191,30 +191,30 @@ def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
     return text, hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _applied(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
+def _apply_result(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, applied.drifts, now=now)
     if applied.placement:
-        seen = _observed(call, applied.placement, now=now, is_busy=is_busy)
-        columns = (*seen.columns, *_reached(binding).items())
-        return replace(seen, columns=columns, is_applied=True, drifted=drifted)
+        result = _observation_result(call, applied.placement, now=now, is_busy=is_busy)
+        columns = (*result.columns, *_apply_columns(binding).items())
+        return replace(result, columns=columns, is_applied=True, drifted=drifted)
     changes = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
-    return CallResult((*changes.items(), *_reached(binding).items()), is_applied=True, drifted=drifted)
+    return CallResult((*changes.items(), *_apply_columns(binding).items()), is_applied=True, drifted=drifted)
 
 
-def _reached(binding: Binding) -> dict[str, Any]:
+def _apply_columns(binding: Binding) -> dict[str, Any]:
     """Return what an apply that was answered changes in a binding."""
-    columns = {"was_applied": True, **_answered(binding)}
-    return columns if not binding.was_applied else _answered(binding)
+    columns = {"was_applied": True, **_answer_columns(binding)}
+    return columns if not binding.was_applied else _answer_columns(binding)
 
 
-def _answered(binding: Binding) -> dict[str, Any]:
+def _answer_columns(binding: Binding) -> dict[str, Any]:
     """Return what an answer ends: a call in several parts, and the reason why there was none."""
     ended = {"objects_done": None, "unavailable_code": ""}
     return {name: value for name, value in ended.items() if getattr(binding, name) != value}
 
 
-def _unavailable(binding: Binding, error: DriverError, *, now: datetime) -> CallResult:
+def _unavailable_result(binding: Binding, error: DriverError, *, now: datetime) -> CallResult:
     """Return when to make the same call again, as whether it took effect is unknown: later and later."""
     pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
     code = ""
@@ -225,12 +225,12 @@ def _unavailable(binding: Binding, error: DriverError, *, now: datetime) -> Call
     return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
 
 
-def _pending(binding: Binding, pending: DriverPending, *, now: datetime) -> CallResult:
+def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) -> CallResult:
     """Return when to continue: at once while the calls make progress. Nothing has failed."""
     pause = OBSERVE_AGAIN
     if binding.objects_done is not None and pending.done <= binding.objects_done:
         pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
-    columns: dict[str, Any] = _answered(binding)
+    columns: dict[str, Any] = _answer_columns(binding)
     columns |= {
         "next_call_at": now + pause,
         "message": str(pending)[:_MESSAGE_LENGTH],
@@ -241,10 +241,10 @@ def _pending(binding: Binding, pending: DriverPending, *, now: datetime) -> Call
     return CallResult(tuple(columns.items()))
 
 
-def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
+def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
     message = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
-    result = _failed(binding, message, refusal_failure(binding, error), now=now)
-    reached = _reached(binding) if binding.phase == Phase.APPLYING else _answered(binding)
+    result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
+    reached = _apply_columns(binding) if binding.phase == Phase.APPLYING else _answer_columns(binding)
     return replace(
         result,
         columns=(*result.columns, *reached.items()),
@@ -253,7 +253,7 @@ def _rejected(binding: Binding, error: DriverRejected, *, now: datetime) -> Call
     )
 
 
-def _failed(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
+def _failure_result(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
     """Return a failure, to be tried again with growing pauses."""
     removing = binding.phase == Phase.REMOVING
     columns = {
@@ -280,7 +280,7 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
         longest: timedelta = settings.LONGEST_OBSERVATION
         period = min(period, longest)
         if (quiet := now - since - UNCHANGED) >= timedelta():
-            # The sum of the pauses so far, as a geometric series, gives the next one.
+            # The sum of the pauses so far, as a geometric series, is the base of the next one.
             pause = period * PAUSE_FACTOR + quiet * (PAUSE_FACTOR - 1)
         earliest = now + pause - period / 2
         if pause >= longest:
@@ -291,22 +291,24 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
     return earliest + period - past
 
 
-def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, is_busy: bool) -> CallResult:
+def _observation_result(
+    call: ClusterCall, state: PlacementSeen | None, *, now: datetime, is_busy: bool
+) -> CallResult:
     """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
     binding = call.binding
-    if seen is None or seen.version != binding.applied_version:
-        return _again(binding, "The applied resources were deleted; applying them again.", now=now)
-    if seen.refusals:
-        return _rejected(binding, DriverRejected("refused", seen.refusals), now=now)
-    if seen.whole_version != seen.version:
-        return _again(binding, "An interrupted apply is continued.", now=now)
-    if seen.missing or seen.drifted:
-        return _drifted(call, seen, now=now, is_busy=is_busy)
+    if state is None or state.version != binding.applied_version:
+        return _reapply_result(binding, "The applied resources were deleted; applying them again.", now=now)
+    if state.refusals:
+        return _rejection_result(binding, DriverRejected("refused", state.refusals), now=now)
+    if state.whole_version != state.version:
+        return _reapply_result(binding, "An interrupted apply is continued.", now=now)
+    if state.missing or state.drifted:
+        return _drift_result(call, state, now=now, is_busy=is_busy)
 
-    columns: dict[str, Any] = _answered(binding)
+    columns: dict[str, Any] = _answer_columns(binding)
     if binding.contested_since and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]:
         columns |= {"contested_since": None, "repairs": ()}
-    phase = Phase.AVAILABLE if seen.readiness is Readiness.AVAILABLE else Phase.APPLIED
+    phase = Phase.AVAILABLE if state.readiness is Readiness.AVAILABLE else Phase.APPLIED
     since = now if binding.phase != phase else binding.phase_changed_at or now
     next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, since, now)
     columns["phase"] = phase
@@ -315,12 +317,12 @@ def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, i
     drifted = difference_rows(binding.drifted_objects, (), now=now)
     if phase is Phase.AVAILABLE:
         columns |= {"untrackable_since": None, "next_call_at": next_call}
-        columns["message"] = seen.notice[:_MESSAGE_LENGTH]
+        columns["message"] = state.notice[:_MESSAGE_LENGTH]
         outcome = ClusterUpdate.Outcome.AVAILABLE
         return CallResult(tuple(columns.items()), outcome=outcome, drifted=drifted)
-    hints = {one.object: f" ({one.hint})" for one in seen.objects if one.hint}
-    unready = [replace(one, reason=one.reason + hints.get(one.object, "")) for one in seen.unready]
-    is_timed = seen.readiness is Readiness.NOT_TRACKABLE
+    hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
+    unready = [replace(one, reason=one.reason + hints.get(one.object, "")) for one in state.unready]
+    is_timed = state.readiness is Readiness.NOT_TRACKABLE
     if not is_timed:
         pause = OBSERVE_AGAIN
         if call.cluster.driver in ACTING_DRIVERS:  # each observation costs a request for every object
@@ -337,7 +339,7 @@ def _observed(call: ClusterCall, seen: PlacementSeen | None, *, now: datetime, i
     return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
 
 
-def _again(
+def _reapply_result(
     binding: Binding, message: str, *, now: datetime, drifted: str | None = None, **columns: Any
 ) -> CallResult:
     """Return that the same version is applied again."""
@@ -347,28 +349,29 @@ def _again(
         "next_call_at": now,
         "untrackable_since": None,
         "message": message[:_MESSAGE_LENGTH],
-        **_answered(binding),
+        **_answer_columns(binding),
     }
     return CallResult(tuple(columns.items()), drifted=drifted)
 
 
-def _drifted(call: ClusterCall, seen: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
+def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows where others removed or changed objects (`spec/kubernetes-driver.md` 9).
 
     A repair applies the same version again. Objects that others change again and again are repaired ever
     more rarely.
     """
     binding = call.binding
-    drifted = difference_rows(binding.drifted_objects, seen.drifted, now=now)
-    names = ", ".join(sorted({str(one) for one in seen.missing} | {str(one.object) for one in seen.drifted}))
+    drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
+    objects = {str(one) for one in state.missing} | {str(one.object) for one in state.drifted}
+    names = ", ".join(sorted(objects))
     if (
-        seen.drifted
-        and not seen.missing
+        state.drifted
+        and not state.missing
         and strategy_value(binding, "whenToApply") == WhenToApply.IF_NOT_DRIFTED
     ):
         message = "it was changed on the cluster, and whenToApply is IfNotDrifted"
-        refusals = tuple(Refusal(one.object, FOUND_DRIFTS, message) for one in seen.drifted)
-        return _rejected(binding, DriverRejected(message, refusals, drifts=seen.drifted), now=now)
+        refusals = tuple(Refusal(one.object, FOUND_DRIFTS, message) for one in state.drifted)
+        return _rejection_result(binding, DriverRejected(message, refusals, drifts=state.drifted), now=now)
 
     recent = [at for at in binding.repairs if now - datetime.fromisoformat(at) <= CONTESTED_WITHIN]
     since = binding.contested_since or (now if len(recent) >= MOST_REPAIRS else None)
@@ -382,50 +385,51 @@ def _drifted(call: ClusterCall, seen: PlacementSeen, *, now: datetime, is_busy: 
                 "next_call_at": next_call,
                 "message": message[:_MESSAGE_LENGTH],
                 "contested_since": since,
+                **_answer_columns(binding),
             }
-            return CallResult((*columns.items(), *_answered(binding).items()), failure=None, drifted=drifted)
+            return CallResult(tuple(columns.items()), failure=None, drifted=drifted)
     repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
     message = f"Changed on the cluster, applying again: {names}"
-    return _again(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
+    return _reapply_result(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
 
 
-def _diffed(call: ClusterCall, found: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
+def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows from a report of differences: a complete one counts as available (section 7)."""
     binding = call.binding
     pause = OBSERVE_IN_ROLLOUT
     if not is_busy:
         pause = max(pause, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_DIFF_PAUSE))
-    phase = Phase.APPLIED if found.failures else Phase.AVAILABLE
-    message = "; ".join(f"{one.object}: {one.message}" for one in found.failures)
+    phase = Phase.APPLIED if report.failures else Phase.AVAILABLE
+    message = "; ".join(f"{one.object}: {one.message}" for one in report.failures)
     columns: dict[str, Any] = {
         "phase": phase,
         "untrackable_since": None,
         "next_call_at": now + pause,
         "message": message[:_MESSAGE_LENGTH],
-        **_answered(binding),
+        **_answer_columns(binding),
     }
     if binding.phase != phase:
         columns["phase_changed_at"] = now
-    errors = [(one.object, one.code, one.message) for one in found.failures]
+    errors = [(one.object, one.code, one.message) for one in report.failures]
     return CallResult(
         tuple(columns.items()),
-        outcome="" if found.failures else ClusterUpdate.Outcome.AVAILABLE,
+        outcome="" if report.failures else ClusterUpdate.Outcome.AVAILABLE,
         is_applied=True,
         failure=Failure(objects=_object_errors(binding, errors)),
-        diffed=difference_rows(binding.diffed_objects, found.diffs, now=now),
+        diffed=difference_rows(binding.diffed_objects, report.diffs, now=now),
     )
 
 
 def difference_rows(
-    stored: Sequence[Mapping[str, Any]], found: Iterable[ObjectDiff], *, now: datetime
+    stored: Sequence[Mapping[str, Any]], diffs: Iterable[ObjectDiff], *, now: datetime
 ) -> str | None:
     """Return the rows to store as JSON, each since it was first observed; None where there are none still."""
-    found = sorted(found, key=lambda one: (one.object.group, one.version, one.object))[:MOST_OBJECTS]
-    if not found and not stored:
+    diffs = sorted(diffs, key=lambda one: (one.object.group, one.version, one.object))[:MOST_OBJECTS]
+    if not diffs and not stored:
         return None
     first = {(row["group"], row["kind"], row["namespace"], row["name"]): row["since"] for row in stored}
     rows, size = [], 0
-    for one in found:
+    for one in diffs:
         ref = one.object
         row: dict[str, Any] = {
             "group": ref.group,
@@ -453,7 +457,7 @@ def override_failure(failed: OverrideFailed) -> Failure:
 
 
 def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
-    """Return what a cluster rejected, object by object where it says so."""
+    """Return what a cluster rejected, object by object where it names them."""
     objects = [(one.object, one.code, one.message) for one in error.refusals]
     return Failure(FailureKind.REFUSED, _object_errors(binding, objects))
 

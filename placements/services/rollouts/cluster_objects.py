@@ -43,29 +43,29 @@ class DifferenceFilter:
 
 
 def differences_page(
-    placement: Placement, wanted: DifferenceFilter, *, size: int, after: str = ""
+    placement: Placement, filters: DifferenceFilter, *, size: int, after: str = ""
 ) -> tuple[list[Difference], str | None]:
     """Return the objects that differ, by cluster and object, and the cursor of the next page.
 
     Bindings are read only as far as the page reaches. Raise BadCursorError.
     """
-    beyond = _read(after) if after else None
-    found: list[Difference] = []
-    for one in _differences(placement, wanted, from_cluster=beyond[0] if beyond else ""):
+    beyond = _parse_cursor(after) if after else None
+    differences: list[Difference] = []
+    for one in _differences(placement, filters, from_cluster=beyond[0] if beyond else ""):
         if beyond and _key(one) <= beyond:
             continue
-        if len(found) == size:
-            cursor = json.dumps(_key(found[-1]))
-            return found, base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
-        found.append(one)
-    return found, None
+        if len(differences) == size:
+            cursor = json.dumps(_key(differences[-1]))
+            return differences, base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
+        differences.append(one)
+    return differences, None
 
 
 def _key(one: Difference) -> list[str]:
     return [one.cluster, one.type, one.group, one.kind, one.namespace, one.name]
 
 
-def _read(cursor: str) -> list[str]:
+def _parse_cursor(cursor: str) -> list[str]:
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError, RecursionError) as error:
@@ -78,27 +78,27 @@ def _read(cursor: str) -> list[str]:
 
 
 def _differences(
-    placement: Placement, wanted: DifferenceFilter, *, from_cluster: str
+    placement: Placement, filters: DifferenceFilter, *, from_cluster: str
 ) -> Iterator[Difference]:
-    types = [one for one in _COLUMNS if wanted.type in (None, one)]
+    types = [one for one in _COLUMNS if filters.type in (None, one)]
     columns = [_COLUMNS[one] for one in types]
     has_any = Q()
     for column in columns:
         has_any |= ~Q(**{column: []})
     rows = Binding.objects.filter(has_any, placement=placement)
-    rows = rows.filter(cluster_name=wanted.cluster) if wanted.cluster else rows
+    rows = rows.filter(cluster_name=filters.cluster) if filters.cluster else rows
     # Not sorted by the database, whose collation may differ from the order of the cursor.
     names = sorted(one for one in rows.values_list("cluster_name", flat=True) if one >= from_cluster)
     for start in range(0, len(names), _READ_AT_ONCE):
         several = rows.filter(cluster_name__in=names[start : start + _READ_AT_ONCE])
         part = {name: stored for name, *stored in several.values_list("cluster_name", *columns)}
         for name in sorted(part):
-            listed = [
+            differences = [
                 Difference.of(name, found_by, row)
                 for found_by, stored in zip(types, part[name], strict=True)
                 for row in stored
             ]
-            yield from sorted(filter(wanted.matches, listed), key=_key)
+            yield from sorted(filter(filters.matches, differences), key=_key)
 
 
 def objects_on(binding: Binding) -> list[ClusterObject]:
@@ -157,5 +157,5 @@ def live_states(binding: Binding) -> list[LiveState]:
     """Return the states of the objects of a binding; none where its driver does not read them."""
     if binding.observed_at is None:
         return []
-    found = ObservedObjects.objects.filter(pk=binding.pk).values_list("rows", flat=True).first()
-    return [LiveState(*row) for row in found or ()]
+    rows = ObservedObjects.objects.filter(pk=binding.pk).values_list("rows", flat=True).first()
+    return [LiveState(*row) for row in rows or ()]

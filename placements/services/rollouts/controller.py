@@ -47,7 +47,7 @@ LEASE = timedelta(seconds=10)
 RESYNC = timedelta(seconds=10)
 """While a rollout is in progress it is synced this often: clusters become unreachable without an event."""
 IDLE_RESYNC = timedelta(seconds=30)
-"""One that starts nothing is synced less often: what it waits for leads to a sync of its own."""
+"""One that starts nothing is synced less often: what it waits for causes a sync."""
 LARGE = 1_000
 PAUSE = timedelta(microseconds=150)
 """So long a placement on more than LARGE clusters rests after a sync, for each of them.
@@ -143,11 +143,11 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     elif state.suspension is Suspension.NONE and not state.deletion:
         _mark_synced(context, requeue_at=None, now=now)
     if is_over and placement.deleting_since:
-        held = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
+        leftovers = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
         placement.bindings.all().delete()
-        keep_leftovers(placement.full_name, held, now=now)
+        keep_leftovers(placement.full_name, leftovers, now=now)
         finish_deletion(placement, now=now)
-        after = {"mayStillHold": held} if held else None
+        after = {"mayStillHold": leftovers} if leftovers else None
         record(AuditEvent("gone", PLACEMENT, placement.full_name, after=after), by=None, now=now)
 
 

@@ -1,7 +1,7 @@
 """Forecasts of the time left of rollouts, and how often former ones were right (`spec/foresight.md` 7).
 
 A forecast is computed by a sync, at most every 15 seconds, and stored with the rollout, so that its cost
-does not depend on the number of people who look at it.
+does not depend on the number of viewers.
 """
 
 from collections.abc import Mapping
@@ -191,22 +191,22 @@ def _work_stage(stage: Stage, until: datetime | None, *, is_last: bool, now: dat
 def staged_history_of(run: StagedRun, kinds: frozenset[StepKind]) -> History | None:
     """Return durations of the last ten staged runs of the placement, else of rolling updates of the fleet."""
     past = StagedRun.objects.filter(placement=run.placement_id, ended_at__isnull=False, plan__isnull=False)
-    found: dict[StepKind, list[float]] = {}
+    by_kind: dict[StepKind, list[float]] = {}
     runs = 0
     for plan in past.exclude(pk=run.pk).order_by("-pk").values_list("plan", flat=True)[:MOST_RUNS]:
-        done = run_from_plain(plan)
-        for kind, stages in ((StepKind.UPDATE, done.stages), (StepKind.REMOVAL, (done.deletions,))):
+        past_run = run_from_plain(plan)
+        for kind, stages in ((StepKind.UPDATE, past_run.stages), (StepKind.REMOVAL, (past_run.deletions,))):
             seconds = [
                 (one.done_at - one.started_at).total_seconds()
                 for stage in stages
                 for one in stage.steps
                 if one.started_at and one.done_at
             ]
-            found[kind] = (found.get(kind, []) + seconds)[:MOST_DURATIONS]
-        runs += any(step.done_at for step in done.steps)
-    has_all = kinds <= {kind for kind, values in found.items() if values}
-    if has_all and sum(len(found[kind]) for kind in kinds) >= FEWEST_CLUSTERS:
-        return History({kind: found[kind] for kind in kinds}, runs, "placement", has_wait=False)
+            by_kind[kind] = (by_kind.get(kind, []) + seconds)[:MOST_DURATIONS]
+        runs += any(step.done_at for step in past_run.steps)
+    has_all = kinds <= {kind for kind, values in by_kind.items() if values}
+    if has_all and sum(len(by_kind[kind]) for kind in kinds) >= FEWEST_CLUSTERS:
+        return History({kind: by_kind[kind] for kind in kinds}, runs, "placement", has_wait=False)
     steps = _past_steps(None, kinds, before=Rollout.objects.aggregate(last=Max("pk"))["last"] or 0)
     if kinds <= steps.keys() and sum(len(steps[kind]) for kind in kinds) >= FEWEST_CLUSTERS:
         of_fleet = {kind: [one.seconds for one in steps[kind]] for kind in kinds}
@@ -266,11 +266,11 @@ def _remaining(
 
 def _forecast_from(history: History, stages: list[WorkStage], run: Rollout | StagedRun) -> dict[str, Any]:
     """Return the forecast of these stages as it is stored, with what it is based on."""
-    found = forecast(stages, history.durations, runs=history.runs, seed=run.pk)
+    estimate = forecast(stages, history.durations, runs=history.runs, seed=run.pk)
     clusters = sum(map(len, history.durations.values()))
     basis = {"runs": history.runs, "clusters": clusters, "source": history.source}
-    numbers = {name: round(getattr(found, name), 1) for name in ("p10", "p50", "p90")}
-    return {**numbers, "slower": found.slower, "basis": basis}
+    numbers = {name: round(getattr(estimate, name), 1) for name in ("p10", "p50", "p90")}
+    return {**numbers, "slower": estimate.slower, "basis": basis}
 
 
 @lru_cache(maxsize=128)
@@ -284,11 +284,11 @@ def history_of(placement: int, run: int, kinds: frozenset[StepKind], _uid: UUID)
     past = Rollout.objects.filter(placement=placement).exclude(pk=run).exclude(state=Rollout.State.RUNNING)
     own = list(past.order_by("-number").values_list("pk", flat=True)[:MOST_RUNS])
     for source, rollouts in (("placement", own), ("fleet", None)):
-        found = _past_steps(rollouts, kinds, before=run)
-        steps = [step for kind in kinds for step in found.get(kind, ())]
-        if kinds and kinds <= found.keys() and len(steps) >= FEWEST_CLUSTERS:
+        by_kind = _past_steps(rollouts, kinds, before=run)
+        steps = [step for kind in kinds for step in by_kind.get(kind, ())]
+        if kinds and kinds <= by_kind.keys() and len(steps) >= FEWEST_CLUSTERS:
             return History(
-                {kind: [step.seconds for step in found[kind]] for kind in kinds},
+                {kind: [step.seconds for step in by_kind[kind]] for kind in kinds},
                 len({step.rollout for step in steps}),
                 source,
                 has_wait=2 * sum(step.ends_by_time for step in steps) > len(steps),
@@ -315,13 +315,13 @@ def _past_steps(
     # What cannot be observed ends with the rollout; its work ended when it was applied.
     by_time = Q(applied_at__isnull=False, ended_at=F("rollout__ended_at"))
     rows = rows.annotate(ends_by_time=by_time, done_at=Case(When(by_time, "applied_at"), default="ended_at"))
-    found: dict[StepKind, list[_PastStep]] = {}
+    by_kind: dict[StepKind, list[_PastStep]] = {}
     newest = rows.order_by("-pk").values_list("rollout_id", "what", "started_at", "done_at", "ends_by_time")
     for rollout, what, started_at, done_at, ends_by_time in newest[: MOST_DURATIONS * len(kinds)]:
-        of_kind = found.setdefault(_KINDS[what], [])
+        of_kind = by_kind.setdefault(_KINDS[what], [])
         if len(of_kind) < MOST_DURATIONS:
             of_kind.append(_PastStep(rollout, (done_at - started_at).total_seconds(), ends_by_time))
-    return found
+    return by_kind
 
 
 def calibration_of(finished: QuerySet[Rollout] | QuerySet[StagedRun]) -> dict[str, int]:

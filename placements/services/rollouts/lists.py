@@ -64,7 +64,7 @@ def newest_run(placement: str) -> AnyRun | None:
 def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
     rolling = _rolling(placement, text, RunListState.RUNNING).order_by("-id")[:most]
     staged = _staged(placement, text, RunListState.RUNNING).order_by("-id")[:most]
-    return list(_merged(rolling, staged))
+    return list(_merge_runs(rolling, staged))
 
 
 def runs_page(
@@ -74,18 +74,18 @@ def runs_page(
 
     The cursor holds the last of each kind. An invalid cursor starts at the first page.
     """
-    found = _CURSOR.fullmatch(after)
-    last = (int(found[1]), int(found[2])) if found else _FIRST
+    match = _CURSOR.fullmatch(after)
+    last = (int(match[1]), int(match[2])) if match else _FIRST
     rolling = _rolling(placement, text, state).order_by("-id")
     staged = _staged(placement, text, state).order_by("-id")
     before = None
-    if found and start > size:
+    if match and start > size:
         times = [(at, pk, False) for at, pk in rolling.values_list("started_at", "pk")[: start - size]]
         times += [(at, pk, True) for at, pk in staged.values_list("created_at", "pk")[: start - size]]
         earlier = sorted(times, reverse=True)[: start - size]
         before = _cursor(((pk, is_staged) for _, pk, is_staged in earlier), _FIRST)
     rolling, staged = rolling.filter(pk__lt=last[0]), staged.filter(pk__lt=last[1])
-    rows = list(_merged(rolling[: size + 1], staged[: size + 1]))
+    rows = list(_merge_runs(rolling[: size + 1], staged[: size + 1]))
     keys = ((run.pk, isinstance(run, StagedRun)) for run in rows[:size])
     after = _cursor(keys, last) if len(rows) > size else ""
     return RunsPage(rows[:size], after or None, before)
@@ -105,7 +105,7 @@ def _cursor(keys: Iterable[tuple[int, bool]], last: tuple[int, int]) -> str:
     return f"{least[0]}.{least[1]}"
 
 
-def _merged(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iterator[AnyRun]:
+def _merge_runs(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iterator[AnyRun]:
     return merge(rolling, staged, key=began_at, reverse=True)
 
 

@@ -26,11 +26,11 @@ from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
 _STARTED = "started again"
 """The verb of the event, as stored."""
-_LISTED = 20
+_MOST_NAMES = 20
 
 
 class ActionNotAllowed(Exception):
-    """The action makes no sense now; the message says why, and what would."""
+    """The action is not possible now; the message has the reason, and what is possible."""
 
 
 @on_live_hub(refuse_rollout)
@@ -58,7 +58,7 @@ def resume(name: str, *, by: User | None, now: datetime, expected: int | None = 
 @on_live_hub(refuse_rollout)
 @transaction.atomic
 def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
-    """End the rollout for good; the placement starts nothing until a user starts a new rollout.
+    """End the rollout; the placement starts nothing until a user starts a new rollout.
 
     Raise ActionNotAllowed when no rollout is in progress.
     """
@@ -116,8 +116,8 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     rows = Binding.objects.select_for_update().filter(placement=placement, phase__in=REAPPLIED)
     rows = rows.exclude(state=BindingState.UNSCHEDULED).order_by("cluster_name")
     known = dict(rows.values_list("cluster_name", "pk"))
-    allowed = ", ".join(list(known)[:_LISTED]) or "none: nothing is applied yet"
-    allowed += f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    allowed = ", ".join(list(known)[:_MOST_NAMES]) or "none: nothing is applied yet"
+    allowed += f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     errors = [
         FieldError(f"clusters[{at}]", "unknown-name", f"{name} is not applied on {cluster[:253]!r}", allowed)
         for at, cluster in enumerate(clusters)
@@ -173,9 +173,9 @@ def roll_back(
         older = rows.exclude(pk=latest.pk).order_by("number").values_list("number", flat=True)
         if not older:
             raise ActionNotAllowed(f"{name} has no earlier revision to roll back to")
-        known = ", ".join(f"r{one}" for one in older)
+        numbers = ", ".join(f"r{one}" for one in older)
         target = "an unknown revision" if number is None else f"r{number}"
-        raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {known}")
+        raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {numbers}")
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     restored = ResourceSnapshot.objects.create(
         placement=placement,
@@ -220,7 +220,7 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
 def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
     """Let a deletion end without a cluster that has been unreachable for 15 minutes (lifecycle A.11).
 
-    What is there may stay there; an event says so. Raise UnknownPlacementError, ActionNotAllowed.
+    Its resources may remain there; an event records it. Raise UnknownPlacementError, ActionNotAllowed.
     """
     row = locked_placement(placement, by=by)
     if row.deleting_since is None:
@@ -242,7 +242,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
 
 
 def _rolling(name: str, expected: int | None, *, by: User | None) -> Placement:
-    """Return a placement with rolling updates; a staged one has runs with actions of their own."""
+    """Return a placement with rolling updates; a staged one has runs with other actions."""
     placement = locked_placement(name, by=by, expected=expected)
     if placement.is_staged and placement.deleting_since is None:
         raise ActionNotAllowed(

@@ -42,7 +42,7 @@ def _due(now: datetime) -> QuerySet[MemberCluster]:
 def remove_orphans(
     *, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock
 ) -> int:
-    """Take the inventory of up to 100 clusters and remove what no binding wants; return how many clusters.
+    """Read the inventory of up to 100 clusters and remove what no binding wants; return how many clusters.
 
     A placement that was removed or applied since the inventory has a higher fence, so the cluster refuses its
     removal here.
@@ -75,17 +75,17 @@ def remove_orphans(
     return len(claimed)
 
 
-def find_orphans(held: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
-    """Return the fence of each pair of cluster and placement that is held and neither bound nor a leftover.
+def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+    """Return the fence of each pair of cluster and placement there that is neither bound nor a leftover.
 
-    `held`: the fences by placement, by cluster. A leftover that is no longer held is deleted.
+    `inventory`: the fences by placement, by cluster. A leftover that is not in it is deleted.
     """
-    pairs = {(cluster, name): fence for cluster, fences in held.items() for name, fence in fences.items()}
-    bindings = Binding.objects.filter(cluster_name__in=held)
+    pairs = {(cluster, name): fence for cluster, one in inventory.items() for name, fence in one.items()}
+    bindings = Binding.objects.filter(cluster_name__in=inventory)
     bound = set(bindings.values_list("cluster_name", "placement__full_name"))
     leftovers = {
         (row.cluster_name, row.placement_name): row.pk
-        for row in Leftover.objects.filter(cluster_name__in=held)
+        for row in Leftover.objects.filter(cluster_name__in=inventory)
     }
     gone = [pk for pair, pk in leftovers.items() if pair not in pairs or pair in bound]
     if gone:
@@ -105,6 +105,6 @@ def remove_orphan(row: MemberCluster, placement: str, fence: int, clock: Callabl
 
 
 def keep_leftovers(placement: str, clusters: list[str], *, now: datetime) -> None:
-    """Record what a placement leaves on these clusters on purpose, so that it is not taken for an orphan."""
+    """Record what a placement leaves on these clusters on purpose, so that it does not count as an orphan."""
     rows = [Leftover(placement_name=placement, cluster_name=name, noted_at=now) for name in clusters]
     Leftover.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)

@@ -60,10 +60,10 @@ def running_count() -> int:
 def run_named(placement: str, number: int) -> Rollout:
     """Return a rollout; of two placements that had one name, the later. Raise UnknownRolloutError."""
     rows = Rollout.objects.filter(placement_name=placement, number=number).select_related("placement")
-    found = rows.order_by("-pk").first()
-    if found is None:
+    run = rows.order_by("-pk").first()
+    if run is None:
         raise UnknownRolloutError(placement, number)
-    return found
+    return run
 
 
 def latest_run(placement: Placement) -> Rollout | None:
@@ -75,8 +75,8 @@ def latest_run(placement: Placement) -> Rollout | None:
 
 def pulse_of(placement: str, number: int) -> str:
     """Return what changes with every event of a rollout, without reading it. Empty without one."""
-    found = _RUN_PULSE.first(placement, str(number)) if number <= _MOST_RUNS else None
-    return f"{found[0]}.{found[1] or 0}" if found else ""
+    versions = _RUN_PULSE.first(placement, str(number)) if number <= _MOST_RUNS else None
+    return f"{versions[0]}.{versions[1] or 0}" if versions else ""
 
 
 def _rollout_pulse() -> QuerySet[Any, Any]:
@@ -92,8 +92,8 @@ _MOST_RUNS = 2**31 - 1
 
 def placement_pulse(name: str) -> str:
     """Return what changes with everything that the page of a placement shows; empty without one."""
-    found = _PULSE.first(name)
-    return ".".join(str(one) for one in found) if found else ""
+    versions = _PULSE.first(name)
+    return ".".join(str(one) for one in versions) if versions else ""
 
 
 def _placement_pulse() -> QuerySet[Any, Any]:
@@ -121,13 +121,13 @@ def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
 def version_names(run: Rollout) -> Mapping[str, str]:
     """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`.
 
-    With overrides a cluster may want a version of its own.
+    With overrides a cluster may need another version.
     """
     names = applied_names(run.placement_id)
     if run.resource_number is None:
         return names
-    wanted = [one["wanted"] for one in (run.sync_result or {}).get("waiting", ()) if one["wanted"]]
-    return {**dict.fromkeys([*wanted, run.version], f"r{run.resource_number}"), **names}
+    versions = [one["wanted"] for one in (run.sync_result or {}).get("waiting", ()) if one["wanted"]]
+    return {**dict.fromkeys([*versions, run.version], f"r{run.resource_number}"), **names}
 
 
 def applied_names(placement: int | None, **clusters: Collection[str]) -> dict[str, str]:
@@ -229,19 +229,19 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         }
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = Binding.objects.filter(placement=run.placement_id)
-    found = {}
+    parts = {}
     for name, phase, version, state in rows.values_list("cluster_name", "phase", "applied_version", "state"):
         is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
         is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and version == run.version
         is_current = is_removed or version == run.version
         if is_done:
-            found[name] = Part.REMOVED if is_removed else Part.UPDATED
+            parts[name] = Part.REMOVED if is_removed else Part.UPDATED
         elif phase in (Phase.FAILED, Phase.REMOVE_FAILED):
-            found[name] = Part.FAILED
+            parts[name] = Part.FAILED
         else:
-            found[name] = Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
+            parts[name] = Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
     planned = (name for wave in run.waves for name in wave)
-    return dict.fromkeys(planned, Part.PENDING) | found if not run.is_deletion else found
+    return dict.fromkeys(planned, Part.PENDING) | parts if not run.is_deletion else parts
 
 
 def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> list[ClusterInRun]:
@@ -314,5 +314,5 @@ def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     if run.is_mirrored:  # the hub compares snapshots by number, whatever overrides a cluster has
         is_wanted = Q(resource_snapshot__number=run.resource_number)
     is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & is_wanted
-    found = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
-    return Progress(found["done"], found["number"])
+    counts = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
+    return Progress(counts["done"], counts["number"])

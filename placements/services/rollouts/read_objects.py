@@ -1,4 +1,4 @@
-"""Reading the objects of a placement on one cluster at once, because a person asks for it."""
+"""Reading the objects of a placement on one cluster immediately, requested by a user."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -43,15 +43,15 @@ def read_objects(binding: Binding, *, clock: Callable[[], datetime] = wall_clock
         raise NotReadableError(f"{binding.cluster_name} has nothing of {name} that could be read")
     call = ClusterCall(binding, name, cluster, ())
     driver = driver_for(cluster, clock=clock)
-    seen = driver.observe(name, version_of=lambda _: observed_version(call), timeout=READ_SECONDS).of(name)
+    state = driver.observe(name, version_of=lambda _: observed_version(call), timeout=READ_SECONDS).of(name)
     now = clock()
-    text, digest = live_rows(seen.objects if seen else ())
+    text, digest = live_rows(state.objects if state else ())
     with transaction.atomic():
         rows = Binding.objects.filter(pk=binding.pk, applied_version=binding.applied_version)
         if not rows.update(observed_at=now, objects_digest=digest):
             return  # another version was started meanwhile
         store_objects([binding.pk], text, now=now)
-        if seen is None or seen.missing or seen.drifted:
+        if state is None or state.missing or state.drifted:
             is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
             rows.filter(is_free, phase__in=(Phase.APPLIED, Phase.AVAILABLE)).update(next_call_at=now)
             enqueue(RUN_CLUSTER_CALLS)

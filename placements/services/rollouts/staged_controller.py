@@ -63,7 +63,7 @@ def sync_staged_runs(context: RolloutContext, *, now: datetime) -> datetime | No
     active = StagedRun.objects.filter(placement=context.placement, ended_at=None)
     runs = list(active.order_by("pk").prefetch_related("approvals"))
     for run in runs:
-        if times:  # what an earlier run has just started has to be seen by this one
+        if times:  # what an earlier run has just started has to be visible to this one
             context = load_rollout_context(context.placement, now=now)
         others = [other for other in runs if other is not run]
         times.append(_sync_run(run, context, others, now=now))
@@ -118,10 +118,10 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
     It waits for a decision, for valid resource selectors (until then it counts as not decided), and for the
     snapshot that it names. `initialising_sentence` in `staged_queries.py` has the words.
     """
-    found = plan_staged_run(run, context, {})
-    if isinstance(found, CannotStart):
-        failed = NO_PLAN.end(StagedRunOutcome.FAILED, now, *found.reasons)
-        return ended(failed) if found.is_final else None
+    initial = plan_staged_run(run, context, {})
+    if isinstance(initial, CannotStart):
+        failed = NO_PLAN.end(StagedRunOutcome.FAILED, now, *initial.reasons)
+        return ended(failed) if initial.is_final else None
     placement, target = context.placement, run.resource_snapshot
     index = parse_staged_run(run.document).spec.resource_snapshot_index
     if target is None and index:
@@ -141,7 +141,7 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
         return ended(NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources")))
     overrides = applying_to(placement.full_name, target)
     versions = Versions.of(target, context.manifest, overrides)
-    names = [step.name for stage in found.stages for step in stage.steps]
+    names = [step.name for stage in initial.stages for step in stage.steps]
     plan = plan_staged_run(run, context, {name: versions.of_cluster(name) for name in names})
     run.resource_snapshot, run.resource_number = target, target.number
     run.overrides = {name: [one.pk for one in overrides[name]] for name in names if name in overrides}

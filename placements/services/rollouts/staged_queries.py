@@ -68,7 +68,7 @@ def initialising_sentence(run: StagedRun) -> str:
 def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
     """Return in a sentence each what a run is doing and waits for, first that its placement is paused.
 
-    Of a run of a live hub, what the hub says of it comes first.
+    Of a run of a live hub, the status on the hub is first.
     """
     if run.is_mirrored:
         words = hub_run_sentences(run.hub_status or {})
@@ -225,10 +225,10 @@ class StageView:
 def pulse_of(name: str) -> str:
     """Return what changes with everything that the page of a run shows. Empty without such a run."""
     runs = StagedRun.objects.filter(full_name=name)
-    found = runs.values_list("progress_version", "placement_id", "placement__revision").first()
-    if found is None:
+    row = runs.values_list("progress_version", "placement_id", "placement__revision").first()
+    if row is None:
         return ""
-    changes, placement, revision = found
+    changes, placement, revision = row
     rows = Binding.objects.filter(placement=placement)
     bindings = rows.aggregate(at=Max("phase_changed_at"), tries=Sum("attempts"))
     at = int(bindings["at"].timestamp() * 1000) if bindings["at"] else 0
@@ -382,22 +382,22 @@ def preview_of(
 ) -> RunPreview:
     """Return what a run with this strategy would do; nothing is written."""
     spec = parse_staged_strategy(strategy.document).spec
-    found = initialise(spec, placement_facts(load_rollout_context(placement, now=now), {}))
+    plan = initialise(spec, placement_facts(load_rollout_context(placement, now=now), {}))
     latest = ResourceSnapshot.objects.filter(placement=placement, is_latest=True).first()
     number = latest.number if latest else None
-    if isinstance(found, CannotStart):
-        problems = tuple(map(reason_sentence, found.reasons))
-        return RunPreview((), (), problems, found.is_final, frozenset(), number, snapshot)
+    if isinstance(plan, CannotStart):
+        problems = tuple(map(reason_sentence, plan.reasons))
+        return RunPreview((), (), problems, plan.is_final, frozenset(), number, snapshot)
     stages = tuple(
         StagePreview(stage_words(words, clusters=len(stage.steps)), stage.cluster_names)
-        for words, stage in zip(spec.stages, found.stages, strict=True)
+        for words, stage in zip(spec.stages, plan.stages, strict=True)
     )
     have_it: frozenset[str] = frozenset()
     if snapshot is not None:
         rows = Binding.objects.filter(placement=placement, phase=Phase.AVAILABLE)
         rows = rows.filter(resource_snapshot__number=snapshot)
         have_it = frozenset(rows.values_list("cluster_name", flat=True))
-    return RunPreview(stages, found.deletions.cluster_names, (), True, have_it, number, snapshot)
+    return RunPreview(stages, plan.deletions.cluster_names, (), True, have_it, number, snapshot)
 
 
 def is_rollback(run: StagedRun) -> bool:

@@ -65,7 +65,7 @@ def save_run(
     A worker finds out soon whether it can start. Raise InvalidManifest, RevisionConflict.
     """
     manifest = parse_staged_run(dict(document))
-    written = stored_document(document)
+    content = stored_document(document)
     namespace, name = manifest.namespace, manifest.full_name
     current = locked_run(name)
     if current is not None:
@@ -73,11 +73,11 @@ def save_run(
     check_revision(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)
     if current is None:
         spec = manifest.spec
-        wanted = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
-        placement = Placement.objects.select_for_update().filter(**wanted).first()
+        key = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
+        placement = Placement.objects.select_for_update().filter(**key).first()
         check_documents(by, f"placement {spec.placement_name}", placement.document if placement else {})
-        wanted["name"] = spec.staged_rollout_strategy_name
-        strategy = StagedStrategy.objects.filter(**wanted).first()
+        key["name"] = spec.staged_rollout_strategy_name
+        strategy = StagedStrategy.objects.filter(**key).first()
         index = spec.resource_snapshot_index
         snapshots = ResourceSnapshot.objects.filter(placement=placement)
         snapshot = snapshots.filter(number=int(index)).first() if index and placement else None
@@ -87,7 +87,7 @@ def save_run(
         run = StagedRun(
             namespace=namespace,
             name=manifest.metadata.name,
-            document=written,
+            document=content,
             placement=placement,
             placement_name=placement.full_name,
             strategy=strategy.document,
@@ -98,12 +98,12 @@ def save_run(
         )
         _set_started(run, spec.state, by=by, now=now)
         run.save(force_insert=True)
-        record(AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=written), by=by, now=now)
+        record(AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=content), by=by, now=now)
         enqueue_rollout([placement.pk])
         return SaveResult(run, OperationResult.CREATED)
-    if current.document == written:
+    if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED)
-    _change(current, manifest, written, by=by, now=now)
+    _change_run(current, manifest, content, by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED)
 
 
@@ -127,23 +127,23 @@ def _missing(
         message = f"{message}: its strategy is not External"
         yield FieldError("spec.placementName", "not-staged", message, "a placement with strategy External")
     if strategy is None:
-        path, wanted = "spec.stagedRolloutStrategyName", spec.staged_rollout_strategy_name
-        message, allowed = f"no strategy is named {wanted!r}{place}", f"a {kind}"
+        path, name = "spec.stagedRolloutStrategyName", spec.staged_rollout_strategy_name
+        message, allowed = f"no strategy is named {name!r}{place}", f"a {kind}"
         yield FieldError(path, "not-found", message, allowed)
     if placement and spec.resource_snapshot_index and snapshot is None:
         rows = ResourceSnapshot.objects.filter(placement=placement).order_by("number")
         numbers = list(rows.values_list("number", flat=True))
         if int(spec.resource_snapshot_index) == next(reversed(numbers), -1) + 1:
             return  # the next one: the run waits until it exists
-        known = ", ".join(map(str, numbers)) or "0, which is the first one"
+        numbers_text = ", ".join(map(str, numbers)) or "0, which is the first one"
         message = f"{placement.full_name} has no resource snapshot {spec.resource_snapshot_index}"
-        yield FieldError("spec.resourceSnapshotIndex", "not-found", message, known)
+        yield FieldError("spec.resourceSnapshotIndex", "not-found", message, numbers_text)
 
 
-def _change(
+def _change_run(
     run: StagedRun,
     manifest: ClusterStagedUpdateRun,
-    written: dict[str, Any],
+    content: dict[str, Any],
     *,
     by: User | None,
     now: datetime,
@@ -157,8 +157,8 @@ def _change(
         raise InvalidManifest(errors)
     _set_started(run, state, by=by, now=now)
     verb = _VERBS[state] if state != before.spec.state else "changed"
-    event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=written)
-    run.document, run.revision, run.progress_version = written, run.revision + 1, run.progress_version + 1
+    event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=content)
+    run.document, run.revision, run.progress_version = content, run.revision + 1, run.progress_version + 1
     run.save(update_fields=["document", "revision", "progress_version", "started_at", "started_by"])
     record(event, by=by, now=now)
     if run.placement_id:

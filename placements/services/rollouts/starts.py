@@ -21,7 +21,7 @@ class RunChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a cluster is to have: a version, and what it is made of.
+    """The version that a cluster should run, with its resources and overrides.
 
     `apply_strategy` is that of the placement where the driver acts on it, None for the defaults.
     """
@@ -109,8 +109,8 @@ def _check_unchanged(context: RolloutContext, starting: Collection[int]) -> None
     an eviction or another sync, as that took from the same budgets. Results of calls to other clusters do not
     count: in a large rollout there are always some.
     """
-    read = (*context.bindings, *context.left_behind)
-    before = {one.pk: _Expected(one.state, one.phase, one.applied_version) for one in read}
+    bindings = (*context.bindings, *context.left_behind)
+    before = {one.pk: _Expected(one.state, one.phase, one.applied_version) for one in bindings}
     locked = Binding.objects.select_for_update().filter(placement=context.placement).order_by("pk")
     after = {pk: _Expected(*values) for pk, *values in locked.values_list("pk", *_Expected._fields)}
 

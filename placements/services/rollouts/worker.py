@@ -80,8 +80,8 @@ _OVERRIDE_GONE = OverrideFailed(
 """The override was changed or deleted in the moment in which the cluster was started."""
 
 
-Answered: TypeAlias = tuple[tuple[int, ...], Answer]
-"""What a cluster answered, and for which bindings: one observation answers for all that are due there."""
+BindingsAnswer: TypeAlias = tuple[tuple[int, ...], Answer]
+"""The answer of a cluster, for these bindings: one observation is for all that are due there."""
 
 
 def run_cluster_calls(
@@ -195,13 +195,13 @@ class ManifestCache:
             if len(rows) < len(keys):
                 return _OVERRIDE_GONE
             self._overrides[keys] = tuple(frozen_of(rows[key]) for key in keys)  # in the order of applying
-        found = overridden(self._manifests[snapshot], self._overrides[keys], cluster_of(cluster))
-        return found if isinstance(found, OverrideFailed) else unwrapped(found)
+        manifests = overridden(self._manifests[snapshot], self._overrides[keys], cluster_of(cluster))
+        return manifests if isinstance(manifests, OverrideFailed) else unwrapped(manifests)
 
 
 def call_clusters(
     calls: Mapping[int, ClusterCall], *, clock: Callable[[], datetime], threads: int
-) -> Iterator[Answered]:
+) -> Iterator[BindingsAnswer]:
     """Call the clusters, and yield each answer with its bindings."""
     simulated: dict[int, list[str]] = {}
     for one in calls.values():
@@ -273,7 +273,7 @@ def version_of(call: ClusterCall, manifests: Manifests) -> Version:
 
 
 def apply_options(plain: Mapping[str, Any] | None) -> ApplyOptions:
-    """Return an apply strategy as drivers take it; None stands for the defaults."""
+    """Return an apply strategy as drivers take it; None means the defaults."""
     if plain is None:
         return ApplyOptions()
     strategy = ApplyStrategy.model_validate(plain)
@@ -296,9 +296,9 @@ def observed_version(call: ClusterCall) -> Version | None:
     return None if isinstance(manifests, OverrideFailed) else version_of(call, manifests)
 
 
-def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
+def batch_answers(answers: Iterator[BindingsAnswer]) -> Iterator[list[BindingsAnswer]]:
     """Yield the answers of a short while at a time, so that many are written at once and none waits long."""
-    queue: SimpleQueue[Answered | None] = SimpleQueue()
+    queue: SimpleQueue[BindingsAnswer | None] = SimpleQueue()
 
     def read() -> None:
         try:
@@ -317,8 +317,8 @@ def batch_answers(answers: Iterator[Answered]) -> Iterator[list[Answered]]:
                 while True:
                     batch.append(queue.get_nowait())
             is_over = None in batch
-            if answered := [answer for answer in batch if answer is not None]:
-                yield answered
+            if group := [answer for answer in batch if answer is not None]:
+                yield group
         reading.result()
 
 
@@ -330,7 +330,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
         alike.setdefault((before, result), []).append(binding)
     for (_, result), bindings in alike.items():
         first = bindings[0]
-        # A sync may find more than other texts; that all is still available is no news at all.
+        # A sync may find more than other texts; that all is still available is no change.
         is_ended = result is None or bool(result.outcome and first.phase != Phase.AVAILABLE)
         needs_sync = is_ended or (result is not None and result.changes(first, "phase", "untrackable_since"))
         is_news = needs_sync or (result is not None and result.changes(first, "message"))
@@ -362,12 +362,12 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
                     "resource_snapshot": None,
                     "next_call_at": None,
                 }
-                written = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
+                row_count = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
             else:
-                written = unchanged.update(**_RELEASED, **result.updates())
+                row_count = unchanged.update(**_RELEASED, **result.updates())
                 if result.objects is not None:
                     store_objects(reported, result.objects, now=now)
-            if written < len(bindings):
+            if row_count < len(bindings):
                 mine.update(**_RELEASED)
             if needs_sync:
                 soon = _sync_soon(placements, now=now) if is_progress else set()

@@ -68,7 +68,7 @@ class _Hub:
     def run(self, step: Raw, path: str) -> dict[str, Any]:
         """Change the fleet, bind, set the policy, and run a cycle; return its result."""
         for index, change in enumerate(_items(step.get("fleet"), f"{path}.fleet")):
-            self._change(change, f"{path}.fleet[{index}]")
+            self._change_fleet(change, f"{path}.fleet[{index}]")
         for name in _items(step.get("bind"), f"{path}.bind", str, "the name of a cluster", "text"):
             placed = self.placed.get(name)
             if placed is not None and placed.binding.state is BindingState.SCHEDULED:
@@ -106,7 +106,7 @@ class _Hub:
             **({"error": True} if decision.is_failed else {}),
         }
 
-    def _change(self, change: Raw, path: str) -> None:
+    def _change_fleet(self, change: Raw, path: str) -> None:
         operation = change.get("op")
         if operation not in _CHANGES:
             message = "Unsupported value: not a change of the fleet"
@@ -126,8 +126,8 @@ class _Hub:
             del self.clusters[name]
         else:
             key, field = _FIELDS[operation]
-            read = parse_case_cluster({"name": name, key: change.get(key)}, path=path)
-            self.clusters[name] = self.clusters[name]._replace(**{field: getattr(read, field)})
+            new = parse_case_cluster({"name": name, key: change.get(key)}, path=path)
+            self.clusters[name] = self.clusters[name]._replace(**{field: getattr(new, field)})
 
 
 def _items(
@@ -165,8 +165,8 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
             if "id" in case:
                 identity = {"id": case["id"]}
             yield {**identity, **({"steps": run_scenario(case)} if "steps" in case else _single(case))}
-        except InvalidManifest as found:
-            yield {**identity, "line": position, "error": _error(found.errors[0])}
+        except InvalidManifest as invalid:
+            yield {**identity, "line": position, "error": _error(invalid.errors[0])}
         except UnicodeDecodeError:
             error = FieldError("", "not-text", "Must be UTF-8 text", "UTF-8")
             yield {"line": position, "error": _error(error)}
@@ -219,8 +219,8 @@ def _cycle(case: Raw) -> Cycle:
     if semantics is not Semantics.OCM:
         return Cycle(fleet, parse_policy(case.get("policy"), semantics=semantics), bindings, semantics)
     if case.get("placement") is not None:
-        parsed = parse_ocm_placement(case["placement"], options=case.get("ocm"), path="placement")
-        return Cycle(fleet, parsed.policy, bindings, semantics, parsed.options.to_plain())
+        placement = parse_ocm_placement(case["placement"], options=case.get("ocm"), path="placement")
+        return Cycle(fleet, placement.policy, bindings, semantics, placement.options.to_plain())
     policy = parse_policy(case.get("policy"), semantics=semantics)
     options = parse_ocm_options(case.get("ocm"))
     refuse_weighted_limits(policy, options)

@@ -124,18 +124,18 @@ def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     """Read the only placement of a file, or the one of that full name. Raise InvalidManifest."""
     parse = _of_kinds(_PLACEMENT_KINDS, lambda data: placement_input(parse_placement(data)))
     inputs = [read.value for read in read_each(items_in(source), parse)]
-    found = [one for one in inputs if name in (None, one.name)]
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join(one.name for one in inputs) or "none"
+    matches = [one for one in inputs if name in (None, one.name)]
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(one.name for one in inputs) or "none"
     if name is not None:
-        problem = "found more than once" if found else "not found in this file"
-        raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {listed}")
+        problem = "found more than once" if matches else "not found in this file"
+        raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {names}")
     if not inputs:
         allowed = f"one {PLACEMENT_KIND} or {NAMESPACED_PLACEMENT_KIND}, or a Placement of OCM"
         raise _fault("", "required", f"No {PLACEMENT_KIND} found", allowed)
-    message = f"{len(found)} placements found: select one with --name"
-    raise _fault("metadata.name", "too-many", message, listed)
+    message = f"{len(matches)} placements found: select one with --name"
+    raise _fault("metadata.name", "too-many", message, names)
 
 
 def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
@@ -210,10 +210,10 @@ def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
     prefix = "bindings" if isinstance(data, list) else "bindings[0]"
     try:
         return parse_case_bindings(data if isinstance(data, list) else [data])
-    except InvalidManifest as found:
+    except InvalidManifest as invalid:
         raise InvalidManifest(
-            replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in found.errors
-        ) from found
+            replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in invalid.errors
+        ) from invalid
 
 
 def _fault(path: str, code: str, message: str, allowed: str = "") -> InvalidManifest:

@@ -64,26 +64,25 @@ class BadInputError(ValueError):
 
     @classmethod
     def of_text(cls, text: str) -> "BadInputError":
-        """Return the error with these lines."""
         lines = text.splitlines()
         return cls([("", FieldError("", "unreadable", line)) for line in lines])
 
 
 def simulate(request: Request) -> Simulation:
     """Read all files, then run one scheduling cycle. Raise BadInputError with the errors of all files."""
-    inputs = _read(request)
+    inputs = _read_inputs(request)
     semantics = request.semantics or inputs.placement_input.semantics
     return _run(_translated(inputs.placement_input, semantics, request), inputs)
 
 
 def simulate_all(request: Request) -> dict[Semantics, Simulation]:
     """Read all files, then run the same placement under every semantics. Raise BadInputError."""
-    inputs = _read(request)
+    inputs = _read_inputs(request)
     return {one: _run(_translated(inputs.placement_input, one, request), inputs) for one in Semantics}
 
 
 def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison:
-    """Return simulations of one placement side by side, compared with what its manifest asks for."""
+    """Return simulations of one placement side by side, compared with the semantics of its manifest."""
     own = next(iter(simulations.values())).asked_for
     return SemanticsComparison({semantics: one.decision for semantics, one in simulations.items()}, own)
 
@@ -91,8 +90,8 @@ def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison
 def _translated(placement_input: PlacementInput, semantics: Semantics, request: Request) -> PlacementInput:
     try:
         return translate(placement_input, semantics)
-    except InvalidManifest as found:
-        raise BadInputError([(request.placement.name, error) for error in found.errors]) from found
+    except InvalidManifest as invalid:
+        raise BadInputError([(request.placement.name, error) for error in invalid.errors]) from invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ class _Inputs:
     judged_at: datetime | None
 
 
-def _read(request: Request) -> _Inputs:
+def _read_inputs(request: Request) -> _Inputs:
     errors: list[tuple[str, FieldError]] = []
 
     def read(source: RequestSource, parse: Callable[..., Value], **options: Any) -> Value | None:
@@ -114,8 +113,8 @@ def _read(request: Request) -> _Inputs:
             return None
         try:
             return parse(source.content, **options)
-        except InvalidManifest as found:
-            errors.extend((source.name, error) for error in found.errors)
+        except InvalidManifest as invalid:
+            errors.extend((source.name, error) for error in invalid.errors)
             return None
 
     fleet = read(request.clusters, read_fleet, now=request.now, strict_health=request.strict_health)
@@ -134,8 +133,8 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     cycle = placement_input.cycle(inputs.fleet, inputs.bindings)
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
-    found = (*inputs.warnings, *placement_input.warnings, *of_cycle)
-    warnings = tuple(map(placement_input.in_document, found))
+    all_warnings = (*inputs.warnings, *placement_input.warnings, *of_cycle)
+    warnings = tuple(map(placement_input.in_document, all_warnings))
     return Simulation(
         placement_input.name, decision, warnings, inputs.placement_input.semantics, inputs.judged_at
     )

@@ -67,11 +67,11 @@ def placement_input(placement: ClusterResourcePlacement) -> PlacementInput:
         return PlacementInput(name, policy, Semantics.OCM, placement.spread_options, warnings, places)
     options: Mapping[str, Any] = placement.spread_options
     if placement.semantics is Semantics.OCM:
-        options = _checked(placement.spec.policy, options)
+        options = _check_options(placement.spec.policy, options)
     return PlacementInput(name, placement.spec.policy, placement.semantics, options, warnings)
 
 
-def _checked(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_options(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str, Any]:
     path = format_path(("metadata", "annotations", SPREAD_OPTIONS_ANNOTATION))
     chosen = parse_ocm_options(dict(options), path=path)
     count = len(policy.topology_spread_constraints)
@@ -97,7 +97,7 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
     lost += _leave_out_ocm(plain, placement_input, semantics)
     # The target's own parser would refuse what only its own manifests must not have, such as large weights.
     policy = parse_policy(plain, semantics=Semantics.KUBERNETES)
-    options = _checked(policy, placement_input.options) if semantics is Semantics.OCM else {}
+    options = _check_options(policy, placement_input.options) if semantics is Semantics.OCM else {}
 
     path = f"policy.affinity.clusterAffinity.{_PREFERRED}"
     rows = [term["topologyKey"] for term in _row_terms(placement_input) for _ in term["topologyWeights"]]

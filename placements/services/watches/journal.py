@@ -39,7 +39,7 @@ _Versions: TypeAlias = dict[str, list[str]]
 
 
 class WatchExpiredError(Exception):
-    """ObjectChanges since this version are no longer kept, or it was never given out."""
+    """ObjectChanges since this version are no longer kept, or it was never issued."""
 
     def __init__(self, kind: WatchedKind) -> None:
         super().__init__(f"The changes since this resourceVersion are not kept: list the {kind} again.")
@@ -75,17 +75,17 @@ def changes_since(kind: WatchedKind, since: int, *, now: datetime) -> ObjectChan
     if since == state.sequence:
         return ObjectChanges(since, ())
     rows = CollectionChange.objects.filter(kind=kind, sequence__gt=since, sequence__lte=state.sequence)
-    found = list(
+    changes = list(
         rows.order_by("sequence").values_list("sequence", "type", "object_id", "name")[:MOST_AT_ONCE]
     )
     latest: dict[int, ObjectChange] = {}
-    for sequence, name_of_type, object_id, name in found:
+    for sequence, name_of_type, object_id, name in changes:
         sort = ChangeType(name_of_type)
         before = latest.pop(object_id, None)
         if before and before.type is ChangeType.ADDED and sort is ChangeType.MODIFIED:
             sort = ChangeType.ADDED
         latest[object_id] = ObjectChange(sequence, sort, object_id, name)
-    return ObjectChanges(found[-1][0] if found else state.sequence, tuple(latest.values()))
+    return ObjectChanges(changes[-1][0] if changes else state.sequence, tuple(latest.values()))
 
 
 def _looked_at(kind: WatchedKind, *, now: datetime) -> CollectionState:
@@ -95,15 +95,15 @@ def _looked_at(kind: WatchedKind, *, now: datetime) -> CollectionState:
         return _compare(kind, now=now)
     if abs(now - state.looked_at) < PERIOD:
         return state
-    # One of those who watch compares; the others take the state as it is.
+    # One of the watchers compares; the others use the state as it is.
     mine = CollectionState.objects.filter(pk=state.pk, looked_at=state.looked_at).update(looked_at=now)
-    return _compare(kind, now=now, seen=pulse()) if mine else state
+    return _compare(kind, now=now, pulse=pulse()) if mine else state
 
 
-def _compare(kind: WatchedKind, *, now: datetime, seen: str = "") -> CollectionState:
+def _compare(kind: WatchedKind, *, now: datetime, pulse: str = "") -> CollectionState:
     """Number what changed. With a version of the hub: only if that has changed, or after some time."""
-    if seen:
-        same = CollectionState.objects.filter(kind=kind, pulse=seen, compared_at__gt=now - ALWAYS_AFTER)
+    if pulse:
+        same = CollectionState.objects.filter(kind=kind, pulse=pulse, compared_at__gt=now - ALWAYS_AFTER)
         if state := same.defer("versions").first():
             return state
     with transaction.atomic():
@@ -120,7 +120,7 @@ def _compare(kind: WatchedKind, *, now: datetime, seen: str = "") -> CollectionS
             CollectionChange.objects.filter(kind=kind, sequence__lte=state.oldest).delete()
         new = {"versions": versions, "sequence": state.sequence, "oldest": state.oldest}
         CollectionState.objects.filter(pk=state.pk).update(
-            pulse=seen, compared_at=now, looked_at=now, **(new if events or is_new else {})
+            pulse=pulse, compared_at=now, looked_at=now, **(new if events or is_new else {})
         )
     return state
 
@@ -146,7 +146,7 @@ def _from_columns(model: Any, name: str, *columns: str) -> Callable[[datetime], 
 
     def read(_now: datetime) -> _Versions:
         rows = model.objects.order_by().values_list("pk", name, *columns)
-        return {str(pk): [_digest(*values), found] for pk, found, *values in rows.iterator(chunk_size=5000)}
+        return {str(pk): [_digest(*values), key] for pk, key, *values in rows.iterator(chunk_size=5000)}
 
     return read
 
@@ -192,7 +192,7 @@ _VERSIONS: dict[WatchedKind, Callable[[datetime], _Versions]] = {
 
 
 RETRY_AFTER = 5
-"""Seconds after which a client asks again whose watch was answered at once, since no thread was free."""
+"""Seconds after which a client repeats a watch that was answered at once because no thread was free."""
 _holders = BoundedSemaphore(settings.WATCH_HOLDERS)
 _never = Event()
 
@@ -200,19 +200,19 @@ _never = Event()
 def held_changes(kind: WatchedKind, since: int, *, seconds: float) -> tuple[ObjectChanges, bool]:
     """Return the changes after a version as soon as there are some, at the latest after some seconds.
 
-    The second value is whether the watch was held; it is not where other watches have all threads that they
+    The second value is whether the watch waited; it does not where other watches have all threads that they
     may have, so that pages and other requests keep theirs. Raise WatchExpiredError.
     """
     until = monotonic() + seconds
-    found = changes_since(kind, since, now=datetime.now(UTC))
-    if found.changes or seconds <= 0:
-        return found, True
+    changes = changes_since(kind, since, now=datetime.now(UTC))
+    if changes.changes or seconds <= 0:
+        return changes, True
     if not _holders.acquire(blocking=False):
-        return found, False
+        return changes, False
     try:
-        while not found.changes and (left := until - monotonic()) > 0:
+        while not changes.changes and (left := until - monotonic()) > 0:
             _never.wait(min(left, PERIOD.total_seconds()))
-            found = changes_since(kind, since, now=datetime.now(UTC))
-        return found, True
+            changes = changes_since(kind, since, now=datetime.now(UTC))
+        return changes, True
     finally:
         _holders.release()

@@ -35,11 +35,11 @@ from placements.services.what_if.queries import (
     RANKS,
     ScenarioResult,
     Variant,
-    asked_placements,
     chosen_clusters,
     evaluate,
     fleet_under,
     note_on,
+    valid_placements,
 )
 
 WHAT_IF = "placements.tasks.evaluate_scenarios"
@@ -53,7 +53,7 @@ KEPT = 100
 """Number of scenarios to keep; older ones without a name are deleted with the records that only they cite."""
 LONGEST_NAME, MOST_SAVED = 63, 100
 _BATCH = 10
-_SHOWN = 20
+_NAMES_STORED = 20
 
 
 class TooManyAnalysesError(Exception):
@@ -78,13 +78,13 @@ def create_scenario(
     )
     if waiting >= settings.MOST_WAITING_ANALYSES:
         raise TooManyAnalysesError(waiting)
-    chosen = chosen_clusters(names, labels)
+    clusters = chosen_clusters(names, labels)
     row = Scenario.objects.create(
-        clusters=list(chosen),
-        chosen_by=chosen_by or choice_words(sorted(set(names)), labels, len(chosen)),
+        clusters=list(clusters),
+        chosen_by=chosen_by or choice_words(sorted(set(names)), labels, len(clusters)),
         created_at=now,
         created_by=actor_name(by),
-        placements_count=asked_placements().count(),
+        placements_count=valid_placements().count(),
         evaluate_at=now,
     )
     _prune()
@@ -112,7 +112,7 @@ def cancel_scenario(row: Scenario) -> bool:
 
 @on_live_hub(refuse_local)
 def save_scenario(row: Scenario, name: str) -> None:
-    """Keep an analysis under a name; without one it is deleted with age. Raise InvalidManifest."""
+    """Set the name of an analysis; without one it is deleted with age. Raise InvalidManifest."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise InvalidManifest.of(
             "name", "invalid", "Invalid value", f"up to {LONGEST_NAME} printable characters"
@@ -178,34 +178,34 @@ def _evaluate(row: Scenario, *, now: datetime, seconds: float) -> None:
         if perf_counter() > until:
             break
     row.evaluate_at = now if left and _next(row) else None
-    row.left_out = Placement.objects.count() - asked_placements().count()
+    row.left_out = Placement.objects.count() - valid_placements().count()
     _unfinished(row).update(evaluate_at=row.evaluate_at, left_out=row.left_out)  # unless it was canceled
 
 
 def _next(row: Scenario) -> list[Placement]:
     done = ScenarioDecision.objects.filter(scenario=row, variant=Variant.CORDON)
-    rows = asked_placements().exclude(full_name__in=done.values("placement_name"))
+    rows = valid_placements().exclude(full_name__in=done.values("placement_name"))
     return list(rows.order_by("name")[:_BATCH])
 
 
-def _columns(found: ScenarioResult, fleet: FleetRecord, *, now: datetime) -> dict[str, object]:
+def _columns(result: ScenarioResult, fleet: FleetRecord, *, now: datetime) -> dict[str, object]:
     """Return the columns of one variant; stores the record of its decision."""
-    cycle = found.decision.cycle
-    joins = found.joins[:_SHOWN]
+    cycle = result.decision.cycle
+    joins = result.joins[:_NAMES_STORED]
     return {
-        "record": stored_decision(found.decision, fleet, now=now),
+        "record": stored_decision(result.decision, fleet, now=now),
         "fleet_digest": fleet_digest(cycle),
-        "impact": found.impact,
-        "rank": RANKS[found.impact],
-        "is_fulfilled": found.decision.is_fulfilled,
-        "placed_before": found.placed_before,
-        "placed_after": found.placed_after,
-        "joins_count": len(found.joins),
-        "leaves_count": len(found.leaves),
+        "impact": result.impact,
+        "rank": RANKS[result.impact],
+        "is_fulfilled": result.decision.is_fulfilled,
+        "placed_before": result.placed_before,
+        "placed_after": result.placed_after,
+        "joins_count": len(result.joins),
+        "leaves_count": len(result.leaves),
         "joins": [one.cluster for one in joins],
         "scores": [[one.topology_spread_score, one.affinity_score] for one in joins],
-        "leaves": list(found.leaves[:_SHOWN]),
-        "why": found.why,
+        "leaves": list(result.leaves[:_NAMES_STORED]),
+        "why": result.why,
     }
 
 

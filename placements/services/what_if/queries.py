@@ -150,15 +150,15 @@ def note_on(leave: ScenarioResult, cordon: ScenarioResult, clusters: Collection[
 
 def emptied_groups(fleet: Fleet, clusters: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
     """Return the domains of these keys, as `key=value`, whose clusters are all among the chosen ones."""
-    gone, found = frozenset(clusters), list[str]()
+    gone, domains = frozenset(clusters), list[str]()
     for key in dict.fromkeys(keys):
         left = {one.labels[key] for one in fleet if key in one.labels and one.name not in gone}
         there = {one.labels[key] for one in fleet if key in one.labels and one.name in gone}
-        found += [f"{key}={value}" for value in sorted(there - left)]
-    return tuple(found)
+        domains += [f"{key}={value}" for value in sorted(there - left)]
+    return tuple(domains)
 
 
-def asked_placements() -> QuerySet[Placement]:
+def valid_placements() -> QuerySet[Placement]:
     return Placement.objects.filter(deleting_since=None, selection_faults=[])
 
 
@@ -166,18 +166,18 @@ def impact_counts(scenarios: Collection[Scenario]) -> dict[tuple[int, str], dict
     """Count the impacts by scenario and variant, in one query."""
     rows = ScenarioDecision.objects.filter(scenario__in=[one.pk for one in scenarios])
     counted = rows.values_list("scenario_id", "variant", "impact").annotate(count=Count("pk")).order_by()
-    found: dict[tuple[int, str], dict[str, int]] = {}
+    counts: dict[tuple[int, str], dict[str, int]] = {}
     for scenario, variant, impact, count in counted:
-        found.setdefault((scenario, variant), {})[impact] = count
-    return found
+        counts.setdefault((scenario, variant), {})[impact] = count
+    return counts
 
 
 def scenario_numbered(number: int) -> Scenario:
     """Return a scenario. Raise UnknownScenarioError."""
-    found = Scenario.objects.filter(pk=number).first()
-    if found is None:
+    scenario = Scenario.objects.filter(pk=number).first()
+    if scenario is None:
         raise UnknownScenarioError(number)
-    return found
+    return scenario
 
 
 def outcomes_in(scenario: Scenario, variant: str) -> QuerySet[ScenarioDecision]:
@@ -203,12 +203,12 @@ class Totals:
 def totals_in(scenario: Scenario, variant: str) -> Totals:
     """Sum up all placements; of each at most as many replacements as deselected clusters count."""
     rows = ScenarioDecision.objects.filter(scenario=scenario, variant=variant)
-    found = rows.aggregate(
+    totals = rows.aggregate(
         before=Sum("placed_before", default=0),
         leaves=Sum("leaves_count", default=0),
         joins=Sum(Least("joins_count", "leaves_count"), default=0),
     )
-    return Totals(**found)
+    return Totals(**totals)
 
 
 def done_count(scenario: Scenario) -> int:
@@ -222,10 +222,10 @@ def scenario_pulse(number: int) -> str:
     """
     done = Count("outcomes", filter=Q(outcomes__variant=Variant.CORDON))
     rows = Scenario.objects.filter(pk=number).annotate(done=done)
-    found = rows.values_list("evaluate_at", "done").first()
-    if found is None:
+    row = rows.values_list("evaluate_at", "done").first()
+    if row is None:
         return ""
-    at, done_by_now = found
+    at, done_by_now = row
     if at is None:
         return f"{done_by_now}.1.0"
     before = Scenario.objects.filter(evaluate_at__isnull=False, pk__lt=number)
@@ -234,7 +234,7 @@ def scenario_pulse(number: int) -> str:
 
 def hypothetical_named(prefix: str) -> list[ScenarioDecision]:
     """Return the latest hypothetical decision for each id with this prefix, as `decisions_named` does."""
-    found = ScenarioDecision.objects.filter(record__in=records_named(prefix))
-    rows = found.select_related("record", "placement", "scenario").defer("record__content")
+    decisions = ScenarioDecision.objects.filter(record__in=records_named(prefix))
+    rows = decisions.select_related("record", "placement", "scenario").defer("record__content")
     latest = {row.record_id: row for row in rows.order_by("pk")}
     return sorted(latest.values(), key=lambda row: row.record.decision_id)

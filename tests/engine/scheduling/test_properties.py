@@ -64,7 +64,7 @@ def test_every_round_ranks_and_forbids_what_the_plain_evaluation_does(case: Case
 
     for number, plain in enumerate(_rounds(case, decision)[: decision.number_of_rounds], start=1):
         one = decision.round(number)
-        taken = {names[position] for position in (*one.taken, *decision.cycle.placed)}
+        taken = {names[position] for position in (*one.earlier_picks, *decision.cycle.placed)}
         forbidden = {names[position] for position in (one.is_forbidden & one.candidates.passes).nonzero()[0]}
         assert [names[position] for position in one.ranked] == [name for *_, name in plain.ranked]
         assert forbidden - taken == set(plain.forbidden)

@@ -19,5 +19,5 @@ class AlreadyPlacedFilter:
     def reason(self, cycle: Cycle, position: int) -> Reason:
         name = cycle.fleet.names[position]
         current = cycle.binding_classes.current  # sorted by cluster name
-        found = bisect_left(current, name, key=attrgetter("cluster"))
-        return Reason(ReasonCode.ALREADY_PLACED, {"state": current[found].state})
+        index = bisect_left(current, name, key=attrgetter("cluster"))
+        return Reason(ReasonCode.ALREADY_PLACED, {"state": current[index].state})

@@ -1,4 +1,4 @@
-"""Filter: a cluster must be eligible at all (`spec/scheduler.md` 2)."""
+"""Filter: a cluster must be eligible (`spec/scheduler.md` 2)."""
 
 from clusters.columns import Bools
 from placements.engine.scheduling.cycle import Cycle

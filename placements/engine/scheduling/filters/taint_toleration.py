@@ -22,8 +22,8 @@ class TaintFilter:
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
         taints = untolerated(cycle.fleet.clusters[position].taints, cycle.policy.tolerations)
-        listed = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
-        return Reason(ReasonCode.UNTOLERATED_TAINT, {"taints": listed})
+        plain_taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
+        return Reason(ReasonCode.UNTOLERATED_TAINT, {"taints": plain_taints})
 
 
 def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> tuple[Taint, ...]:

@@ -72,10 +72,10 @@ def _balance(options: OcmOptions, fleet: Fleet) -> Floats:
 
 def _allocatable(resource: str, fleet: Fleet, candidates: Bools) -> Floats:
     values = fleet.property(f"{RESOURCE_PREFIX}allocatable-{resource}").approximates
-    known = values[candidates & ~np.isnan(values)]
-    if not len(known):
+    finite = values[candidates & ~np.isnan(values)]
+    if not len(finite):
         return np.zeros(len(fleet), dtype=np.float64)
-    low, high = float(known.min()), float(known.max())
+    low, high = float(finite.min()), float(finite.max())
     if low == high:
         return np.where(np.isnan(values), 0.0, _FULL)
     return np.where(np.isnan(values), 0.0, np.trunc(((values - low) / (high - low) - 0.5) * 2 * _FULL))

@@ -20,7 +20,7 @@ from clusters.fleet import Fleet
 from placements.manifests.policy import TopologySpreadConstraint, WhenUnsatisfiable
 
 DIGITS = 9
-"""Sums of fractions that agree to so many decimals are equal, whatever the order they were added in."""
+"""Sums of fractions that agree to this number of decimals are equal, in whatever order they were added."""
 SOFT_VIOLATION_SCORE = -1000
 Scores: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
 Number = TypeVar("Number", np.int64, np.float64, np.bool_)
@@ -31,8 +31,8 @@ class Groups:
     """The domains of one constraint: their names, and for each cluster its domain or ABSENT.
 
     Groups of the same family are siblings, those above the smallest of which count; without `families` all
-    are. `family_of` gives each cluster the family that it is in, or would be in if it had the key.
-    `weights` are shares of the picks, where a constraint asks for unequal ones.
+    are. `family_of` has for each cluster the family that it is in, or would be in if it had the key.
+    `weights` are shares of the picks, where a constraint defines unequal ones.
     """
 
     values: tuple[str, ...]
@@ -186,7 +186,7 @@ class SpreadStrategy(Protocol):
     """The spread rules of a semantics: eight methods, each evaluated for whole columns.
 
     `rank_names` name the columns of `rank`, the first for all columns of the spread score; a tie is
-    decided by the name, larger or smaller as `smaller_name_wins` says. `hard_ones_score`: hard constraints
+    decided by the name, larger or smaller by `smaller_name_wins`. `hard_ones_score`: hard constraints
     score as well as forbid. A GroupStrategy is picked faster.
     """
 
@@ -259,7 +259,7 @@ def reported_score(values: list[float], strategy: SpreadStrategy) -> float | tup
 
 
 def prefers_missing_key(strategy: SpreadStrategy, constraint: TopologySpreadConstraint) -> bool:
-    """Return whether, with one domain only, a cluster in none goes before those in it."""
+    """Return whether, with one domain only, a cluster in none ranks before those in it."""
     if not isinstance(strategy, GroupStrategy):
         return False
     counts, without = np.zeros(1, dtype=np.int64), strategy.keyless_score(constraint)
@@ -297,7 +297,7 @@ class CellBest(NamedTuple):
 
 @dataclass(frozen=True)
 class RankerInput:
-    """A run at its start: the domains with cells for entries, counts per domain, and who leads each cell.
+    """A run at its start: the domains with cells for entries, counts per domain, and the leader of each cell.
 
     The columns `positions`, `ranks` and `preference` have an entry per cell and are those of its Leader. All
     ranks and positions of the run are below `size`, all preferences within `widest` of zero.
@@ -335,7 +335,7 @@ class IncrementalStrategy(Protocol):
 
 
 def is_reached(codes: Codes | Ints, groups: int) -> Bools:
-    """Return which of so many domains have an entry; a code outside them counts for none."""
+    """Return which of the domains have an entry; a code outside them counts for none."""
     reached = np.zeros(groups + 1, dtype=np.bool_)  # the last is for entries in no domain
     reached[codes] = True
     return reached[:-1]
@@ -379,7 +379,7 @@ def narrow(codes: Ints) -> NDArray[np.integer[Any]]:
 
 
 def cells_by_group(group_of_cell: Codes | Ints, groups: int) -> list[Ints]:
-    """Return the cells of each of so many domains; a cell in none has a negative code."""
+    """Return the cells of each domain; a cell in none has a negative code."""
     by_group = np.argsort(group_of_cell, kind="stable")
     bounds = np.searchsorted(group_of_cell[by_group], np.arange(groups + 1)).tolist()
     return [by_group[start:end] for start, end in pairwise(bounds)]

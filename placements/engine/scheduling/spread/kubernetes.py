@@ -50,7 +50,7 @@ def is_too_many(constraint: TopologySpreadConstraint, counts: Ints) -> Bools:
 
 
 def soft_cost(constraint: TopologySpreadConstraint, count: _Cost, groups: int) -> _Cost:
-    """Return what `count` clusters in a domain cost when clusters of so many domains contend."""
+    """Return the cost of `count` clusters in a domain while clusters of `groups` domains contend."""
     return count * log(groups + 2) + (constraint.max_skew - 1)
 
 
@@ -75,7 +75,7 @@ class KubernetesRanker:
     """One number ranks each cell: twice the spread score plus the affinity score, then the name.
 
     The costs are added up in every round, since one pick can move the largest or smallest of them, by which
-    all are normalized; who contends is found out again only where a limit or an empty cell may change it.
+    all are normalized; the contenders are computed again only where a limit or an empty cell may change it.
     """
 
     def __init__(self, field: RankerInput) -> None:
@@ -169,7 +169,7 @@ class _Soft:
         self.part: Floats = np.zeros(len(self.places))
 
     def reach(self, contends: Bools) -> None:
-        """Count the domains of those who contend, by which the cost of all is weighed."""
+        """Count the domains of the contenders, by which the cost of all is weighted."""
         reached = int(np.count_nonzero(is_reached(self.places[contends], len(self.counts))))
         if reached != self.reached:
             self.reached = reached
@@ -224,7 +224,7 @@ class KubernetesSpread(SpreadStrategy):
         return frozenset(soft | {"minDomains"} if is_hard(constraint) else soft)
 
     def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
-        """Rule it out, or give it the lowest score."""
+        """Forbid it, or score it lowest."""
         return MissingKeyPolicy.EXCLUDED if is_hard(constraint) else MissingKeyPolicy.LAST
 
     def project(self, constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
@@ -233,7 +233,7 @@ class KubernetesSpread(SpreadStrategy):
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
     def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
-        """Forbid what would exceed the smallest domain by more than maxSkew, and who lacks a hard key."""
+        """Forbid what would exceed the smallest domain by more than maxSkew, and without a hard key."""
         nothing = np.zeros(len(state.left), dtype=np.bool_)
         verdicts = []
         for constraint, groups, counts in state.parts:

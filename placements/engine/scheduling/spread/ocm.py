@@ -61,16 +61,16 @@ class OcmSpread(SpreadStrategy):
         """Form a domain per value among the candidates; nested, per value within the domain above."""
         passes = spread_input.all_pass
         family_of, families = np.zeros(len(passes), dtype=np.int64), [""]
-        found = []
+        levels = []
         for constraint in spread_input.constraints:
             column = spread_input.fleet.topology(constraint.topology_key, constraint.topology_key_type)
             weights = self.options.domain_weights.get(constraint.topology_key, {})
-            found.append(self._level(column, family_of, families, passes, weights))
+            levels.append(self._level(column, family_of, families, passes, weights))
             if self.options.nested:
                 # The domains of this level are the families of the next.
                 owners, codes, family_of = _pairs(family_of, column, column.codes)
-                families = [f"{name}/" for name in _names(owners, families, column, codes)]
-        return tuple(found)
+                families = [f"{name}/" for name in _domains(owners, families, column, codes)]
+        return tuple(levels)
 
     def _level(
         self,
@@ -82,17 +82,17 @@ class OcmSpread(SpreadStrategy):
     ) -> Groups:
         has_bucket = self.options.unset_policy is UnsetPolicy.BUCKET
         counted = passes if has_bucket else passes & column.is_present
-        owners, found, inverse = _pairs(family_of[counted], column, column.codes[counted])
+        owners, values, inverse = _pairs(family_of[counted], column, column.codes[counted])
         codes = np.full(len(passes), ABSENT, dtype=np.int32)
         codes[counted] = inverse
         return Groups(
-            _names(owners, families, column, found),
+            _domains(owners, families, column, values),
             codes,
             families=np.array(owners, dtype=np.int64),
             family_of=family_of,
             # By code, since a label may be called "(unset)" and have a weight.
             weights=tuple(
-                1 if code == ABSENT else weights.get(column.values[code], 1) for code in found if weights
+                1 if code == ABSENT else weights.get(column.values[code], 1) for code in values if weights
             ),
         )
 
@@ -101,7 +101,7 @@ class OcmSpread(SpreadStrategy):
         return np.zeros(len(groups), dtype=np.int64)
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
-        """A hard one has a limit; a soft one is as even as it gets."""
+        """A hard one has a limit; a soft one is as even as possible."""
         return frozenset({"maxSkew"} if is_hard(constraint) else ())
 
     def missing_key(self, _constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
@@ -126,7 +126,7 @@ class OcmSpread(SpreadStrategy):
         return [at_entries(gap, groups, missing_key=0) for gap, groups in gaps]
 
     def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
-        """Strict: the gaps level by level. Weighted: one number, −100 to 100, made of the levels' scores."""
+        """Strict: the gaps level by level. Weighted: one number, −100 to 100, from the levels' scores."""
         if self.is_strict:
             return tuple(scores)
         if not scores:
@@ -162,11 +162,11 @@ class OcmSpread(SpreadStrategy):
         return final, spread[0], preference
 
     def stops_without_candidate(self) -> bool:
-        """Publish fewer clusters, or fail the cycle, as the options say."""
+        """Return whether fewer clusters are published; otherwise the cycle fails."""
         return self.options.unsatisfiable is Unsatisfiable.FEWER
 
     def ranker(self, field: RankerInput) -> IncrementalRanker | None:
-        """Keep them but with domain weights, whose gaps depend on who contends, or too many levels."""
+        """Return a ranker; None with domain weights, whose gaps depend on the contenders, or many levels."""
         if any(groups.weights for groups in field.groups):
             return None
         if self.is_strict:
@@ -174,7 +174,9 @@ class OcmSpread(SpreadStrategy):
         return WeightedRanker(field, self) if WeightedRanker.holds(field) else None
 
 
-def _names(owners: list[int], families: list[str], column: LabelColumn, codes: list[int]) -> tuple[str, ...]:
+def _domains(
+    owners: list[int], families: list[str], column: LabelColumn, codes: list[int]
+) -> tuple[str, ...]:
     pairs = zip(owners, codes, strict=True)
     named = ((owner, UNSET if code == ABSENT else column.values[code]) for owner, code in pairs)
     return tuple(f"{families[owner]}{name}" for owner, name in named)
@@ -214,7 +216,7 @@ def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
 
 
 def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
-    """Return the domains of those who contend, family by family."""
+    """Return the domains of the contenders, family by family."""
     siblings = groups.siblings.tolist()
     families: dict[int, list[int]] = {}
     for one in np.flatnonzero(is_reached(groups.codes[contends], len(groups))).tolist():
@@ -223,7 +225,7 @@ def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
 
 
 def _made_distinct(even: Floats, total: Ints, contends: Bools) -> Floats:
-    """Keep contenders apart whose numbers differ by less than a double holds: the better is larger."""
+    """Separate contenders whose numbers differ by less than a double represents: the better is larger."""
     exact = dict(zip(total[contends].tolist(), even[contends].tolist(), strict=True))
     above = math.inf
     for number in sorted(exact, reverse=True):

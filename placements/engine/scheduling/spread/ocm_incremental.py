@@ -26,7 +26,7 @@ from placements.manifests.policy import TopologySpreadConstraint
 
 TOP_LEVEL = 63
 EXACT_LEVELS = 8
-"""So many levels, six bits each, a float holds exactly."""
+"""A float represents this number of levels, six bits each, exactly."""
 FULL = 100.0
 
 
@@ -93,7 +93,7 @@ class GapRanker:
 
 
 class WeightedRanker:
-    """Weighted mode: the levels as one number, stretched over who contends, which the strategy weighs."""
+    """Weighted mode: the levels as one number, normalized over the contenders, which the strategy weighs."""
 
     def __init__(self, field: RankerInput, strategy: SpreadStrategy) -> None:
         size = len(field.positions)
@@ -183,10 +183,10 @@ class _Level:
         self.group_of: list[int] = groups.codes.tolist()
         self.family: list[int] = groups.siblings.tolist()
 
-        found: list[list[int]] = [[] for _ in range(max(self.family, default=-1) + 1)]
+        members: list[list[int]] = [[] for _ in range(max(self.family, default=-1) + 1)]
         for group, one in enumerate(self.family):
-            found[one].append(group)
-        self.members = found
+            members[one].append(group)
+        self.members = members
 
         self.count = [0] * len(groups)
         self.smallest = [0] * len(self.members)

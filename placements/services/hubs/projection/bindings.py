@@ -46,10 +46,10 @@ _COLUMNS = (
 def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the bindings of the clusters that these are about, where they differ."""
     owners = placements_of(documents)
-    known = [one for one in documents if one.row.owner in owners and _is_usable(one)]
+    usable = [one for one in documents if one.row.owner in owners and _is_usable(one)]
     moved = _delete_moved(documents, owners)
     pairs = {(one.row.owner, one.row.cluster) for one in documents if one.row.owner in owners}
-    chosen = _chosen(pairs, known)
+    chosen = _choose(pairs, usable)
     rows = Binding.objects.filter(
         placement__in=list(owners.values()), cluster_name__in={cluster for _, cluster in pairs}
     )
@@ -57,8 +57,8 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     there = {(names[row.placement_id], row.cluster_name): row for row in rows}
     own = {placement.pk: placement.name for placement in owners.values()}
     policies, resources = (
-        {(row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk for row in found}
-        for found, suffix in (
+        {(row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk for row in snapshots}
+        for snapshots, suffix in (
             (PolicySnapshot.objects.filter(placement__in=list(names)).defer("policy"), ""),
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
         )
@@ -79,8 +79,8 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             is_other_state = row.state not in (before.state, BindingState.BOUND)  # rollouts bind
             if row.policy_snapshot_id != before.policy_snapshot_id or is_other_state:
                 decided.add(row.placement_id)
-    gone = [row for pair, row in there.items() if pair in pairs and pair not in chosen]
-    Binding.objects.filter(pk__in=[row.pk for row in gone]).delete()
+    removed = [row for pair, row in there.items() if pair in pairs and pair not in chosen]
+    Binding.objects.filter(pk__in=[row.pk for row in removed]).delete()
     Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
     Binding.objects.bulk_create(
         changed,
@@ -89,9 +89,9 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
         update_fields=[name.removesuffix("_id") for name in _COLUMNS],
         batch_size=BATCH_SIZE,
     )
-    touched = {row.placement_id for row in (*new, *changed, *gone)} | moved
+    touched = {row.placement_id for row in (*new, *changed, *removed)} | moved
     count_placed([one for one in owners.values() if one.pk in touched])
-    mark_due(decided | {row.placement_id for row in (*new, *gone)}, now=moment.now)
+    mark_due(decided | {row.placement_id for row in (*new, *removed)}, now=moment.now)
 
 
 def _is_usable(document: HubDocument) -> bool:
@@ -122,10 +122,10 @@ def _delete_moved(documents: Sequence[HubDocument], owners: Mapping[str, Placeme
     return set(moved.values())
 
 
-def _chosen(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[tuple[str, str], HubDocument]:
+def _choose(pairs: set[tuple[str, str]], usable: Sequence[HubDocument]) -> dict[tuple[str, str], HubDocument]:
     """Return the binding that counts for each pair: one that is not being deleted, else the newest."""
-    changed = {one.row.pk: one for one in known}
-    found: dict[tuple[str, str], HubDocument] = {}
+    changed = {one.row.pk: one for one in usable}
+    by_pair: dict[tuple[str, str], HubDocument] = {}
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
         kind__in=BINDING_KINDS,
@@ -139,10 +139,10 @@ def _chosen(pairs: set[tuple[str, str]], known: Sequence[HubDocument]) -> dict[t
         one = changed.get(row.pk) or HubDocument.of(row)
         if not _is_usable(one):
             continue
-        before = found.get(pair)
+        before = by_pair.get(pair)
         if before is None or _rank(one) > _rank(before):
-            found[pair] = one
-    return found
+            by_pair[pair] = one
+    return by_pair
 
 
 def _rank(document: HubDocument) -> tuple[Any, ...]:
@@ -188,7 +188,7 @@ def _number(document: HubDocument, values: Mapping[str, Any], key: str, *, path:
 
 
 def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Mapping[str, Any]]) -> None:
-    """Set how far the cluster has come: the first condition that is not True says it (10.2)."""
+    """Set how far the cluster has come: the first condition that is not True decides (10.2)."""
     row.failure, row.failed_objects, row.message = "", [], ""
     failed = _failed_objects(document)
     steps = _STEPS_OF_REPORT if row.apply_type == "ReportDiff" else _STEPS
@@ -214,17 +214,17 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
 
 
 def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
-    found = []
+    objects = []
     for one in map(mapping_at, items_at(document.content, "status", "failedPlacements")[:MOST_OBJECTS]):
         condition = mapping_at(one, "condition")
         values = {key: str(one.get(key) or "") for key in ("group", "version", "kind", "namespace", "name")}
         code, message = (str(condition.get(key) or "")[:500] for key in ("reason", "message"))
-        found.append({**values, "code": code, "message": message})
-    return found
+        objects.append({**values, "code": code, "message": message})
+    return objects
 
 
 def remove_bindings(moment: HubMoment) -> int:
-    """Delete the bindings that the mirror has no more; another one of the same cluster takes their place."""
+    """Delete the bindings that are no longer in the mirror; another one of the same cluster replaces them."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
         kind__in=BINDING_KINDS,
@@ -232,12 +232,12 @@ def remove_bindings(moment: HubMoment) -> int:
         name=OuterRef("hub_name"),
     )
     rows = Binding.objects.filter(~Exists(mirrored))
-    gone = list(rows.values_list("pk", "placement_id", "placement__full_name", "cluster_name"))
-    for part in batched(gone):
+    rows_removed = list(rows.values_list("pk", "placement_id", "placement__full_name", "cluster_name"))
+    for part in batched(rows_removed):
         Binding.objects.filter(pk__in=[pk for pk, *_ in part]).delete()
         owners, clusters = {name for _, _, name, _ in part}, {name for *_, name in part}
         others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False)
         others.filter(owner__in=owners, cluster__in=clusters).update(is_dirty=True)
-    count_placed(list(Placement.objects.filter(pk__in={one[1] for one in gone}).only("pk")))
-    mark_due({one[1] for one in gone}, now=moment.now)
-    return len(gone)
+    count_placed(list(Placement.objects.filter(pk__in={one[1] for one in rows_removed}).only("pk")))
+    mark_due({one[1] for one in rows_removed}, now=moment.now)
+    return len(rows_removed)

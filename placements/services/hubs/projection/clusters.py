@@ -37,7 +37,7 @@ _COLUMNS = (
 def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the rows of these clusters where they differ; the caller holds the lock of the fleet.
 
-    A cluster with another UID left and joined again under its name: it gets another row.
+    A cluster with another UID left and joined again under its name: it has another row.
     """
     there = {
         row.name: row for row in MemberCluster.objects.filter(name__in=[one.row.name for one in documents])
@@ -51,7 +51,7 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
         MemberCluster.objects.filter(pk__in=replaced).delete()
     new, changed, moves, reads = [], [], False, False
     events = HubEvents(moment)
-    read, concerned = set(properties_read()), [one.row.name for one in documents if one.row.name not in there]
+    keys, concerned = set(properties_read()), [one.row.name for one in documents if one.row.name not in there]
     for one in documents:
         before = there.get(one.row.name)
         row = cluster_row(one, before, moment)
@@ -65,7 +65,7 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             changed.append(row)
             events.changed(CLUSTER, one, before.document, row.document)
             events.reported(CLUSTER, one, _reports(before), _reports(row))
-            if is_moved or names & read:
+            if is_moved or names & keys:
                 concerned.append(row.name)
     events.record()
     MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)
@@ -145,21 +145,21 @@ def _spec(document: HubDocument) -> dict[str, Any]:
 
 
 def _properties(document: HubDocument) -> dict[str, str]:
-    found = {}
+    properties = {}
     for name, one in mapping_at(document.content, "status", "properties").items():
         value = mapping_at(one).get("value")
         if isinstance(value, str):
-            found[name] = value
+            properties[name] = value
         else:
             document.reject(f"status.properties.{name}")
-    return found
+    return properties
 
 
 def _set_report(row: MemberCluster, document: HubDocument) -> None:
     """Set the last report of the member agent; a cluster without one has not reported."""
     agents = enumerate(items_at(document.content, "status", "agentStatus"))
-    found = ((index, one) for index, one in agents if mapping_at(one).get("type") == MEMBER_AGENT)
-    index, agent = next(found, (None, {}))
+    member_agents = ((index, one) for index, one in agents if mapping_at(one).get("type") == MEMBER_AGENT)
+    index, agent = next(member_agents, (None, {}))
     row.has_reported, path = index is not None, f"status.agentStatus[{index}]"
     conditions = document.conditions_in(agent, "conditions", path=f"{path}.conditions")
     joined, healthy = conditions.get("Joined", {}), conditions.get("Healthy", {})
@@ -181,22 +181,21 @@ def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
 
 
 def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
-    """Write the rows of labels and taints."""
     for model in (ClusterLabel, ClusterTaint):
         if changed:
             model.objects.filter(cluster__in=[row.pk for row in changed]).delete()
-    written = (*new, *changed)
+    rows = (*new, *changed)
     ClusterLabel.objects.bulk_create(
         [
             ClusterLabel(cluster=row, key=key, value=value)
-            for row in written
+            for row in rows
             for key, value in (row.document["metadata"].get("labels") or {}).items()
         ],
         batch_size=BATCH_SIZE * 4,
     )
     taints = [
         (row, (one["key"], one.get("value") or "", one["effect"]))
-        for row in written
+        for row in rows
         for one in row.document["spec"].get("taints") or ()
     ]
     ClusterTaint.objects.bulk_create(

@@ -45,7 +45,7 @@ class HubMoment:
 class HubDocument:
     """A mirrored object and its content; `not_understood` gathers the paths of what is left out.
 
-    `error` says why no row is made of it.
+    `error` is the reason why no row is created from it.
     """
 
     row: MirroredObject
@@ -91,33 +91,33 @@ class HubDocument:
 
     def moment_in(self, values: Manifest, key: str, *, path: str) -> datetime | None:
         value = values.get(key)
-        found = moment_of(value) if isinstance(value, str) else None
-        if value is not None and found is None:
+        moment = moment_of(value) if isinstance(value, str) else None
+        if value is not None and moment is None:
             self.reject(path)
-        return found
+        return moment
 
     def texts(self, *keys: str) -> dict[str, str]:
-        path, found = ".".join(keys), {}
+        path, texts = ".".join(keys), {}
         for name, value in mapping_at(self.content, *keys).items():
             if isinstance(value, str):
-                found[name] = value
+                texts[name] = value
             else:
                 self.reject(f"{path}.{name}")
-        return found
+        return texts
 
     def conditions(self, *keys: str) -> dict[str, Mapping[str, Any]]:
         return self.conditions_in(mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys))
 
     def conditions_in(self, values: Manifest, key: str, *, path: str) -> dict[str, Mapping[str, Any]]:
-        found = {}
+        conditions = {}
         for index, one in enumerate(items_at(values, key)):
             condition = mapping_at(one)
             kind, status = condition.get("type"), condition.get("status")
             if isinstance(kind, str) and isinstance(status, str):
-                found[kind] = condition
+                conditions[kind] = condition
             else:
                 self.reject(f"{path}[{index}]")
-        return found
+        return conditions
 
     def transition(self, values: Manifest, kind: str, *, path: str, status: str = "True") -> datetime | None:
         """Return since when a condition of these values has a status; None if it has another one."""
@@ -128,7 +128,7 @@ class HubDocument:
         return at or self.created_at
 
     def manager(self, part: str, *, without: str = "") -> str:
-        """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not say it."""
+        """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not have it."""
         entries = [
             one
             for one in map(mapping_at, items_at(self.content, "metadata", "managedFields"))
@@ -155,7 +155,7 @@ class HubDocument:
 
 
 def save_marks(documents: Iterable[HubDocument]) -> None:
-    """Write what is not understood of these objects, and why no row is made of them, where that changed."""
+    """Write what is not understood of these objects, and why they have no row, where that changed."""
     marked = []
     for one in documents:
         row = one.row

@@ -8,7 +8,7 @@ from placements.services.hubs.projection.documents import HubDocument, HubMoment
 
 CHANGED, REPORTED, APPROVED = "changed on the hub", "reported", "approved"
 HUB = "hub"
-"""Who changed something on a hub whose managed fields do not say it."""
+"""Who changed something on a hub whose managed fields do not have it."""
 _LONGEST_MESSAGE = 4096
 Conditions = Iterable[Mapping[str, Any]]
 
@@ -31,7 +31,10 @@ class HubEvents:
 
     def reported(self, kind: str, document: HubDocument, before: Conditions, after: Conditions) -> None:
         """Add an event with the conditions whose status, reason or message differ."""
-        old, new = _facts(before, kind=document.row.kind), _facts(after, kind=document.row.kind)
+        old, new = (
+            _by_type(before, kind=document.row.kind),
+            _by_type(after, kind=document.row.kind),
+        )
         names = [one for one in {**old, **new} if old.get(one) != new.get(one)]
         if names:
             values = [{one: facts.get(one, {}) for one in names} for facts in (old, new)]
@@ -48,8 +51,8 @@ class HubEvents:
             record_of_others(named, now=self._moment.now)
 
 
-def _facts(conditions: Conditions, *, kind: str) -> dict[str, dict[str, str]]:
-    """Return what an event says of conditions, by type without the kind of the object."""
+def _by_type(conditions: Conditions, *, kind: str) -> dict[str, dict[str, str]]:
+    """Return the conditions for an event by type without the kind of the object."""
     keys = ("status", "reason", "message")
     return {
         str(one.get("type")).removeprefix(kind): {

@@ -1,4 +1,4 @@
-"""Evictions of a live hub: their target, and what the controller of the hub made of them (10.1)."""
+"""Evictions of a live hub: their target, and the result of the controller of the hub (10.1)."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,10 @@ _OUTCOMES = {
 
 
 def _fill(row: Eviction, document: HubDocument) -> bool:
-    found = understood(document, parse_eviction)
-    if found is None:
+    pair = understood(document, parse_eviction)
+    if pair is None:
         return False
-    parsed, row.document = found
+    parsed, row.document = pair
     row.placement_name, row.cluster_name = parsed.spec.placement_name, parsed.spec.cluster_name
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
@@ -47,9 +47,9 @@ def project_evictions(documents: Sequence[HubDocument], moment: HubMoment) -> No
         row.placement_id = placements.get(document.row.owner)
         return _fill(row, document)
 
-    written = write_rows(RowKind(Eviction, fill, _COLUMNS), documents, now=moment.now)
+    rows = write_rows(RowKind(Eviction, fill, _COLUMNS), documents, now=moment.now)
     events = HubEvents(moment)
-    for one in written:
+    for one in rows:
         if one.before is not None and one.row.placement_name:
             before, after = one.before.hub_conditions, one.row.hub_conditions
             events.reported("eviction", one.document, before, after)

@@ -23,8 +23,8 @@ def understood(
     for _ in range(_ROUNDS):
         try:
             return parse(stored), stored
-        except InvalidManifest as found:
-            paths = sorted({one.path for one in found.errors}, reverse=True)
+        except InvalidManifest as invalid:
+            paths = sorted({one.path for one in invalid.errors}, reverse=True)
         for path in paths:
             document.reject(path)
         # Each list is cut from its end, so that the places before keep their numbers.
@@ -37,7 +37,7 @@ def understood(
 
 
 def _leave_out(stored: dict[str, Any], keys: Sequence[str | int]) -> bool:
-    """Remove the value at this place, or the item of a list that lacks it; return whether there was one."""
+    """Remove the value at this place, or the item of a list without it; return whether there was one."""
     if keys[:1] != ("spec",) and keys[:2] != ("metadata", "annotations"):
         return False
     around: list[Any] = [stored]

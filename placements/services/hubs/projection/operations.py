@@ -149,7 +149,7 @@ def project_changes(*, now: datetime, has_events: bool = True) -> int:
 def remove_gone(moment: HubMoment) -> int:
     """Delete the rows whose objects were deleted since the last projection; return how many.
 
-    In a transaction of its own, which locks no object: the writer of the mirror locks streams and objects in
+    In a separate transaction, which locks no object: the writer of the mirror locks streams and objects in
     another order.
     """
     marked = HubStream.objects.filter(has_removals=True)
@@ -223,7 +223,7 @@ def reproject(*, now: datetime) -> int:
 
 def hubs_with_changes() -> list[int]:
     """Return the live hubs whose mirror has changes that are not projected."""
-    found = []
+    hubs = []
     for pk in live_hubs().values_list("pk", flat=True):
         with in_hub(pk):
             kinds = [each.kind for each in KINDS]
@@ -231,8 +231,8 @@ def hubs_with_changes() -> list[int]:
             removals = HubStream.objects.filter(has_removals=True, kind__in=kinds)
             unobserved = Placement.objects.filter(observe_rollout=True)
             if dirty.exists() or removals.exists() or unobserved.exists():
-                found.append(pk)
-    return found
+                hubs.append(pk)
+    return hubs
 
 
 _OTHER_TABLES = (
@@ -241,7 +241,7 @@ _OTHER_TABLES = (
 
 
 def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
-    """Delete what the projection wrote of removed hubs, at most so many rows of each hub."""
+    """Delete what the projection wrote of removed hubs, a limited number of rows of each hub."""
     for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
         with in_hub(pk), transaction.atomic():
             placements = list(Placement.objects.values_list("pk", flat=True)[: most // 10])

@@ -30,20 +30,20 @@ _INDEX = re.compile(r"-\d{1,9}$")
 
 
 def _fill_override(row: Override, document: HubDocument) -> bool:
-    found = understood(document, _PARSERS[document.row.kind])
-    if found is None:
+    pair = understood(document, _PARSERS[document.row.kind])
+    if pair is None:
         return False
-    parsed, row.document = found
+    parsed, row.document = pair
     row.placement_name = parsed.placement
     row.created_at = document.created_at
     return True
 
 
 def _fill_budget(row: DisruptionBudget, document: HubDocument) -> bool:
-    found = understood(document, parse_disruption_budget)
-    if found is None:
+    pair = understood(document, parse_disruption_budget)
+    if pair is None:
         return False
-    _, row.document = found
+    _, row.document = pair
     row.created_at = document.created_at
     return True
 
@@ -63,8 +63,8 @@ def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> No
     kind = documents[0].row.kind
     is_for_clusters = kind == CLUSTER_OVERRIDE_KIND
     rows = CLUSTER_OVERRIDES if is_for_clusters else OVERRIDES
-    written = write_rows(rows, documents, now=moment.now)
-    keys = [one.row.pk for one in written if one.row.pk]
+    written_rows = write_rows(rows, documents, now=moment.now)
+    keys = [one.row.pk for one in written_rows if one.row.pk]
     OverrideTarget.objects.filter(override__in=keys).delete()
     field = "clusterResourceSelectors" if is_for_clusters else "resourceSelectors"
     targets = [
@@ -74,20 +74,20 @@ def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> No
             namespace=one.row.namespace,
             **{key: text_of(mapping_at(selector).get(key)) for key in ("group", "version", "kind", "name")},
         )
-        for one in written
+        for one in written_rows
         for selector in items_at(one.row.document, "spec", field)
     ]
     OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
-    _record(_NOUNS[kind], written, moment)
+    _record(_NOUNS[kind], written_rows, moment)
 
 
 def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     _record(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
 
 
-def _record(noun: str, written: Sequence[WrittenRow[Any]], moment: HubMoment) -> None:
+def _record(noun: str, rows: Sequence[WrittenRow[Any]], moment: HubMoment) -> None:
     events = HubEvents(moment)
-    for one in written:
+    for one in rows:
         if one.before is not None:
             events.changed(noun, one.document, one.before.document, one.row.document)
     events.record()
@@ -97,15 +97,15 @@ def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMom
     """Write the snapshots of all overrides that these belong to: which is the latest depends on all."""
     kind = documents[0].row.kind
     changed = {one.row.pk: one for one in documents}
-    wanted = {_override_of(one.row) for one in documents}
+    places = {_override_of(one.row) for one in documents}
     rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind).order_by("pk")
-    siblings: dict[tuple[str, str], list[HubDocument]] = {place: [] for place in wanted}
+    siblings: dict[tuple[str, str], list[HubDocument]] = {place: [] for place in places}
     for row in rows.defer("manifest"):
         if (place := _override_of(row)) in siblings:
             siblings[place].append(changed.get(row.pk) or HubDocument.of(row))
-    for place, found in siblings.items():
-        _write_snapshots(OVERRIDE_OF[kind], place, found)
-        save_marks(found)
+    for place, snapshots in siblings.items():
+        _write_snapshots(OVERRIDE_OF[kind], place, snapshots)
+        save_marks(snapshots)
 
 
 def _override_of(row: MirroredObject) -> tuple[str, str]:
@@ -115,7 +115,7 @@ def _override_of(row: MirroredObject) -> tuple[str, str]:
 
 def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubDocument]) -> None:
     namespace, name = place
-    wanted: dict[int, dict[str, Any]] = {}
+    by_number: dict[int, dict[str, Any]] = {}
     latest: tuple[int, HubDocument] | None = None
     for one in sorted(documents, key=lambda one: (one.row.number or 0, one.row.name)):
         number = one.row.number
@@ -126,7 +126,7 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
         reference = mapping_at(spec, "placement")
         is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
         metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-        wanted[number] = {
+        by_number[number] = {
             "document": {
                 "apiVersion": one.content["apiVersion"],
                 "kind": kind,
@@ -143,23 +143,23 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
                 latest[1].error = one.error = TWO_LATEST
             latest = number, one
     if latest:
-        wanted[latest[0]]["is_latest"] = True
+        by_number[latest[0]]["is_latest"] = True
 
     snapshots = OverrideSnapshot.objects.filter(kind=kind, namespace=namespace, override_name=name)
     there = {row.number: row for row in snapshots}
-    snapshots.filter(number__in=[number for number in there if number not in wanted]).delete()
+    snapshots.filter(number__in=[number for number in there if number not in by_number]).delete()
     changed = [
         number
-        for number, columns in wanted.items()
+        for number, columns in by_number.items()
         if number not in there or any(getattr(there[number], key) != value for key, value in columns.items())
     ]
     # The former latest first: one of an override is the latest at any time.
-    for number in sorted(changed, key=lambda one: bool(wanted[one]["is_latest"])):
+    for number in sorted(changed, key=lambda one: bool(by_number[one]["is_latest"])):
         if number in there:
-            snapshots.filter(number=number).update(**wanted[number])
+            snapshots.filter(number=number).update(**by_number[number])
         else:
             place_columns = {"kind": kind, "namespace": namespace, "override_name": name, "number": number}
-            OverrideSnapshot.objects.create(**place_columns, created_by="", **wanted[number])
+            OverrideSnapshot.objects.create(**place_columns, created_by="", **by_number[number])
 
 
 def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:

@@ -98,7 +98,7 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
-    row.semantics = HUB_SEMANTICS  # whatever annotations say
+    row.semantics = HUB_SEMANTICS  # whatever the annotations are
     row.reschedules_on_fleet_change = False  # the hub does
     if "status" in document.content:
         row.selected_count = len(items_at(document.content, "status", "selectedResources"))
@@ -139,11 +139,11 @@ def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
     """Return the placements that these objects belong to; objects without one are marked."""
     names = {one.row.owner for one in documents}
     rows = Placement.objects.filter(full_name__in=names).defer("document")
-    found = {row.full_name: row for row in rows}
+    placements = {row.full_name: row for row in rows}
     for one in documents:
-        if one.row.owner not in found:
+        if one.row.owner not in placements:
             one.error = NO_PLACEMENT
-    return found
+    return placements
 
 
 def count_placed(placements: Collection[Placement]) -> None:

@@ -1,4 +1,4 @@
-"""Rows that are made of one object each: written where they differ, deleted with their object."""
+"""Rows that are created from one object each: written where they differ, deleted with their object."""
 
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
@@ -54,7 +54,7 @@ def write_rows(
     rows = table.filter(**where, name__in=names)
     there = {kind.key(row): row for row in rows}
     replaced: list[int] = []
-    written: list[WrittenRow[Row]] = []
+    written_rows: list[WrittenRow[Row]] = []
     for one in documents:
         before: Any = there.get((one.row.namespace, one.row.name))
         if before is not None and kind.has("uid") and before.uid != one.uid:
@@ -72,18 +72,18 @@ def write_rows(
                 setattr(row, kind.counter, _next(row, kind.counter))
         if kind.has("updated_at"):
             row.updated_at = now
-        written.append(WrittenRow(one, before, row))
+        written_rows.append(WrittenRow(one, before, row))
     table.filter(pk__in=replaced).delete()
-    table.bulk_create([one.row for one in written if one.before is None], batch_size=BATCH_SIZE)
+    table.bulk_create([one.row for one in written_rows if one.before is None], batch_size=BATCH_SIZE)
     bookkeeping = [name for name in ("revision", "updated_at", kind.counter) if name and kind.has(name)]
     table.bulk_create(
-        [one.row for one in written if one.before is not None],
+        [one.row for one in written_rows if one.before is not None],
         update_conflicts=True,
         unique_fields=["id"],
         update_fields=[name.removesuffix("_id") for name in (*kind.columns, *bookkeeping)],
         batch_size=BATCH_SIZE,
     )
-    return written
+    return written_rows
 
 
 def _new_row(kind: RowKind[Row], document: HubDocument) -> Row:

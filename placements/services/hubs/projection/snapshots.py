@@ -72,9 +72,9 @@ def _project(
     for row in rows.order_by("number", "name"):
         siblings.setdefault(row.owner, []).append(changed.get(row.pk) or HubDocument.of(row))
     for owner, placement in owners.items():
-        found = [one for one in siblings.get(owner, []) if model is PolicySnapshot or _is_master(one)]
-        _write(model, placement, found, columns_for(placement))
-        save_marks(found)
+        snapshots = [one for one in siblings.get(owner, []) if model is PolicySnapshot or _is_master(one)]
+        _write(model, placement, snapshots, columns_for(placement))
+        save_marks(snapshots)
 
 
 def _write(
@@ -83,31 +83,31 @@ def _write(
     documents: Sequence[HubDocument],
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
-    wanted = _wanted(documents, columns_of)
+    by_number = _columns_by_number(documents, columns_of)
     there = {row.number: row for row in model._default_manager.filter(placement=placement)}
     changes = {
         number: columns
-        for number, columns in wanted.items()
+        for number, columns in by_number.items()
         if number in there and any(getattr(there[number], key) != value for key, value in columns.items())
     }
-    _release([row.pk for number, row in there.items() if number not in wanted], model)
+    _release([row.pk for number, row in there.items() if number not in by_number], model)
     # The former latest first: one of a placement is the latest at any time.
     for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
         model._default_manager.filter(pk=there[number].pk).update(**columns)
-    new = [number for number in wanted if number not in there]
-    for number in sorted(new, key=lambda one: bool(wanted[one]["is_latest"])):
-        model._default_manager.create(placement=placement, number=number, created_by="", **wanted[number])
+    new = [number for number in by_number if number not in there]
+    for number in sorted(new, key=lambda one: bool(by_number[one]["is_latest"])):
+        model._default_manager.create(placement=placement, number=number, created_by="", **by_number[number])
     if new:
         mark_children([placement.full_name], kinds=(*BINDING_KINDS, *RUN_KINDS))
     if new or changes:
         Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
 
 
-def _wanted(
+def _columns_by_number(
     documents: Sequence[HubDocument], columns_of: Callable[[HubDocument], Columns | None]
 ) -> dict[int, Columns]:
     """Return the columns of the snapshots of one placement by number; one of them at most is the latest."""
-    wanted: dict[int, Columns] = {}
+    by_number: dict[int, Columns] = {}
     latest: tuple[int, HubDocument] | None = None
     for one in documents:
         number = one.row.number
@@ -118,14 +118,14 @@ def _wanted(
         columns = columns_of(one)
         if columns is None:
             continue
-        wanted[number] = {**columns, "created_at": one.created_at, "is_latest": False}
+        by_number[number] = {**columns, "created_at": one.created_at, "is_latest": False}
         if one.row.is_latest:
             if latest:
                 latest[1].error = one.error = TWO_LATEST
             latest = number, one
     if latest:
-        wanted[latest[0]]["is_latest"] = True
-    return wanted
+        by_number[latest[0]]["is_latest"] = True
+    return by_number
 
 
 def policy_of(document: HubDocument) -> dict[str, Any] | None:
@@ -147,8 +147,8 @@ def _policy_columns(document: HubDocument) -> Columns | None:
         stored.setdefault("numberOfClusters", 0)  # which is not part of what is stored
     try:
         policy = parse_policy(stored, semantics=HUB_SEMANTICS, path="spec.policy")
-    except InvalidManifest as found:
-        for error in found.errors:
+    except InvalidManifest as invalid:
+        for error in invalid.errors:
             document.reject(error.path)
         document.error = "the policy is not understood"
         return None

@@ -39,10 +39,10 @@ _RUN_COLUMNS = (
 
 
 def _fill_strategy(row: StagedStrategy, document: HubDocument) -> bool:
-    found = understood(document, parse_staged_strategy)
-    if found is None:
+    pair = understood(document, parse_staged_strategy)
+    if pair is None:
         return False
-    _, row.document = found
+    _, row.document = pair
     row.created_at = document.created_at
     return True
 
@@ -60,11 +60,11 @@ def project_strategies(documents: Sequence[HubDocument], moment: HubMoment) -> N
 
 def _fill_run(row: StagedRun, document: HubDocument) -> bool:
     """Set the columns of a run, apart from its placement and snapshot."""
-    found = understood(document, parse_staged_run)
-    if found is None or len(found[0].spec.placement_name) > LONGEST_NAME:
+    pair = understood(document, parse_staged_run)
+    if pair is None or len(pair[0].spec.placement_name) > LONGEST_NAME:
         document.error = document.error or "the name of the placement is too long"
         return False
-    parsed, row.document = found
+    parsed, row.document = pair
     spec = parsed.spec
     status = mapping_at(document.content, "status")
     row.placement_name = full_name(document.row.namespace, spec.placement_name)
@@ -117,15 +117,15 @@ def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
             row.resource_snapshot_id = None
         return is_understood
 
-    written = write_rows(replace(RUNS, fill=fill), documents, now=moment.now)
+    rows = write_rows(replace(RUNS, fill=fill), documents, now=moment.now)
     events = HubEvents(moment)
-    for one in written:
+    for one in rows:
         if one.before is not None:
             events.changed(_RUN, one.document, one.before.document, one.row.document)
             before, after = (mapping_at(each.hub_status).get("conditions") for each in (one.before, one.row))
             events.reported(_RUN, one.document, _conditions(before), _conditions(after))
     events.record()
-    mark_approvals([one.document.full_name for one in written if one.before is None])
+    mark_approvals([one.document.full_name for one in rows if one.before is None])
 
 
 def remove_runs(moment: HubMoment) -> int:

@@ -66,12 +66,12 @@ def run_status_of(
     elif at := since("Succeeded", "False"):
         plan = plan.end(StagedRunOutcome.FAILED, at)
     if plan.outcome:
-        found = RunStatus(plan.outcome.value)
+        run_status = RunStatus(plan.outcome.value)
     elif progressing is None:
-        found = RunStatus.INITIALISED if state is RunState.INITIALIZE else RunStatus.PROGRESSING
+        run_status = RunStatus.INITIALISED if state is RunState.INITIALIZE else RunStatus.PROGRESSING
     else:
-        found = _REASONS.get(str(progressing.get("reason")), RunStatus.PROGRESSING)
-    if found is RunStatus.STOPPED:
+        run_status = _REASONS.get(str(progressing.get("reason")), RunStatus.PROGRESSING)
+    if run_status is RunStatus.STOPPED:
         plan = replace(plan, is_stopped=True, stopped_at=since("Progressing", "False"))
 
     starts = [step.started_at for step in plan.steps if step.started_at]
@@ -83,8 +83,8 @@ def run_status_of(
         for task in map(mapping_at, items_at(stage, "afterStageTaskStatus"))
         if document.transition(task, "WaitTimeElapsed", path=f"{_STATUS}.{_STAGES}")
     }
-    result = _result(plan, found, elapsed)
-    return HubRunStatus(found, result, min(starts, default=None), plan.ended_at)
+    result = _result(plan, run_status, elapsed)
+    return HubRunStatus(run_status, result, min(starts, default=None), plan.ended_at)
 
 
 def _plan(document: HubDocument, status: Values, strategy: StagedStrategySpec) -> StagedRunPlan:
@@ -140,16 +140,16 @@ def _ended_at(document: HubDocument, values: Values, path: str) -> datetime | No
 
 
 def _steps(document: HubDocument, values: Values, *, path: str, version: str = "") -> tuple[ClusterStep, ...]:
-    found: dict[str, ClusterStep] = {}
+    steps: dict[str, ClusterStep] = {}
     for index, one in enumerate(map(mapping_at, items_at(values, "clusters"))):
         place = f"{path}.clusters[{index}]"
         name = text_of(one.get("clusterName"))
-        if not name or name in found:
+        if not name or name in steps:
             document.reject(f"{place}.clusterName")
             continue
         started, done = (document.transition(one, kind, path=place) for kind in ("Started", "Succeeded"))
         failed = document.transition(one, "Succeeded", path=place, status="False")
-        found[name] = ClusterStep(
+        steps[name] = ClusterStep(
             name,
             version,
             started_at=started or done or failed,
@@ -158,11 +158,11 @@ def _steps(document: HubDocument, values: Values, *, path: str, version: str = "
             failures=int(failed is not None),
             done_at=done,
         )
-    return tuple(found.values())
+    return tuple(steps.values())
 
 
 def _result(plan: StagedRunPlan, status: RunStatus, elapsed: Collection[str]) -> StagedUpdateResult:
-    """Return what a run does and waits for, as far as the status of the hub says it."""
+    """Return what a run does and waits for, as far as the status of the hub has it."""
     if plan.outcome:
         return StagedUpdateResult(run=plan, status=status)
     stage = plan.current
