@@ -18,7 +18,7 @@ from tests.rows import NOW, person
 
 Enter = Callable[..., Page]
 
-ON_A_PHONE = (
+MAIN_PAGES = (
     "overview",
     "clusters",
     "cluster",
@@ -31,19 +31,6 @@ ON_A_PHONE = (
     "rollout",
     "help",
 )
-SAME_TEMPLATE = frozenset(
-    {
-        *(
-            "placement-resume",
-            "placement-start",
-            "placement-unpin",
-            "placement-retry",
-            "placement-retry-failed",
-        ),
-        *("staged-run-resume", "staged-run-stop", "staged-run-skip-wait", "staged-run-retry"),
-    }
-)
-"""Pages of the template that `placement-pause` and `placement-stop` have: the same structure and colors."""
 WITH_ACTIONS = ("cluster", "placement", "rollout")
 """Pages that show people who may only read each action disabled."""
 SCREEN: ViewportSize = {"width": 1440, "height": 900}
@@ -104,21 +91,18 @@ def samples(nine: None) -> dict[str, str]:
 def test_axe_finds_nothing_serious_and_on_a_phone_nothing_sticks_out(
     half: int, is_complete: bool, enter: Enter, samples: dict[str, str]
 ) -> None:
-    """If `is_complete`, the colors of the other pages are examined: they are the same few tokens."""
+    """If `is_complete`, all pages are examined, in forced colors, too."""
     page = enter("/", name="ana")
     found = {}
-    chosen = [name for name in samples if is_complete or name not in SAME_TEMPLATE]
-    for name in chosen[half::2]:
-        address = samples[name]
+    for name in list(samples if is_complete else MAIN_PAGES)[half::2]:
         page.set_viewport_size(SCREEN)
-        has_colors = is_complete or name in ON_A_PHONE
-        faults = look(page, address, dark=has_colors, colors=has_colors)
+        faults = look(page, samples[name], dark=True)
         if is_complete:
             page.emulate_media(forced_colors="active")
             faults += _violations(page, RULES_OF_COLOURS) + page.evaluate(COLORED)
             page.emulate_media(forced_colors="none")
         page.set_viewport_size(PHONE)
-        if name in ON_A_PHONE:
+        if name in MAIN_PAGES:
             faults += examined(page)
             faults += colors_examined(page, dark=name == "overview")
         width = page.evaluate(NARROWED, PHONE["width"])
@@ -136,7 +120,7 @@ def test_a_viewer_and_somebody_without_an_account_see_pages_as_good(
 ) -> None:
     viewer = enter("/", "viewer")
     refused = ("placement-new", "placement-edit", "cluster-new")
-    shown = [samples[name] for name in (*(ON_A_PHONE if is_complete else WITH_ACTIONS), *refused)]
+    shown = [samples[name] for name in (*(MAIN_PAGES if is_complete else WITH_ACTIONS), *refused)]
 
     found = {address: seen for address in shown if (seen := look(viewer, address, may_refuse=True))}
     viewer.context.clear_cookies()
@@ -152,13 +136,11 @@ def _open(page: Page, address: str, *, may_refuse: bool = False) -> list[str]:
     return [] if answer and answer.status in allowed else [f"answers {answer and answer.status}"]
 
 
-def look(
-    page: Page, address: str, *, dark: bool = False, colors: bool = True, may_refuse: bool = False
-) -> list[str]:
+def look(page: Page, address: str, *, dark: bool = False, may_refuse: bool = False) -> list[str]:
     """Open a page and run axe on it, and on its colors, if `dark` also on those; return what is serious."""
     faults = _open(page, address, may_refuse=may_refuse)
     page.evaluate(_axe())
-    return faults + examined(page) + (colors_examined(page, dark=dark) if colors else [])
+    return faults + examined(page) + colors_examined(page, dark=dark)
 
 
 def examined(page: Page) -> list[str]:
