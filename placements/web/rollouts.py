@@ -86,6 +86,7 @@ from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import operates_here
 from placements.web.request import (
     current_user,
+    is_confirmed,
     number_of,
     page_from,
     page_size,
@@ -489,10 +490,12 @@ def _policy_context(request: HttpRequest, placement: Placement) -> dict[str, Any
     draft = PlacementDraft.parse(dump_yaml(document), name=placement.full_name)
     preview = preview_draft(draft, saved=placement, now=datetime.now(UTC))
     expected = number_of(request.POST.get("revision", ""), digits=18) or 0
+    unlikely = preview.schedule.unlikely_results if preview.schedule else ()
     return {
         **preview_context(preview),
+        "unaccepted": request.method == "POST" and bool(unlikely) and "accept" not in request.POST,
         "placement": placement,
-        "more": {"document": document, "expected": expected},
+        "more": {"document": document, "expected": expected, "confirmed": is_confirmed(request)},
         "lines": line_diff(dump_yaml(placement.document), draft.text),
         "refusal": "; ".join(one.message for one in preview.errors),
         "plan": None,
@@ -509,12 +512,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "title": action.title.format(**words),
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
-        "snapshots": None,
-        "diffs": [],
-        "plan": None,
-        "selected": 0,
         "is_possible": True,
-        "refusal": "",
     }
     argument: str | int | None = value
     if action.kind is RolloutKind.STAGED:
@@ -536,14 +534,15 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         if action.name == "roll-back":
             argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
-    if request.method != "POST":
-        return render(request, "rollouts/action.html", context)
+    if request.method != "POST" or context.get("unaccepted"):
+        return render(request, "rollouts/action.html", context, status=422 if request.POST else 200)
     try:
         more = context.get("more", {})
         if "document" in more:
             action = replace(action, operation=roll_back_both)
         message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC), **more)
     except _REFUSALS as error:
+        context["empties"] = isinstance(error, UnschedulesEverything) and error
         refusal = str(error).rstrip(".")
         if isinstance(error, InvalidManifest):
             refusal = "; ".join(one.message for one in error.errors)
