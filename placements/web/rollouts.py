@@ -244,14 +244,14 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
     is_running = run.state == Rollout.State.RUNNING
     parts = parts_of(run)
-    has_ended = latest is not None and not is_running
-    health = health_of(placement, now=now) if placement and has_ended else None
+    failed = [name for name, part in parts.items() if part is Part.FAILED]
+    health = health_of(placement, now=now) if placement and latest and not is_running else None
     charts = run_charts(run, now=now) if tab == "charts" else []
     context = {
         "tab": tab,
         "run": run,
         "placement": placement,
-        "state": badges.run_state(run),
+        "state": badges.run_state(run, failed=len(failed)),
         "version": f"{run.progress_version}.{placement.revision if placement else 0}",
         "is_running": is_running,
         "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
@@ -266,11 +266,10 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "charts": charts,
         "segments": _segments(parts.values()),
         "clusters_count": len(parts),
-        "has_failed": is_running and Part.FAILED in parts.values(),
+        "has_failed": is_running and bool(failed),
     }
     if tab == "steps":
         updating = [one.cluster for one in result.in_progress[:_NAMES_SHOWN]] if result else []
-        failed = [name for name, part in parts.items() if part is Part.FAILED]
         named = [*updating, *failed[:_NAMES_SHOWN]]
         rows = clusters_in(run, named, report) if named else []
         texts = {row.cluster: row.message for row in rows}
