@@ -162,12 +162,13 @@ def roll_back_both(
     by: User | None,
     now: datetime,
     expected: int,
+    confirmed: bool,
 ) -> ResourceSnapshot:
     """Save the manifest with an older policy and roll back the resources, or do neither.
 
     Raise what `save_placement` and `roll_back` raise.
     """
-    save_placement(document, by=by, now=now, expected=expected)
+    save_placement(document, by=by, now=now, expected=expected, confirmed=confirmed)
     return roll_back(name, number, by=by, now=now)
 
 

@@ -12,6 +12,7 @@ from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.health import PlacementHealth
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
+from placements.explain.vocabulary import NONE
 from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
@@ -115,7 +116,7 @@ def phase_state(phase: str) -> Badge:
     return _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
 
 
-def run_state(run: Rollout) -> Badge:
+def run_state(run: Rollout, *, failed: int = 0) -> Badge:
     if run.state == Rollout.State.FINISHED:
         is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED, DELETED)
         return Badge("healthy", "Completed") if is_complete else Badge("attention", "Completed with issues")
@@ -128,8 +129,13 @@ def run_state(run: Rollout) -> Badge:
     if run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
     is_news = run.placement is not None and run.placement.needs_sync
-    is_halted = run.verdict == RunPhase.HALTED and not is_news
-    return Badge("attention", "Stalled") if is_halted else Badge("progress", "Progressing")
+    if run.verdict == RunPhase.HALTED and not is_news:
+        return Badge("failed" if failed else "attention", "Stalled")
+    return (
+        Badge("failed", f"Progressing {NONE} {failed:,} failed")
+        if failed
+        else Badge("progress", "Progressing")
+    )
 
 
 _STAGED: dict[str, Badge] = {

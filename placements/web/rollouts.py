@@ -86,6 +86,7 @@ from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import operates_here
 from placements.web.request import (
     current_user,
+    is_confirmed,
     number_of,
     page_from,
     page_size,
@@ -243,14 +244,14 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
     is_running = run.state == Rollout.State.RUNNING
     parts = parts_of(run)
-    has_ended = latest is not None and not is_running
-    health = health_of(placement, now=now) if placement and has_ended else None
+    failed = [name for name, part in parts.items() if part is Part.FAILED]
+    health = health_of(placement, now=now) if placement and latest and not is_running else None
     charts = run_charts(run, now=now) if tab == "charts" else []
     context = {
         "tab": tab,
         "run": run,
         "placement": placement,
-        "state": badges.run_state(run),
+        "state": badges.run_state(run, failed=len(failed)),
         "version": f"{run.progress_version}.{placement.revision if placement else 0}",
         "is_running": is_running,
         "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
@@ -265,11 +266,10 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "charts": charts,
         "segments": _segments(parts.values()),
         "clusters_count": len(parts),
-        "has_failed": is_running and Part.FAILED in parts.values(),
+        "has_failed": is_running and bool(failed),
     }
     if tab == "steps":
         updating = [one.cluster for one in result.in_progress[:_NAMES_SHOWN]] if result else []
-        failed = [name for name, part in parts.items() if part is Part.FAILED]
         named = [*updating, *failed[:_NAMES_SHOWN]]
         rows = clusters_in(run, named, report) if named else []
         texts = {row.cluster: row.message for row in rows}
@@ -489,10 +489,12 @@ def _policy_context(request: HttpRequest, placement: Placement) -> dict[str, Any
     draft = PlacementDraft.parse(dump_yaml(document), name=placement.full_name)
     preview = preview_draft(draft, saved=placement, now=datetime.now(UTC))
     expected = number_of(request.POST.get("revision", ""), digits=18) or 0
+    unlikely = preview.schedule.unlikely_results if preview.schedule else ()
     return {
         **preview_context(preview),
+        "unaccepted": request.method == "POST" and bool(unlikely) and "accept" not in request.POST,
         "placement": placement,
-        "more": {"document": document, "expected": expected},
+        "more": {"document": document, "expected": expected, "confirmed": is_confirmed(request)},
         "lines": line_diff(dump_yaml(placement.document), draft.text),
         "refusal": "; ".join(one.message for one in preview.errors),
         "plan": None,
@@ -509,12 +511,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         "title": action.title.format(**words),
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
-        "snapshots": None,
-        "diffs": [],
-        "plan": None,
-        "selected": 0,
         "is_possible": True,
-        "refusal": "",
     }
     argument: str | int | None = value
     if action.kind is RolloutKind.STAGED:
@@ -536,14 +533,15 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         if action.name == "roll-back":
             argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
-    if request.method != "POST":
-        return render(request, "rollouts/action.html", context)
+    if request.method != "POST" or context.get("unaccepted"):
+        return render(request, "rollouts/action.html", context, status=422 if request.POST else 200)
     try:
         more = context.get("more", {})
         if "document" in more:
             action = replace(action, operation=roll_back_both)
         message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC), **more)
     except _REFUSALS as error:
+        context["empties"] = isinstance(error, UnschedulesEverything) and error
         refusal = str(error).rstrip(".")
         if isinstance(error, InvalidManifest):
             refusal = "; ".join(one.message for one in error.errors)

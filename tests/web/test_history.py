@@ -25,6 +25,7 @@ from tests.builders import spread
 from tests.database import load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
 from tests.rows import NOW, config_map, decided, pick_n_spec, placement_document, run_due
+from tests.services.test_unscheduling_everything import NOWHERE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
 
@@ -291,6 +292,35 @@ def test_policy_and_resources_are_rolled_back_in_one_step(
     run_due(after=LAST - NOW)
     assert Placement.objects.get(pk=past.pk).resource_snapshots.get(is_latest=True).number == 2
     assert operator.get(address.replace("at=", "at=x")).status_code == 404
+
+
+def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(
+    operator: Client, past: Placement, text_of: Fetch
+) -> None:
+    nowhere = pick_n_spec(2, topologySpreadConstraints=[spread("moon")], **NOWHERE)
+    at, then = (LAST + timedelta(minutes=one) for one in (1, 2))
+    save_placement(placement_document("web", nowhere), by=None, now=at, confirmed=True)
+    run_due(after=at - NOW)
+    apply_resources([config_map("settings", data={"colour": "red"})], by=None, now=then)
+    _save(past.document["spec"], at=then)
+    links = re.findall(r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/"))
+    address = html.unescape(links[0])
+    revision = Placement.objects.get(pk=past.pk).revision
+    entered = {"number": "1", "revision": str(revision)}
+
+    unaccepted = operator.post(address, entered)
+    entered["accept"] = "yes"
+    refused = operator.post(address, entered)
+    unchanged = Placement.objects.get(pk=past.pk)
+    done = operator.post(address, {**entered, "confirm": "unschedule-everything"})
+
+    assert unaccepted.status_code == 422
+    assert "No cluster has label moon" in unaccepted.content.decode()
+    assert (refused.status_code, unchanged.revision) == (409, revision)
+    assert "web would leave all 3 clusters" in refused.content.decode()
+    assert 'name="confirm" value="unschedule-everything"' in refused.content.decode()
+    assert done["Location"] == "/placements/web/"
+    assert Placement.objects.get(pk=past.pk).pinned_snapshot == 3
 
 
 def test_a_former_number_of_clusters_is_offered_too(

@@ -283,6 +283,9 @@ def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch,
     assert "1 stalled or waiting for approval" in page
     assert "Failed on c000. Retrying." in page
     assert "Paused by system; no new updates start." in page
+    operations.resume("web", by=None, now=world.now)
+    page = text_of(viewer, "/rollouts/web/3/")
+    assert "Progressing – 1 failed" in page  # noqa: RUF001 -- the dash of the status
 
 
 @pytest.mark.nightly
