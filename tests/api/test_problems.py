@@ -157,6 +157,7 @@ FORGED: list[object] = [
 ]
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @pytest.mark.parametrize("name", LISTS)
 def test_an_odd_parameter_is_refused(reader: APIClient, name: str, subtests: pytest.Subtests) -> None:

@@ -75,6 +75,7 @@ def any_share(settings: Settings) -> None:
     settings.FLEET_PATCH_PERCENT = 100
 
 
+@pytest.mark.servers_only
 @pytest.mark.django_db
 @pytest.mark.servers
 @pytest.mark.usefixtures("any_share")

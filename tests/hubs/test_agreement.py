@@ -168,6 +168,7 @@ def events(hub: RecordedHub) -> list[str]:
         return list(Event.objects.filter(kind="placement").values_list("verb", flat=True))
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHub) -> None:
     hub = differing
@@ -215,6 +216,7 @@ def test_nothing_is_judged_while_the_hub_changes_or_is_out_of_date(differing: Re
         assert DueJudgement.objects.count() == 1
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_worker_that_is_killed_leaves_its_judgement_due(
     differing: RecordedHub, monkeypatch: pytest.MonkeyPatch

@@ -85,6 +85,7 @@ def test_readings_make_a_version_only_if_a_policy_reads_them(live: ProjectedHub)
         assert list(read) == [[], [CPU], [CPU]]
 
 
+@pytest.mark.servers_only
 def test_old_versions_and_changes_of_bindings_are_pruned_unless_cited(
     live: ProjectedHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

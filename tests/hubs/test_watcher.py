@@ -31,6 +31,7 @@ def hub_with_content(clusters: int = 3) -> FakeHub:
     return fake
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
     with watching(hub_with_content()) as run:
@@ -198,6 +199,7 @@ def test_a_paused_hub_has_no_traffic_until_it_is_resumed() -> None:
         assert run.fake.count("list") == lists
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
     with watching(hub_with_content()) as run:
@@ -218,6 +220,7 @@ def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
             other.kill()
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_watcher_that_lost_its_lease_stops_reading_and_writes_nothing() -> None:
     with watching(hub_with_content()) as run:
@@ -292,6 +295,7 @@ def mirrored_namespaces(run: Watching) -> set[str]:
         return set(rows.values_list("namespace", flat=True))
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_killed_watcher_continues_where_the_mirror_is() -> None:
     fake = hub_with_content()

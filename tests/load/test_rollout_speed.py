@@ -100,6 +100,7 @@ ON_COMMIT = pytest.mark.django_db(transaction=True)
 """Else the wake-ups of a whole test wait for a commit, in memory."""
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @ON_COMMIT
 def test_many_rollouts_at_a_time_end_well_with_as_few_statements() -> None:

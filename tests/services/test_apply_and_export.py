@@ -86,6 +86,7 @@ def test_a_placement_and_what_it_selects_come_back_as_they_were(nginx: Path) -> 
     assert_comes_back(nginx)
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @pytest.mark.skipif(not EXAMPLES.exists(), reason="needs ../shared")
 @pytest.mark.parametrize("name", COVERED)

@@ -131,6 +131,7 @@ def test_several_clusters_with_one_change_share_the_cause() -> None:
     assert FleetChange.objects.get().reason == "2 clusters: cordoned"
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_rollout_for_an_override_names_the_override(ana: User) -> None:
     world = World(2)
@@ -149,6 +150,7 @@ def test_a_rollout_for_an_override_names_the_override(ana: User) -> None:
     assert Rollout.objects.latest("pk").trigger == "ClusterResourceOverride tier deleted"
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_an_eviction_shows_what_left_as_well_as_what_joined(ana: User) -> None:
     world = World(3)

@@ -63,6 +63,7 @@ def test_everything_is_marked_and_goes_again() -> None:
     assert not Resource.objects.exists()
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_demo_that_was_carried_out_goes_at_once() -> None:
     load_demo(4, by=None, now=NOW)

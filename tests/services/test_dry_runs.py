@@ -87,6 +87,7 @@ def test_a_refusal_of_one_cluster_is_said_with_the_message_of_its_server(fleet: 
     assert changed.words == "1 created"
 
 
+@pytest.mark.servers_only
 def test_nothing_is_written_on_the_clusters_or_on_the_hub(fleet: Fleet) -> None:
     models = (Placement, Binding, Resource, ResourceSnapshot, Event)
     before = [list(model.objects.order_by("pk").values()) for model in models]
@@ -98,6 +99,7 @@ def test_nothing_is_written_on_the_clusters_or_on_the_hub(fleet: Fleet) -> None:
     assert (row.manifests, row.ended_at, is_due(now=NOW)) == ("", NOW, False)
 
 
+@pytest.mark.servers_only
 def test_an_edit_of_a_resource_is_tried_where_placements_have_it(fleet: Fleet) -> None:
     decided("web", spec())
     live = config_map("settings", data={"color": "red"})
@@ -140,6 +142,7 @@ def test_an_edit_that_cannot_be_saved_asks_nobody() -> None:
     assert "the namespace nowhere is not on the hub" in row.faults[0]
 
 
+@pytest.mark.servers_only
 @pytest.mark.usefixtures("fleet")
 def test_an_unknown_cluster_is_an_error_at_its_place() -> None:
     with pytest.raises(InvalidManifest) as error:

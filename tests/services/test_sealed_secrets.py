@@ -50,6 +50,7 @@ def planted() -> World:
     return world
 
 
+@pytest.mark.servers_only
 def test_no_row_of_any_table_has_a_value_and_clusters_get_them() -> None:
     planted()
 

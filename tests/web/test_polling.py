@@ -186,6 +186,7 @@ def test_everybody_gets_a_token_of_their_own(operator: Client) -> None:
     assert other.post("/placements/web/resume/", {"csrfmiddlewaretoken": mine.decode()}).status_code == 403
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("number", [2, 2**31, 10**30])

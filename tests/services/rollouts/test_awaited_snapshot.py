@@ -30,6 +30,7 @@ def world_of_one_file() -> StagedWorld:
     return world
 
 
+@pytest.mark.servers_only
 def test_one_file_with_placement_strategy_and_run_is_rolled_out() -> None:
     world = world_of_one_file()
     run = StagedRun.objects.get()

@@ -49,6 +49,7 @@ def test_a_skipped_wait_is_over(skew: timedelta) -> None:
     assert world.status("one") == "succeeded"
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 def test_a_retry_starts_at_once(skew: timedelta) -> None:
@@ -66,6 +67,7 @@ def test_a_retry_starts_at_once(skew: timedelta) -> None:
     assert world.phases()["c001"] == Phase.APPLIED
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @pytest.mark.parametrize("skew", [-SKEW, SKEW])
 def test_a_retry_of_a_rolling_update_starts_at_once(skew: timedelta) -> None:

@@ -158,6 +158,7 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     assert set(steps().values()) == {("leaving", "leaving")}
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, web=spec(), ledger=spec())

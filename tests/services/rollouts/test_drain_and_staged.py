@@ -83,6 +83,7 @@ def test_giving_the_run_up_lets_the_drain_go_on() -> None:
     assert list(world.phases()) == ["c000", "c001"]
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_drain_does_not_wait_for_a_run_that_is_only_prepared() -> None:
     world = world_of_three()

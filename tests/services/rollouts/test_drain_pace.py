@@ -91,6 +91,7 @@ def test_a_drain_that_has_moved_everything_by_its_deadline_is_done() -> None:
     assert Drain.objects.get().state == "done"
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_an_expired_drain_can_be_begun_again() -> None:
     world = world_with(2, web=spec())
@@ -107,6 +108,7 @@ def test_an_expired_drain_can_be_begun_again() -> None:
     assert list(Drain.objects.order_by("pk").values_list("state", flat=True)) == ["expired", "done"]
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_draining_again_at_another_pace_changes_the_drain_that_runs() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})

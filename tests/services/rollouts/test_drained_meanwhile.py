@@ -30,6 +30,7 @@ def first(patched: pytest.MonkeyPatch, name: str, act: Callable[[], object], *, 
     patched.setattr(drains, name, step)
 
 
+@pytest.mark.servers_only
 def test_a_placement_that_is_paused_in_that_moment_is_not_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, web=spec())
     row = drain("c001", by=None, now=world.now)
@@ -41,6 +42,7 @@ def test_a_placement_that_is_paused_in_that_moment_is_not_evicted(monkeypatch: p
     assert not Eviction.objects.exists()
 
 
+@pytest.mark.servers_only
 def test_two_looks_at_once_keep_the_pace_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
     row = drain("c001", by=None, now=world.now, pace=Pace(at_once=2))
@@ -53,6 +55,7 @@ def test_two_looks_at_once_keep_the_pace_of_one(monkeypatch: pytest.MonkeyPatch)
     assert Eviction.objects.count() == 2
 
 
+@pytest.mark.servers_only
 def test_a_pace_that_is_slowed_down_meanwhile_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, a=spec(), b=spec())
     row = drain("c001", by=None, now=world.now)
@@ -64,6 +67,7 @@ def test_a_pace_that_is_slowed_down_meanwhile_holds(monkeypatch: pytest.MonkeyPa
     assert DrainStep.objects.filter(state="leaving").count() == 1
 
 
+@pytest.mark.servers_only
 def test_two_drains_do_not_evict_one_placement_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(4, web=spec())
     row, other = (drain(name, by=None, now=world.now) for name in ("c001", "c002"))

@@ -105,6 +105,7 @@ def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
     assert Event.objects.filter(verb="superseded").exists()
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_placement_without_an_older_snapshot_cannot_roll_back() -> None:
     world = World(1)

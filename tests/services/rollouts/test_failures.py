@@ -50,6 +50,7 @@ def binding(cluster: str) -> Binding:
     return Binding.objects.get(placement__name="web", cluster_name=cluster)
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_an_override_that_does_not_apply_is_reported_with_its_path() -> None:
     world = placed()

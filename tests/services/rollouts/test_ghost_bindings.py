@@ -21,6 +21,7 @@ def _on_label(value: str) -> dict[str, object]:
     return spec({"placementType": "PickAll", "affinity": {"clusterAffinity": required}})
 
 
+@pytest.mark.servers_only
 def test_evicted_and_then_edited_away_leaves_no_binding() -> None:
     world = World(3)
     set_labels("c002", {"off": "later"}, by=None, now=world.now)

@@ -61,6 +61,7 @@ def test_an_eviction_of_another_cluster_takes_the_budget_of_a_look(monkeypatch: 
     assert world.available() == ["c000", "c001", "c002"]
 
 
+@pytest.mark.servers_only
 def test_a_cluster_picked_meanwhile_counts_before_anything_is_taken_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_cluster_picked_meanwhile_counts_before_anything_is_taken_down(
     assert world.available() == ["c000", "c001", "c002"]
 
 
+@pytest.mark.servers_only
 def test_an_answer_of_another_cluster_does_not_keep_a_look_from_starting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,6 +111,7 @@ def staged() -> StagedWorld:
     return world
 
 
+@pytest.mark.servers_only
 def test_a_staged_run_does_not_start_where_the_placement_was_evicted_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,6 +127,7 @@ def test_a_staged_run_does_not_start_where_the_placement_was_evicted_meanwhile(
     assert (evicted.state, evicted.phase) == (BindingState.UNSCHEDULED, Phase.REMOVING)
 
 
+@pytest.mark.servers_only
 def test_a_look_that_was_overtaken_is_taken_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = rolling()
     world.change()
@@ -135,6 +139,7 @@ def test_a_look_that_was_overtaken_is_taken_again_at_once(monkeypatch: pytest.Mo
     assert sync_due_rollouts(now=world.now) == 1
 
 
+@pytest.mark.servers_only
 def test_a_cluster_that_left_and_is_picked_again_meanwhile_is_not_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

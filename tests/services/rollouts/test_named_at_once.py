@@ -70,6 +70,7 @@ def _evicts(placement: str, now: Any) -> str:
     return f"{row.placement_name} {'new' if is_new else 'known'}"
 
 
+@pytest.mark.servers_only
 @pytest.mark.parametrize("_again", range(5))
 def test_one_of_two_placements_is_evicted_under_one_name(world: World, _again: int) -> None:
     said = at_once(lambda: _evicts("web", world.now), lambda: _evicts("shop", world.now))
@@ -101,6 +102,7 @@ def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_nobody(
     assert world.available("web") == ["c000", "c001"]
 
 
+@pytest.mark.servers_only
 @pytest.mark.parametrize("_again", range(5))
 def test_a_run_is_started_once_under_one_name(_again: int) -> None:
     made = StagedWorld({"canary": ["c000"]}, stage("canary"))

@@ -59,6 +59,7 @@ def states(binding: Binding) -> dict[str, Any]:
     return {one.name: one for one in objects_on(binding)}
 
 
+@pytest.mark.servers_only
 def test_a_rollout_keeps_the_state_and_the_hint_of_each_object(world: ServedWorld) -> None:
     world.pass_time(10)
 
@@ -85,6 +86,7 @@ def test_a_missing_object_is_shown_as_missing_when_it_is_read(world: ServedWorld
     assert states(binding)["web"].state is ObjectState.MISSING
 
 
+@pytest.mark.servers_only
 def test_a_state_keeps_its_time_while_only_its_numbers_change() -> None:
     world = World(clusters=1)
     world.place(
@@ -126,6 +128,7 @@ def test_equal_states_are_not_written_again() -> None:
     )
 
 
+@pytest.mark.servers_only
 def test_a_simulated_cluster_has_nothing_to_read() -> None:
     world = World(clusters=1)
     world.place(

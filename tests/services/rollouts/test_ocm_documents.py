@@ -43,6 +43,7 @@ def regions(sizes: dict[str, int]) -> World:
     return world
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @needs_proposal
 @pytest.mark.parametrize("number", [1, 2])

@@ -147,6 +147,7 @@ def test_s36_an_override_for_namespaced_placements_does_not_concern_this_one() -
     assert runs_with("c000") == []
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_cluster_that_gets_the_label_gets_the_override() -> None:
     world = placed()
@@ -176,6 +177,7 @@ def test_deleting_an_override_takes_its_changes_back() -> None:
         delete_override(KIND, "", "tier", by=None, now=world.now)
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_ten_snapshots_are_kept_and_those_in_use() -> None:
     world = placed(1)

@@ -22,6 +22,7 @@ def settled() -> World:
     return world
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_stopped_placement_is_deleted() -> None:
     world = settled()
@@ -64,6 +65,7 @@ def test_what_is_applied_on_many_clusters_is_recorded_a_moment_later(
     world.run(until=world.is_settled)
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_placement_that_rests_begins_when_something_changes(is_stopped: bool) -> None:

@@ -44,6 +44,7 @@ def found() -> dict[str, tuple[str, str]]:
     return {row.placement: (row.how, row.message) for row in bring_back("c000").rows}
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_it_says_of_each_placement_that_the_drain_took_off_how_it_would_come_back() -> None:
     world = drained()
@@ -87,6 +88,7 @@ def test_rescheduling_does_what_was_said_within_the_rollout() -> None:
     assert found()["spread"][0] == "here"
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_fresh_schedule_that_has_no_better_place_leaves_everything_where_it_is() -> None:
     world = drained()

@@ -86,6 +86,7 @@ def test_kinds_that_nobody_can_observe_take_the_period_between_batches() -> None
     assert all(20 <= later - earlier <= 22 for earlier, later in pairwise(moments))
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_the_period_counts_from_the_answer_however_long_the_call_took() -> None:
     world = World(1)
@@ -210,6 +211,7 @@ def test_a_dead_cluster_that_leaves_is_replaced() -> None:
     assert "c002" not in world.phases()
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_paused_placement_starts_nothing_and_goes_on_when_resumed() -> None:
     world = World(4)
@@ -249,6 +251,7 @@ def test_a_stopped_run_ends_for_good_until_somebody_begins_anew() -> None:
     assert batches("update") == [1, 1, 1, 1]
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     world = World(2)
@@ -275,6 +278,7 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     assert set(Binding.objects.values_list("applied_version", flat=True)).isdisjoint({first})
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_rollbacks_keep_no_more_snapshots_than_the_history_may_have() -> None:
     world = World(1)
@@ -292,6 +296,7 @@ def test_rollbacks_keep_no_more_snapshots_than_the_history_may_have() -> None:
     assert list(rows) == [2, 3]
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
     world = World(1)

@@ -53,6 +53,7 @@ def test_charts_show_both_runs(world: World) -> None:
     assert [row[0] for row in updated[1].rows] == ["c000", "c001", "c002", "c003"]
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_look_that_finds_nothing_new_leaves_no_point(world: World) -> None:
     before = RolloutSample.objects.count()

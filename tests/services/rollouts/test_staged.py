@@ -339,6 +339,7 @@ def test_a_paused_placement_starts_nothing() -> None:
     finished(world, "one")
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_deleting_the_placement_ends_its_runs() -> None:
     world = StagedWorld(ALL, stage("prod", before=True))

@@ -89,6 +89,7 @@ def test_the_demand_for_another_person_is_written_as_true_or_false() -> None:
         save_placement(document, by=None, now=NOW)
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_stage_that_does_not_wait_cannot_be_approved() -> None:
     world = waiting_world()
@@ -162,6 +163,7 @@ def test_the_next_look_is_when_the_wait_ends() -> None:
     assert Placement.objects.get().rollout_requeue_at == datetime.fromisoformat(until)
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_failed_cluster_is_retried_at_once_by_hand() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
@@ -237,6 +239,7 @@ def test_only_the_state_of_a_run_may_change() -> None:
         save_run(run_document("one", state="Stop"), by=None, now=world.now, expected=7)
 
 
+@pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_run_keeps_the_strategy_that_it_began_with() -> None:
     world = waiting_world(before=True)
