@@ -77,6 +77,7 @@ def test_every_page_opens_and_none_saves(operator: Client, model: type) -> None:
     assert operator.post(f"{url}{row.pk}/delete/", {"post": "yes"}).status_code == 403
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", MODELS)
 def test_every_list_searches_with_few_queries(
     viewer: Client, model: type, django_assert_max_num_queries: DjangoAssertNumQueries

@@ -41,6 +41,7 @@ def record_of(answer: Any) -> HubWrite:
     return HubWrite._base_manager.get(pk=answer.headers["X-FleetUI-Hub-Write"])
 
 
+@pytest.mark.nightly
 def test_what_was_read_can_be_changed_and_put_back(hub: WritableHub, caller: Caller) -> None:
     client, live = caller("operator"), hub.fake.get("clusterresourceplacements", "web")
     read = client.get(WEB)

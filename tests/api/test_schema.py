@@ -399,10 +399,12 @@ def waiting_run() -> None:
     ApprovalRequest.objects.create(run=rows.get(), stage="prod", side="before", requested_at=NOW)
 
 
+@pytest.mark.nightly
 def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
     call_command("spectacular", validate=True, fail_on_warn=True, file=str(tmp_path / "schema.yaml"))
 
 
+@pytest.mark.nightly
 def test_the_schema_is_served_to_everybody() -> None:
     answer = APIClient().get("/api/schema", {"format": "json"})
 

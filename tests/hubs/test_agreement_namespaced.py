@@ -36,6 +36,7 @@ def line(name: str, reason: str = "") -> dict[str, Any]:
     return {"cluster": name, "selected": not reason, **scores, "reason": reason or words}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("wrong", "agreement"), [("", "agrees"), (UNKNOWN, "differs")])
 def test_the_namespace_filter_is_replayed(wrong: str, agreement: str) -> None:
     now = START + timedelta(minutes=10)

@@ -141,6 +141,7 @@ def outcome(parse: Callable[[Any], object], raw: object) -> str:
         return "" if odd else str(errors)
 
 
+@pytest.mark.nightly
 @given(ANYTHING)
 @pytest.mark.parametrize("parse", PARSERS)
 def test_parsing_returns_a_value_or_faults(parse: Callable[[Any], object], raw: object) -> None:
@@ -202,6 +203,7 @@ def test_paths_can_be_read_back(keys: list[str | int]) -> None:
     assert split_path(format_path(keys)) == tuple(keys)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("parse", PARSERS)
 @pytest.mark.parametrize(
     "keys", [("name",), ("labels", "a"), ("properties", "a"), ("numberOfClusters",), ("kind",)]

@@ -146,6 +146,7 @@ def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(size: 
     assert found == {name: kinds[DemoFault(error)] if error else None for name, error in said.items()}
 
 
+@pytest.mark.nightly
 @SIZES
 def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -> None:
     odd = [name for name, one in decisions(size).items() if one.is_failed or one.malformed]

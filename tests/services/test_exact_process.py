@@ -20,6 +20,7 @@ class KilledAtOnce(subprocess.Popen[bytes]):
         self.kill()
 
 
+@pytest.mark.nightly
 def test_a_child_finds_what_a_search_in_this_process_finds() -> None:
     for number in (8, 18):
         decision = dead_end(number)

@@ -134,6 +134,7 @@ def test_selects_what_is_in_its_namespace_and_nothing_else(world: World) -> None
     assert (error.path, error.code) == ("spec.resourceSelectors[0].kind", "cluster-scoped-kind")
 
 
+@pytest.mark.nightly
 def test_waits_for_its_namespace_on_each_cluster(world: World) -> None:
     save(inside("web"))
     world.work()

@@ -495,6 +495,7 @@ def options(examples: int, steps: int, **more: Any) -> settings:
     )
 
 
+@pytest.mark.nightly
 def test_a_few_sequences(campaign: type[Campaign]) -> None:
     run_state_machine_as_test(campaign, settings=options(2, 12, derandomize=True, database=None))
 

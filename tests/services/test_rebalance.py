@@ -272,6 +272,7 @@ def test_a_plan_of_clusters_that_were_changed_meanwhile_is_not_started(
     assert not RebalancePlan.objects.exists()
 
 
+@pytest.mark.nightly
 def test_a_plan_that_cannot_be_continued_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     world = drifted()
     broken = start_plan("web", moves=None, by=None, now=world.now)

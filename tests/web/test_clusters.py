@@ -24,6 +24,7 @@ def _names(page: str) -> list[str]:
     return re.findall(r'<th scope="row"><a href="/clusters/([^/]+)/">', page)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("query", "names"),
     [

@@ -208,6 +208,7 @@ def test_the_page_of_a_connection(administrator: Client, server: LocalServer, vi
     assert "Test connection" not in hidden
 
 
+@pytest.mark.nightly
 def test_viewers_see_no_address(administrator: Client, viewer: Client, server: LocalServer) -> None:
     join(administrator, server)
     version = {"k8s.io/k8s-version": "v1.33.1"}

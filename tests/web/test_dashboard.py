@@ -68,6 +68,7 @@ def test_nothing_needs_anybody_while_all_is_well(viewer: Client, text_of: Fetch)
     assert "Nothing needs attention" in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_placements_in_a_rollout_are_not_called_healthy(viewer: Client, text_of: Fetch) -> None:
     MemberCluster.objects.update(driver=SIMULATED)
@@ -128,6 +129,7 @@ def _snoozed(client: Client, name: str, length: str) -> tuple[int, list[str]]:
     return answer.status_code, [one for one, _ in _needs(f"{shown}</section>")]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_what_is_snoozed_is_hidden_from_one_person_until_it_changes(
     viewer: Client, operator: Client, text_of: Fetch

@@ -50,6 +50,7 @@ def page(client: Client, address: str) -> str:
     return client.get(address, follow=True).content.decode()
 
 
+@pytest.mark.nightly
 def test_every_page_of_a_live_hub_shows_its_state_with_age(viewer: Client) -> None:
     hub = watched()
     stream(hub, "MemberCluster", 12, is_required=True, heard_at=datetime.now(UTC) - timedelta(minutes=3))

@@ -90,6 +90,7 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
     assert rest.get("/api/v1/inbox?kind=news").status_code == 400
 
 
+@pytest.mark.nightly
 def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(client: Client) -> None:
     closed, open_to_some = live_with_items("closed"), live_with_items("granted")
     teams = {name: Group.objects.create(name=name) for name in ("team", "others")}

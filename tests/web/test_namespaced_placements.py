@@ -64,6 +64,7 @@ def test_each_page_is_of_the_placement_in_its_address(
     assert several.bindings.exists()
 
 
+@pytest.mark.nightly
 def test_the_list_names_namespaces_and_filters_by_them(
     several: Placement,  # noqa: ARG001
     viewer: Client,

@@ -26,6 +26,7 @@ def _names(page: str) -> list[str]:
     return re.findall(r'<th scope="row"><a href="/placements/([^/]+)/">', page)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("query", "names"),
     [

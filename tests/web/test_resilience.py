@@ -50,6 +50,7 @@ def test_a_viewer_computes_a_report_and_reads_it(viewer: Client, text_of: Fetch)
     assert "no cluster has this label" in refused.content.decode()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("report")
 def test_placements_and_the_overview_show_the_report(viewer: Client, text_of: Fetch) -> None:
     card = text_of(viewer, "/")

@@ -238,6 +238,7 @@ def test_a_run_says_why_a_cluster_failed(viewer: Client, text_of: Fetch, world: 
     assert f'<li><a href="/clusters/c000/">c000</a>: {message}' in page
 
 
+@pytest.mark.nightly
 def test_clusters_that_are_not_done_come_first(viewer: Client, text_of: Fetch, world: World) -> None:
     fail_on(world, "c002")
 

@@ -121,6 +121,7 @@ def test_without_a_label_it_says_what_labels_are_for(viewer: Client, text_of: Fe
     assert "No labels yet." in text_of(viewer, "/topology/")
 
 
+@pytest.mark.nightly
 def test_takes_few_queries_however_large_the_fleet(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:

@@ -52,6 +52,7 @@ def test_says_which_word_there_is_not_and_which_there_are(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(
     "address",

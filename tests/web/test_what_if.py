@@ -26,6 +26,7 @@ def _row(page: str, placement: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", row)).strip()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_a_viewer_selects_by_label_and_reads_both_results(viewer: Client, text_of: Fetch) -> None:
     response = viewer.post("/what-if/", {"label": "region=east", "clusters": "", "variant": "cordon"})

@@ -338,6 +338,7 @@ def test_a_rollout_that_is_due_is_in_progress_unless_the_placement_is_paused(adm
     assert health(world).level is HealthLevel.HEALTHY
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("collected_static")
 def test_pages_rest_and_status_show_the_same_word(admin_client: Client) -> None:
     world = placed(3)

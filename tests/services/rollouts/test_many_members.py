@@ -221,6 +221,7 @@ def test_a_dead_api_server_is_noticed_within_a_period_and_five_seconds(
     assert heartbeat.CALL_SECONDS <= 5  # one that is frozen is noticed so much later
 
 
+@pytest.mark.nightly
 def test_a_call_ends_with_its_lease(
     fleet: MemberFleet, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
