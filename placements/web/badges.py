@@ -131,11 +131,9 @@ def run_state(run: Rollout, *, failed: int = 0) -> Badge:
     is_news = run.placement is not None and run.placement.needs_sync
     if run.verdict == RunPhase.HALTED and not is_news:
         return Badge("failed" if failed else "attention", "Stalled")
-    return (
-        Badge("failed", f"Progressing {NONE} {failed:,} failed")
-        if failed
-        else Badge("progress", "Progressing")
-    )
+    if failed:
+        return Badge("failed", f"Progressing {NONE} {failed:,} failed")
+    return Badge("progress", "Progressing")
 
 
 _STAGED: dict[str, Badge] = {

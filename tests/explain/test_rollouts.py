@@ -15,6 +15,7 @@ from placements.explain.rollouts import (
     in_progress_sentence,
     max_total_sentence,
     min_available_sentence,
+    phase_sentence,
     unblock_sentence,
 )
 from tests.builders import pick_n
@@ -177,6 +178,11 @@ def test_says_what_a_cluster_is_busy_with() -> None:
         "removing",
         "waiting for availability",
     ]
+
+
+def test_updates_and_retries_are_waited_for() -> None:
+    assert phase_sentence(next_actions(state(SETTLING, strategy=ONE))) == "Waiting for running updates"
+    assert phase_sentence(next_actions(state(FAILED, strategy=ONE))) == "Waiting for the next retry"
 
 
 def test_several_that_wait_alike_are_one_group() -> None:
