@@ -36,7 +36,7 @@ def review(operator: Client, draft: Draft) -> tuple[EnteredCode, str]:
 
 
 def _parsed_drafts(profile: EnteredCode) -> int:
-    return profile.count("PlacementDraft._parsed")
+    return profile.count("PlacementDraft._manifest_and_errors")
 
 
 def test_a_review_parses_and_schedules_the_draft_once(review: tuple[EnteredCode, str]) -> None:
