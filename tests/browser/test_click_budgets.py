@@ -34,6 +34,7 @@ class Clicks:
         self.count += 1
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[], None]) -> None:
     work()

@@ -20,7 +20,7 @@ def member() -> Member:
     return Member(denied={"list nodes"})
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, pytest.param(390, marks=pytest.mark.nightly)])
 def test_a_kubeconfig_is_pasted_checked_and_joined(
     enter: Enter, server: LocalServer, member: Member, complaints: list[str], width: int
 ) -> None:

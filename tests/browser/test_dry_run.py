@@ -39,7 +39,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
     kubernetes_drivers.drivers.clear()
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, pytest.param(390, marks=pytest.mark.nightly)])
 def test_a_review_shows_what_the_clusters_would_refuse(
     enter: Enter, server: LocalServer, complaints: list[str], width: int
 ) -> None:

@@ -30,7 +30,8 @@ def mirrored(console: object) -> Iterator[Watching]:
 
 
 @pytest.mark.usefixtures("mirrored")
-@pytest.mark.parametrize("screen", [SCREEN, pytest.param(PHONE, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("screen", [SCREEN, PHONE])
 def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, screen: ViewportSize) -> None:
     page = enter("/hubs/", "cluster-administrator")
     found = {}

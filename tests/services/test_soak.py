@@ -113,9 +113,8 @@ def sizes_now() -> Counter[str]:
     return sizes
 
 
-@pytest.mark.parametrize(
-    "changes", [600, pytest.param(int(os.environ.get("FLEETUI_SOAK", "10000")), marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("changes", [int(os.environ.get("FLEETUI_SOAK", "10000"))])
 def test_a_soak_ends_with_a_bounded_database(
     changes: int,
     settings: Any,
