@@ -102,12 +102,10 @@ def test_the_next_page_of_a_list_has_the_next_page_as_its_twin(viewer: Client) -
 
 @pytest.mark.nightly
 def test_the_history_and_a_comparison_say_the_same(viewer: Client, decision_id: str) -> None:
-    page, twin = _twin(viewer, "/placements/web/history/")
+    _, twin = _twin(viewer, "/placements/web/history/")
     _, same = _twin(viewer, f"/placements/web/compare/p0..{decision_id}/")
 
-    revisions = [one.split("~") for one in re.findall(r'name="before" value="([^"]*)"', page)]
-    assert revisions == [["p0", "s0"]]
-    assert {*revisions[0], decision_id} == {one["key"] for one in twin["items"]}
+    assert {"p0", "s0", decision_id} == {one["key"] for one in twin["items"]}
     assert twin["items"][0] == {
         "key": decision_id,
         "kind": "decision",
