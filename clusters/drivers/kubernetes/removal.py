@@ -73,7 +73,7 @@ FINISHED = Ending()
 
 @dataclass(slots=True)
 class Removal:
-    """What became of several objects; those that were not reached are in `waiting`, too."""
+    """What became of several objects; not reached ones are `waiting`, too. A namespace waits for the rest."""
 
     finished: set[ObjectRef] = field(default_factory=set)
     refusals: list[Refusal] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Removal:
         return list(self.waiting)
 
     def words(self, ending: str = "deleted") -> str:
-        first, *rest = self.waiting.items()
+        first, *rest = sorted(self.waiting.items(), key=lambda item: item[0].kind == "Namespace")
         more = f" and {len(rest)} more" if rest else ""
         why = f" ({first[1]})" if first[1] else ""
         return f"{first[0]}{more} {'are' if rest else 'is'} {ending}{why}"
