@@ -56,7 +56,7 @@ from placements.services.rollouts import operations, staged_operations
 from tests.rows import person
 now = datetime.now(UTC)
 """
-MEND = 'MemberCluster.objects.filter(name="c000").update(connection={})\n'
+RECONNECT = 'MemberCluster.objects.filter(name="c000").update(connection={})\n'
 APPROVE = """
 by = User.objects.filter(username="ann").first() or person("ann", "approver")
 staged_operations.approve("one", "first", by=by, now=now)
@@ -124,7 +124,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
         eventually(lambda: _failed(stage) == 2, seconds=120)
         act(
             stage,
-            MEND
+            RECONNECT
             + 'staged_operations.retry("one", "c000", by=None, now=now)\n'
             + 'operations.retry("rolling", "c000", by=None, now=now)',
             shifted(60),
