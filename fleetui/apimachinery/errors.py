@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from fleetui.apimachinery.words import first_lines
+
 Keys: TypeAlias = tuple[str | int, ...]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -59,10 +61,7 @@ class InvalidManifest(ValueError):
         return cls([FieldError(path, code, message, allowed, line)])
 
     def __str__(self) -> str:
-        lines = [str(error) for error in self.errors[:_ERRORS_SHOWN]]
-        if len(self.errors) > _ERRORS_SHOWN:
-            lines.append(f"… and {len(self.errors) - _ERRORS_SHOWN} more")
-        return "\n".join(lines)
+        return "\n".join(first_lines(map(str, self.errors), _ERRORS_SHOWN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, faults_of,
 from fleetui.apimachinery.kinds import ENVELOPES, KindScope, scope_of
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, canonical_json
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.selectors import label_requirements, label_test
 from placements.manifests.placement import (
     ResourceSelector,
@@ -214,8 +215,8 @@ def _duplicates(findings: Sequence[_Finding], path: str) -> Iterator[ErrorDetail
             if owner != index:
                 shared.setdefault((owner, index), []).append(each)
     for (owner, index), twice in shared.items():
-        more = f" and {len(twice) - 1} more" if len(twice) > 1 else ""
-        message = f"Duplicate value: {ordered(twice)[0]}{more}, also selected by {path}[{owner}]"
+        names = names_and_more(map(str, ordered(twice)), 1)
+        message = f"Duplicate value: {names}, also selected by {path}[{owner}]"
         yield ErrorDetail((index,), "duplicate", message, "each object selected once")
 
 
@@ -305,9 +306,7 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
 
 
 def _listing(names: Iterable[str]) -> str:
-    in_order = sorted(names)
-    more = f" and {len(in_order) - _MOST_NAMES} more" if len(in_order) > _MOST_NAMES else ""
-    return ", ".join(in_order[:_MOST_NAMES]) + more
+    return names_and_more(sorted(names), _MOST_NAMES)
 
 
 def concerns(

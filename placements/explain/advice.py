@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusters.fleet import EligibilityKind
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.advice.changes import Change, ChangeKind
 from placements.engine.advice.diagnosis import (
     favoured_without_key,
@@ -43,7 +44,7 @@ def suggestion_sentence(suggestion: Suggestion) -> str:
 def effects_words(suggestion: Suggestion) -> str:
     """Return which clusters a change would select and deselect; empty where none changes."""
     effects = [("then selected:", suggestion.gains), ("deselected:", suggestion.losses)]
-    return "; ".join(f"{verb} {_first_names(names)}" for verb, names in effects if names)
+    return "; ".join(f"{verb} {names_and_more(names, _NAMES_SHOWN)}" for verb, names in effects if names)
 
 
 def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
@@ -99,11 +100,6 @@ def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
     return sentences + ([f"{either(leaving)} removed from the fleet"] if leaving else [])
 
 
-def _first_names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
-
-
 def trap_sentences(
     decision: Decision, *, exact: ExactRecord | None = None, with_bound: bool = True
 ) -> Iterator[str]:
@@ -120,10 +116,11 @@ def trap_sentences(
         yield from exact_sentences(exact, decision.cycle.policy)
     yield from over_limit_sentences(decision)
     for key, names in favoured_without_key(decision).items():
-        yield f"selected without the label {key}, so the constraint was not enforced: {_first_names(names)}"
+        clusters = names_and_more(names, _NAMES_SHOWN)
+        yield f"selected without the label {key}, so the constraint was not enforced: {clusters}"
     stale = stale_picks(decision)
     if stale:
-        yield f"{OUTDATED}, would not be selected if rescheduled: {_first_names(stale)}"
+        yield f"{OUTDATED}, would not be selected if rescheduled: {names_and_more(stale, _NAMES_SHOWN)}"
     has_number = exact is not None and exact.verdict is not ExactVerdict.OPEN
     if with_bound and not decision.is_fulfilled and not has_number:
         bound = feasibility_bound(decision.cycle)

@@ -8,6 +8,7 @@ from itertools import groupby, zip_longest
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, format_path
+from fleetui.apimachinery.words import names_and_more
 from fleetui.apimachinery.yaml import dump_yaml
 
 _LONGEST = 80
@@ -36,7 +37,7 @@ def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return what an edit of a placement changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
     changes = differences(before["spec"], after["spec"]) or differences(before, after)
     words = []
-    for one in changes[:_CAUSES_SHOWN]:
+    for one in changes:
         place, old, new = one.path.removeprefix("policy."), one.before, one.after
         if old is None or new is None:
             words.append(f"{place} {'added' if old is None else 'removed'}")
@@ -44,8 +45,7 @@ def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
             words.append(f"{place} changed")
         else:
             words.append(f"{place} {old} → {new}")
-    more = [f"{len(changes) - _CAUSES_SHOWN} more"] if len(changes) > _CAUSES_SHOWN else []
-    return ", ".join([*words, *more]) or "changed"
+    return names_and_more(words, _CAUSES_SHOWN) or "changed"
 
 
 _ABSENT: Any = object()

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from clusters.drivers.registry import SIMULATED
+from fleetui.apimachinery.words import names_and_more
 from placements.explain.cluster_objects import Difference, DifferenceType
 from placements.explain.vocabulary import counted
 
@@ -122,6 +123,4 @@ def _clusters(answers: Sequence[DryRunAnswer]) -> str:
 
 
 def _cluster_names(answers: Sequence[DryRunAnswer]) -> str:
-    names = sorted({one.cluster for one in answers})
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    return names_and_more(sorted({one.cluster for one in answers}), MOST_NAMES)

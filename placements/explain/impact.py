@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from fleetui.apimachinery.words import first_lines, names_and_more
 from placements.explain.doctor import SARIF_LEVELS, TITLES, finding_document, labels_sarif
 from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
@@ -79,21 +80,16 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     lines = [MARKER, f"**{headline_of(impact)}**", *([note] if note else []), ""]
     failed = [one for one in gates if one.state != "passed"]
     marks = {"broken": "❌", "undetermined": "❔"}
-    lines += [f"- {marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed[:_GATES_SHOWN]]
-    if len(failed) > _GATES_SHOWN:
-        lines.append(f"- … and {len(failed) - _GATES_SHOWN} more")
+    gate_lines = (f"{marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed)
+    lines += [f"- {line}" for line in first_lines(gate_lines, _GATES_SHOWN)]
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
     findings = [(row.name, one) for row in impact.changed for one in row.findings]
     findings = [*(("labels of the fleet", one) for one in impact.fleet_findings), *findings]
     if findings:
         lines += ["", "New findings of the doctor:", ""]
-        lines += [
-            f"- {one.severity} {one.rule}, {_short(f'{name}: {one.message}')}"
-            for name, one in findings[:_FINDINGS_SHOWN]
-        ]
-        more = len(findings) - _FINDINGS_SHOWN
-        lines += [f"- … and {more} more"] if more > 0 else []
+        texts = (f"{one.severity} {one.rule}, {_short(f'{name}: {one.message}')}" for name, one in findings)
+        lines += [f"- {line}" for line in first_lines(texts, _FINDINGS_SHOWN)]
     lines.append("")
     if impact.changed:
         table = [
@@ -146,12 +142,8 @@ def _table_row(row: Any) -> str:
 
 
 def _moves(joins: Sequence[str], leaves: Sequence[str]) -> str:
-    parts = []
-    for words, names in (("select", joins), ("deselect", leaves)):
-        if names:
-            more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-            parts.append(f"{words} {', '.join(names[:_NAMES_SHOWN])}{more}")
-    return "; ".join(parts)
+    sides = (("select", joins), ("deselect", leaves))
+    return "; ".join(f"{words} {names_and_more(names, _NAMES_SHOWN)}" for words, names in sides if names)
 
 
 def _short(text: str) -> str:

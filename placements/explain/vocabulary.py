@@ -8,6 +8,7 @@ from typing import Any
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import Outcome
@@ -134,7 +135,7 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 
 
 def first_names(words: Sequence[str], most: int = 3) -> str:
-    return joined([*words[:most], f"{len(words) - most:,} more"] if len(words) > most else words)
+    return names_and_more(words, most) if len(words) > most else joined(words)
 
 
 def headline(decision: Decision) -> str:

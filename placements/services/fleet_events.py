@@ -8,6 +8,7 @@ from django.db.models import F
 from clusters.fleet import Fleet
 from clusters.models import FleetChange
 from clusters.queries import clusters_changed_in
+from fleetui.apimachinery.words import names_and_more
 from fleetui.bulk import batched
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.fleet_change import can_change_picks
@@ -100,11 +101,7 @@ def _enqueue_affected() -> int:
     draining.update(requeue_at=F("started_at"))
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     reasons = list(dict.fromkeys(change.reason for change in changes))
-    trigger = (
-        reasons[0]
-        if len(reasons) == 1
-        else f"{reasons[0]} and {len(reasons) - 1} more change{'s' if len(reasons) > 2 else ''}"
-    )
+    trigger = names_and_more(reasons, 1)
     if any(change.label_keys for change in changes):
         labels_changed(trigger)
     return enqueue_scheduling(sorted(affected | losing), trigger=trigger)

@@ -44,6 +44,7 @@ from clusters.drivers.kubernetes.targets import (
     owner_value,
     wave_of,
 )
+from fleetui.apimachinery.words import names_and_more
 
 Live: TypeAlias = Mapping[str, Any]
 Step = TypeVar("Step")
@@ -84,10 +85,10 @@ class Removal:
         return list(self.waiting)
 
     def words(self, ending: str = "deleted") -> str:
-        first, *rest = sorted(self.waiting.items(), key=lambda item: item[0].kind == "Namespace")
-        more = f" and {len(rest)} more" if rest else ""
-        why = f" ({first[1]})" if first[1] else ""
-        return f"{first[0]}{more} {'are' if rest else 'is'} {ending}{why}"
+        waiting = sorted(self.waiting.items(), key=lambda item: item[0].kind == "Namespace")
+        why = f" ({waiting[0][1]})" if waiting[0][1] else ""
+        names = names_and_more((str(ref) for ref, _ in waiting), 1)
+        return f"{names} {'are' if len(waiting) > 1 else 'is'} {ending}{why}"
 
 
 def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float) -> Removal:

@@ -11,6 +11,7 @@ from rapidfuzz.distance import OSA
 from clusters.columns import Bools
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.advice.changes import Edit, edited
 from placements.engine.exact.record import ExactRecord, ExactVerdict, inline_search
 from placements.engine.scheduling.candidates import filter_columns
@@ -188,9 +189,7 @@ def key_counts(fleet: Fleet) -> dict[str, int]:
 
 
 def some(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more}"
+    return names_and_more(names, MOST_NAMES)
 
 
 def counted(number: int, word: str = "cluster") -> str:

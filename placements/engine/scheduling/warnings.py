@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ManifestWarning, format_path
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
@@ -122,6 +123,5 @@ def _similar(key: str, fleet: Fleet) -> str:
 
 def _some(names: Iterable[str]) -> str:
     names = list(names)
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     word = "cluster" if len(names) == 1 else "clusters"
-    return f"{len(names)} {word} ({', '.join(names[:_MOST_NAMES])}{more})"
+    return f"{len(names):,} {word} ({names_and_more(names, _MOST_NAMES)})"

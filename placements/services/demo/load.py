@@ -20,6 +20,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import forget
 from fleetui.apimachinery.kinds import MEMBER_KIND
 from fleetui.apimachinery.secrets import HubObject
+from fleetui.apimachinery.words import names_and_more
 from placements.models import Binding, Placement, Resource
 from placements.services.demo.large import large_fleet, large_placements
 from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, name_of
@@ -43,10 +44,9 @@ class NameTakenError(Exception):
     """The demo has a name that something real on this hub has already."""
 
     def __init__(self, noun: str, names: list[str]) -> None:
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         super().__init__(
             f"the demo has {noun} with the names of objects on this hub that are not demo data: "
-            f"{', '.join(names[:_MOST_NAMES])}{more}. Nothing was loaded."
+            f"{names_and_more(names, _MOST_NAMES)}. Nothing was loaded."
         )
 
 

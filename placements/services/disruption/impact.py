@@ -12,7 +12,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Picked
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
-from placements.explain.vocabulary import joined
+from placements.explain.vocabulary import first_names
 from placements.explain.what_if import stuck_words
 from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.manifests.placement import parse_placement
@@ -149,8 +149,7 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     if decision.is_failed or not (decision.is_fulfilled or is_replaced):
         impact, message = EvictionImpact.STUCK, f"No replacement: {stuck_words(decision)}."
     elif joins:
-        names = joins if len(joins) <= _MOST_NAMES else (*joins[:4], f"{len(joins) - 4} more")
-        impact, message = EvictionImpact.MOVES, f"Replacement: {joined(names)}."
+        impact, message = EvictionImpact.MOVES, f"Replacement: {first_names(joins, _MOST_NAMES)}."
     else:
         is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
         impact, message = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."

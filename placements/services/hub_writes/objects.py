@@ -7,6 +7,7 @@ from typing import Any
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.writing.requests import KINDS, OFFERED
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import names_and_more
 from placements.manifests.disruption import budget_errors, parse_disruption_budget
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import parse_placement
@@ -157,7 +158,10 @@ def plan_delete(planner: Planner, entered: Fields) -> WritePlan:
     notes: tuple[str, ...] = ()
     if kind in PLACEMENTS:
         clusters = bound_clusters(planner, f"{namespace}/{name}" if namespace else name)
-        notes = (f"The placement is removed from {_first_names(clusters)}.", DELETED_AT_ONCE)
+        notes = (
+            f"The placement is removed from {names_and_more(clusters, MOST_LISTED) or 'no cluster'}.",
+            DELETED_AT_ONCE,
+        )
     elif kind.endswith("StagedUpdateRun"):
         notes = ("Bindings stay as they are.",)
     return WritePlan(planner.delete(live), fields, live, None, notes)
@@ -168,14 +172,6 @@ def bound_clusters(planner: Planner, owner: str) -> list[str]:
     kind = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
     bindings = planner.mirrored(kind, owner=owner, is_deleting=False)
     return sorted({text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings} - {""})
-
-
-def _first_names(names: list[str]) -> str:
-    """Return names for a sentence, the first ones of many."""
-    if not names:
-        return "no cluster"
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    return f"{', '.join(names[:MOST_LISTED])}{more}"
 
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:

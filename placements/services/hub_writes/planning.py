@@ -13,6 +13,7 @@ from clusters.hubs.writing.sending import HubWriter, version_of
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.words import names_and_more
 
 LONGEST_TEXT = 500
 MOST_LISTED = 20
@@ -49,12 +50,8 @@ class Deselection:
         return self.is_total or len(self.clusters) > self.before * UNCONFIRMED_SHARE
 
     def __str__(self) -> str:
-        names = ", ".join(self.clusters[:MOST_LISTED])
-        more = len(self.clusters) - MOST_LISTED
-        return (
-            f"{self.placement} would leave {len(self.clusters):,} of {self.before:,} clusters: {names}"
-            f"{f' and {more:,} more' if more > 0 else ''}"
-        )
+        count, names = len(self.clusters), names_and_more(self.clusters, MOST_LISTED)
+        return f"{self.placement} would leave {count:,} of {self.before:,} clusters: {names}"
 
 
 class ConfirmationNeededError(Exception):

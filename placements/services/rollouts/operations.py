@@ -9,6 +9,7 @@ from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.words import names_and_more
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.rolling_update import plan_work
@@ -116,8 +117,7 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     rows = Binding.objects.select_for_update().filter(placement=placement, phase__in=REAPPLIED)
     rows = rows.exclude(state=BindingState.UNSCHEDULED).order_by("cluster_name")
     known = dict(rows.values_list("cluster_name", "pk"))
-    allowed = ", ".join(list(known)[:_MOST_NAMES]) or "none: nothing is applied yet"
-    allowed += f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    allowed = names_and_more(known, _MOST_NAMES) or "none: nothing is applied yet"
     errors = [
         FieldError(f"clusters[{at}]", "unknown-name", f"{name} is not applied on {cluster[:253]!r}", allowed)
         for at, cluster in enumerate(clusters)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.words import first_lines
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
@@ -57,9 +58,8 @@ class BadInputError(ValueError):
     """At least one file could not be used; `errors` pairs the name of a file with one of its errors."""
 
     def __init__(self, errors: list[tuple[str, FieldError]]) -> None:
-        lines = [f"{name}: {error}" if name else str(error) for name, error in errors[:_MOST_LINES]]
-        more = [f"… and {len(errors) - _MOST_LINES} more"] if len(errors) > _MOST_LINES else []
-        super().__init__("\n".join([*lines, *more]))
+        lines = (f"{name}: {error}" if name else str(error) for name, error in errors)
+        super().__init__("\n".join(first_lines(lines, _MOST_LINES)))
         self.errors = tuple(errors)
 
     @classmethod
