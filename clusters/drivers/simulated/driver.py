@@ -106,7 +106,7 @@ def _merge(
         else:
             images = images_in(manifest)
             is_refused = any(fault.is_about(ref.kind, ref.name, images) for fault in refusing)
-            message = f"injected fault: {ref} rejected" if is_refused else ""
+            message = "injected fault: rejected" if is_refused else ""
         if message:
             refusals.append(Refusal(ref, APPLY_FAILED, message))
         record = there.get(ref)

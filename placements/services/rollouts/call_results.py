@@ -32,6 +32,7 @@ from clusters.drivers.concurrency import NotCalled
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import (
     NO_FAILURE,
@@ -242,7 +243,7 @@ def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) 
 
 
 def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
-    message = "; ".join(f"{one.object}: {one.message}" for one in error.refusals) or str(error)
+    message = _object_messages((one.object, one.message) for one in error.refusals) or str(error)
     result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
     reached = _apply_columns(binding) if binding.phase == Phase.APPLYING else _answer_columns(binding)
     return replace(
@@ -251,6 +252,14 @@ def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime)
         drifted=difference_rows(binding.drifted_objects, error.drifts, now=now),
         diffed=difference_rows(binding.diffed_objects, error.diffs, now=now),
     )
+
+
+def _object_messages(messages: Iterable[tuple[ObjectRef, str]]) -> str:
+    """Return each message once, after the objects that it is about."""
+    objects: dict[str, list[str]] = {}
+    for ref, message in messages:
+        objects.setdefault(message, []).append(str(ref))
+    return "; ".join(f"{names_and_more(refs, 3)}: {message}" for message, refs in objects.items())
 
 
 def _failure_result(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
@@ -332,7 +341,7 @@ def _observation_result(
     applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
     columns |= {
         "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
-        "message": "; ".join(f"{one.object}: {one.reason}" for one in unready)[:_MESSAGE_LENGTH],
+        "message": _object_messages((one.object, one.reason) for one in unready)[:_MESSAGE_LENGTH],
         "next_call_at": next_call,
     }
     failure = unready_failure(binding, unready)
@@ -400,7 +409,7 @@ def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_bus
     if not is_busy:
         pause = max(pause, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_DIFF_PAUSE))
     phase = Phase.APPLIED if report.failures else Phase.AVAILABLE
-    message = "; ".join(f"{one.object}: {one.message}" for one in report.failures)
+    message = _object_messages((one.object, one.message) for one in report.failures)
     columns: dict[str, Any] = {
         "phase": phase,
         "untrackable_since": None,

@@ -1,5 +1,6 @@
 """What answers of clusters lead to: pending calls, codes, drift, contested objects, differences."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -86,6 +87,21 @@ def test_a_missing_object_is_applied_again() -> None:
 
     assert (changed["phase"], changed["next_call_at"]) == (Phase.APPLYING, NOW)
     assert "Deployment shop/web" in changed["message"]
+
+
+def test_a_message_is_not_repeated_for_each_object_that_is_rejected_for_it() -> None:
+    rejected = [*(replace(SETTINGS, name=name) for name in "abcde"), WEB]
+    messages = [*["no namespace shop"] * 5, "quota exceeded"]
+    refusals = [
+        Refusal(ref, "ManifestApplyFailed", text) for ref, text in zip(rejected, messages, strict=True)
+    ]
+
+    changed = result_of(binding(), DriverRejected("6 objects rejected", tuple(refusals)))
+
+    assert changed["message"] == (
+        "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: no namespace shop; "
+        "Deployment shop/web: quota exceeded"
+    )
 
 
 def test_an_interrupted_apply_is_continued() -> None:
