@@ -116,7 +116,8 @@ def phase_state(phase: str) -> Badge:
     return _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
 
 
-def run_state(run: Rollout, *, failed: int = 0) -> Badge:
+def run_state(run: Rollout) -> Badge:
+    """Return the status of a rollout; one in progress is loaded `with_failed`."""
     if run.state == Rollout.State.FINISHED:
         is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED, DELETED)
         return Badge("healthy", "Completed") if is_complete else Badge("attention", "Completed with issues")
@@ -130,9 +131,9 @@ def run_state(run: Rollout, *, failed: int = 0) -> Badge:
         return Badge("suspended", "Paused")
     is_news = run.placement is not None and run.placement.needs_sync
     if run.verdict == RunPhase.HALTED and not is_news:
-        return Badge("failed" if failed else "attention", "Stalled")
-    if failed:
-        return Badge("failed", f"Progressing {NONE} {failed:,} failed")
+        return Badge("failed" if run.failed else "attention", "Stalled")
+    if run.failed:
+        return Badge("failed", f"Progressing {NONE} {run.failed:,} failed")
     return Badge("progress", "Progressing")
 
 

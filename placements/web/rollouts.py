@@ -251,7 +251,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "tab": tab,
         "run": run,
         "placement": placement,
-        "state": badges.run_state(run, failed=len(failed)),
+        "state": badges.run_state(run),
         "version": f"{run.progress_version}.{placement.revision if placement else 0}",
         "is_running": is_running,
         "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),

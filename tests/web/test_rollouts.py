@@ -285,8 +285,8 @@ def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch,
     assert "Failed on c000. Retrying." in page
     assert "Paused by system; no new updates start." in page
     operations.resume("web", by=None, now=world.now)
-    page = text_of(viewer, "/rollouts/web/3/")
-    assert "Progressing – 1 failed" in page  # noqa: RUF001 -- the dash of the status
+    for address in ("/rollouts/web/3/", "/rollouts/", "/placements/web/", "/placements/web/rollouts/", "/"):
+        assert "Progressing – 1 failed" in text_of(viewer, address), address  # noqa: RUF001 -- its dash
 
 
 @pytest.mark.nightly

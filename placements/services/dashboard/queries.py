@@ -47,7 +47,7 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
-from placements.services.rollouts.queries import runs_matching
+from placements.services.rollouts.queries import runs_matching, with_failed
 
 _MOST_ROWS = 10
 
@@ -222,7 +222,7 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         latest = latest.only("full_name", "status", "ended_at", "placement__paused_since")
         staged = {row.placement_id: row for row in latest}
     others = [one for one in placements if one.pk not in staged]
-    rows = runs_matching().filter(placement__in=others, number=F("placement__runs_made"))
+    rows = with_failed(runs_matching()).filter(placement__in=others, number=F("placement__runs_made"))
     runs = {row.placement_id: row for row in rows.defer("sync_result", "waves", "eta")}
     for one in placements:
         if one.pk in runs:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Coalesce
 
 from clusters.models import FleetState
 from fleetui.models import Event
@@ -35,12 +35,25 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
     return rows.filter(state=state) if state else rows
 
 
+_FAILED = (Phase.FAILED, Phase.REMOVE_FAILED)
+
+
+def with_failed(rows: QuerySet[Rollout]) -> QuerySet[Rollout]:
+    failed = Binding.objects.filter(placement=OuterRef("placement"), phase__in=_FAILED).order_by()
+    count = Coalesce(Subquery(failed.values("placement").values(count=Count("pk"))), 0)
+    return rows.annotate(failed=Case(When(state=Rollout.State.RUNNING, then=count), default=0))
+
+
 def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
     """Return the same with the values of a list: `ready` of `of` clusters; unordered."""
     rows = runs_matching(placement=placement, state=state, text=text).select_related("placement")
-    return rows.defer("sync_result", "waves", "placement__document").annotate(
-        ready=KT("sync_result__budgets__updates__ready"),
-        of=KT("sync_result__budgets__updates__number"),
+    return (
+        with_failed(rows)
+        .defer("sync_result", "waves", "placement__document")
+        .annotate(
+            ready=KT("sync_result__budgets__updates__ready"),
+            of=KT("sync_result__budgets__updates__number"),
+        )
     )
 
 
@@ -60,14 +73,14 @@ def running_count() -> int:
 def run_named(placement: str, number: int) -> Rollout:
     """Return a rollout; of two placements that had one name, the later. Raise UnknownRolloutError."""
     rows = Rollout.objects.filter(placement_name=placement, number=number).select_related("placement")
-    run = rows.order_by("-pk").first()
+    run = with_failed(rows).order_by("-pk").first()
     if run is None:
         raise UnknownRolloutError(placement, number)
     return run
 
 
 def latest_run(placement: Placement) -> Rollout | None:
-    run = Rollout.objects.filter(placement=placement).order_by("-number").first()
+    run = with_failed(Rollout.objects.filter(placement=placement)).order_by("-number").first()
     if run is not None:
         run.placement = placement
     return run
@@ -190,7 +203,7 @@ class ClusterInRun:
 
     @property
     def has_failed(self) -> bool:  # it can be retried
-        return self.phase in (Phase.FAILED, Phase.REMOVE_FAILED)
+        return self.phase in _FAILED
 
 
 def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
@@ -225,7 +238,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         ends = {
             Phase.AVAILABLE.value: Part.UPDATED,
             **dict.fromkeys((Phase.REMOVED.value, RELEASE, "released"), Part.REMOVED),
-            **dict.fromkeys((Phase.FAILED.value, Phase.REMOVE_FAILED.value), Part.FAILED),
+            **dict.fromkeys(_FAILED, Part.FAILED),
         }
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = Binding.objects.filter(placement=run.placement_id)
@@ -236,7 +249,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         is_current = is_removed or version == run.version
         if is_done:
             parts[name] = Part.REMOVED if is_removed else Part.UPDATED
-        elif phase in (Phase.FAILED, Phase.REMOVE_FAILED):
+        elif phase in _FAILED:
             parts[name] = Part.FAILED
         else:
             parts[name] = Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
