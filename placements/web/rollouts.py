@@ -43,7 +43,7 @@ from placements.explain.rollouts import (
 )
 from placements.explain.vocabulary import NONE
 from placements.manifests.placement import parse_placement
-from placements.models import Placement, Rollout, StagedRun
+from placements.models import Placement, ResourceSnapshot, Rollout, StagedRun
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.editor.validation import PlacementDraft
@@ -469,7 +469,7 @@ def _revision_context(request: HttpRequest, placement: Placement, action: str) -
     older = sorted(kept.filter(is_latest=False), key=lambda one: one.number != chosen)
     if "at" in request.GET:
         older = older[:1]
-        context |= _policy_context(request, placement)
+        context |= _policy_context(request, placement, older[0] if older else None)
     numbers = [one.number for one in older[:_DIFFS_SHOWN]] if latest else []
     latest_key = f"s{latest.number}" if latest else ""
     diffs = [
@@ -480,7 +480,9 @@ def _revision_context(request: HttpRequest, placement: Placement, action: str) -
     return {**context, "snapshots": older, "chosen": chosen, "is_possible": is_possible, "diffs": diffs}
 
 
-def _policy_context(request: HttpRequest, placement: Placement) -> dict[str, Any]:
+def _policy_context(
+    request: HttpRequest, placement: Placement, snapshot: ResourceSnapshot | None
+) -> dict[str, Any]:
     """Return what saving the policy of a revision would do, as a review does. Raise Http404."""
     revisions = [one for one in revisions_of(placement) if one.at.isoformat() == request.GET["at"]]
     document = next(iter(spec_restores(placement, revisions).values()), None)
@@ -488,6 +490,8 @@ def _policy_context(request: HttpRequest, placement: Placement) -> dict[str, Any
         raise Http404(f"{placement.full_name} has no such revision with another policy.")
     draft = PlacementDraft.parse(dump_yaml(document), name=placement.full_name)
     preview = preview_draft(draft, saved=placement, now=datetime.now(UTC))
+    if preview.schedule:
+        preview = replace(preview, schedule=replace(preview.schedule, snapshot=snapshot))
     expected = number_of(request.POST.get("revision", ""), digits=18) or 0
     unlikely = preview.schedule.unlikely_results if preview.schedule else ()
     return {

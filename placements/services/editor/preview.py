@@ -32,7 +32,7 @@ from placements.explain.vocabulary import OUTCOME_WORDS, counted, policy_sentenc
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
-from placements.models import Placement
+from placements.models import Placement, ResourceSnapshot
 from placements.services.assertions import SourcedResult, assertion_results
 from placements.services.doctor import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
@@ -55,6 +55,7 @@ class SchedulePreview:
     """What saving a manifest would decide, against what is placed now; its explanations are found when used.
 
     `is_incremental`: the policy snapshot stays, so what is placed is kept and only the number may change.
+    `snapshot`: a rollback rolls it out, not the resources on the hub.
     """
 
     manifest: ClusterResourcePlacement
@@ -62,6 +63,7 @@ class SchedulePreview:
     selection: Selection
     saved: Placement | None
     is_incremental: bool
+    snapshot: ResourceSnapshot | None = None
 
     @cached_property
     def assertions(self) -> list[SourcedResult]:
@@ -99,7 +101,8 @@ class SchedulePreview:
             for one in cycle.policy.topology_spread_constraints
             if not cycle.fleet.topology(one.topology_key, one.topology_key_type).values
         ]
-        return (*unlikely_results, *(() if self.selection.objects else ("No resources are selected.",)))
+        resources = self.snapshot.objects_count if self.snapshot else len(self.selection.objects)
+        return (*unlikely_results, *(() if resources else ("No resources are selected.",)))
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
