@@ -37,6 +37,7 @@ from fleetui.permissions import for_readers, may_administer_clusters, may_operat
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
 from placements.explain.vocabulary import counted
+from placements.models import Placement
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
     LABEL,
@@ -48,6 +49,7 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named, statuses_on
+from placements.services.workqueue import IS_DUE
 from placements.templatetags.fleet import offered, state_words
 from placements.web import badges
 from placements.web.activity import event_rows
@@ -290,7 +292,11 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "outdated": stale_on([name]).get(name, 0),
         **_tab_context(request, row, tab),
     }
-    return render_page(request, "clusters/cluster.html", context)
+    in_progress = any(status.level == "progress" for _, status, _ in context.get("bindings", ()))
+    context["is_changing"] = (
+        row.awaits_first_heartbeat or in_progress or Placement.objects.filter(IS_DUE).exists()
+    )
+    return render_page(request, "clusters/cluster.html", context, fragment="clusters/_live.html")
 
 
 def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict[str, Any]:

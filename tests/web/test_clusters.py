@@ -161,6 +161,8 @@ def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) ->
     page, other = text_of(viewer, "/clusters/silent/"), text_of(viewer, "/clusters/quiet/")
 
     assert "Waiting for the first heartbeat" in page
+    assert 'hx-get="/clusters/silent/" hx-trigger="tick from:body"' in page
+    assert "tick from:body" not in other
     assert "Never reported" not in page
     assert "Not expected" in other
     assert "No placements on" in other
