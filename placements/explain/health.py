@@ -173,7 +173,7 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
         words = f"{_clusters(counts.not_monitored)} not monitored"
         return HealthLevel.SUSPENDED, "Scheduled, not applied", words
     if facts.is_stalled:
-        return level, "Degraded", f"rollout stalled, {counts.started:,} of {counts.wanted:,} updated"
+        return level, "Degraded", f"rollout stalled, {counts.started:,} of {counts.wanted:,} started"
     return None
 
 
@@ -185,7 +185,7 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
         return HealthLevel.SUSPENDED, "Pending", ""
     in_flight = counts.applying > 0 or counts.available < counts.applied
     in_flight = in_flight or counts.applied < min(counts.started, counts.scheduled)
-    updated = f"{counts.started:,} of {counts.wanted:,} updated"
+    updated = f"{counts.started:,} of {counts.wanted:,} started"
     if counts.started < counts.scheduled and not in_flight:
         for is_so, word in ((facts.is_paused, "Paused"), (facts.is_stopped, "Stopped")):
             if is_so:

@@ -213,7 +213,7 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
             tied = one.contends.copy()
             for column in one.rank_columns:
                 tied &= column == column[first]
-            by = f"Name (tie of {int(np.count_nonzero(tied))})"
+            by = f"name (tie of {int(np.count_nonzero(tied))})"
         yield PickLine(place, picked, by)
 
 

@@ -108,13 +108,13 @@ def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
     impact = change.impact(cluster) if is_quick or request.method != "POST" else None
     if request.method == "POST" and not (impact and (impact.rows or impact.not_evaluated)):
         change.run(cluster, current_user(request), datetime.now(UTC))
-        undo = _UNDO.get(step)
-        words = change.done.format(name)
-        done = {"words": words, "url": undo and reverse(f"web:cluster-{undo}", args=[name])}
-        messages.success(request, render_to_string("clusters/_done.html", done, request))
         back = request.POST.get("next", "")
-        is_local = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
-        return redirect(back if is_local else reverse("web:cluster", args=[name]))
+        if not url_has_allowed_host_and_scheme(back, allowed_hosts=None):
+            back = reverse("web:cluster", args=[name])
+        undo = step in _UNDO and reverse(f"web:cluster-{_UNDO[step]}", args=[name])
+        done = {"words": change.done.format(name), "url": undo, "back": back}
+        messages.success(request, render_to_string("clusters/_done.html", done, request))
+        return redirect(back)
     context = {
         "title": change.title.format(name),
         "button": change.button,

@@ -292,15 +292,13 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "outdated": stale_on([name]).get(name, 0),
         **_tab_context(request, row, tab),
     }
-    in_progress = any(status.level == "progress" for _, status, _ in context.get("bindings", ()))
-    context["is_changing"] = (
-        row.awaits_first_heartbeat or in_progress or Placement.objects.filter(IS_DUE).exists()
-    )
+    is_changing = any(status.level == "progress" for _, status, _ in context.get("bindings", ()))
+    is_changing = is_changing or row.awaits_first_heartbeat or Placement.objects.filter(IS_DUE).exists()
+    context["is_changing"] = is_changing
     return render_page(request, "clusters/cluster.html", context, fragment="clusters/_live.html")
 
 
 def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict[str, Any]:
-    """Return what a tab of a cluster shows."""
     if not may_administer_clusters(request.user):  # addresses are for cluster administrators
         cluster.properties.pop(ENTRYPOINT, None)
     if tab == "labels":

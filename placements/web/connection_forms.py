@@ -33,7 +33,7 @@ class ConnectionField:
 
 
 NAME = ConnectionField(
-    "name", "Name", "DNS label, at most 63 characters. Cannot be changed later.", is_required=True
+    "name", "Name", "Lower-case letters, digits, - and ., at most 63. Cannot be changed.", is_required=True
 )
 LABELS = ConnectionField("labels", "Labels", "One key=value per line.", "text-area")
 TAINTS = ConnectionField(

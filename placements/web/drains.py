@@ -182,7 +182,7 @@ def _page(
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
     is_running = last is not None and last.state == Drain.State.RUNNING
-    is_cordoned = bool(cordoned_among([cluster]))
+    is_cordoned, progress = bool(cordoned_among([cluster])), _progress(last) if last else None
     may_start = not is_running and cluster.membership != Membership.LEAVING
     # A drain that has ended shows its result; the plan of another one is requested.
     shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
@@ -195,7 +195,8 @@ def _page(
         "drain": last,
         "is_running": is_running,
         "is_cordoned": is_cordoned,
-        "progress": _progress(last) if last else None,
+        "progress": progress,
+        "is_followed": is_running or bool(progress and progress["is_changing"]),
         "shows_result": shows_result,
         "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,
@@ -224,6 +225,7 @@ def _progress(row: Drain) -> dict[str, Any]:
         "counts": [(state, count) for state, count in counts if count],
         "done": sum(one.state is _STEPS[DrainStep.State.GONE] for one in steps),
         "version": hashlib.sha256(looks.encode()).hexdigest()[:12],
+        "is_changing": any(phase.kind == "progress" for one in steps for _, phase in one.went),
     }
 
 

@@ -1,6 +1,8 @@
 """The resources on the hub: list, detail, apply and delete."""
 
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -14,12 +16,12 @@ from clusters.hubs.dispatch import acts_through
 from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject, without_secrets
-from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.apimachinery.yaml import Document, dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import by_operation, for_operators, for_readers, may_change
 from placements.models import Placement, Resource
-from placements.services.apply import Result, apply_documents, preview_documents
+from placements.services.apply import UNCHANGED, Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
 from placements.services.filters import events_matching, resources_matching, with_sizes
 from placements.services.fleet.forms import read_documents
@@ -84,16 +86,16 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
         "subject": object_label(RESOURCE, name_of(one)),
         "url": resource_url(row),
         "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
-        "placements": _taken_by(one),
+        "placements": _selecting([one]),
         "manifest": dump_yaml(without_secrets(row.content)),
         "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
     }
     return render_page(request, "resources/resource.html", context)
 
 
-def _taken_by(one: HubObject) -> list[str]:
+def _selecting(objects: Collection[HubObject]) -> list[str]:
     rows = Placement.objects.filter(deleting_since=None).only("namespace", "full_name", "document")
-    return [row.full_name for row in rows.order_by("full_name") if may_select(row, [one])]
+    return [row.full_name for row in rows.order_by("full_name") if may_select(row, objects)]
 
 
 @acts_through(delete_resource)
@@ -115,7 +117,7 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
         "url": resource_url(row),
         "subject": object_label(RESOURCE, name_of(one)),
         "inside": inside,
-        "placements": _taken_by(one),
+        "placements": _selecting([one]),
     }
     return render(request, "resources/delete.html", context)
 
@@ -142,7 +144,7 @@ def apply(request: HttpRequest) -> HttpResponse:
             context = {
                 "text": manifests,
                 "strict": strict,
-                "results": [_result_row(one) for one in preview.results],
+                **_results_context(documents, preview.results),
                 "impact": preview.impact,
             }
             return render(request, "resources/apply.html", context)
@@ -151,7 +153,17 @@ def apply(request: HttpRequest) -> HttpResponse:
         return render(request, "resources/apply.html", {"text": manifests, "empties": error}, status=409)
     except InvalidManifest as error:
         return render(request, "resources/apply.html", {"text": text, "errors": error.errors}, status=422)
-    return render(request, "resources/applied.html", {"results": [_result_row(one) for one in results]})
+    return render(request, "resources/applied.html", _results_context(documents, results))
+
+
+def _results_context(documents: Sequence[Document], results: Sequence[Result]) -> dict[str, Any]:
+    """Return the results, and the placements that roll out what changes."""
+    pairs = zip(documents, results, strict=True)
+    changed = [
+        HubObject.of(one.data) for one, result in pairs if result.kind == RESOURCE and result.did != UNCHANGED
+    ]
+    rows = [(one, object_label(one.kind, one.name), url_of(one.kind, one.name)) for one in results]
+    return {"results": rows, "placements": _selecting(changed)}
 
 
 def _editable_text(request: HttpRequest, row: Resource) -> str:
@@ -181,13 +193,3 @@ def dry_run(request: HttpRequest) -> HttpResponse:
             request, "resources/apply.html", context, fragment="dry_runs/_refused.html", status=422
         )
     return redirect("web:dry-run", row.pk)
-
-
-def _result_row(one: Result) -> dict[str, object]:
-    return {
-        "kind": one.kind,
-        "subject": object_label(one.kind, one.name),
-        "url": url_of(one.kind, one.name),
-        "did": one.did,
-        "warnings": one.warnings,
-    }

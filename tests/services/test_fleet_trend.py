@@ -35,7 +35,7 @@ def test_clusters_of_a_removed_demo_were_there_before() -> None:
     trend = trend_of([_ago(1, "removed"), _ago(2, "joined")], clusters=0, not_ready=0, now=NOW)
 
     assert trend is not None
-    assert trend.sentence == "Last 24h: 0 to 1 cluster, at most 0 not ready"
+    assert trend.sentence == "Last 24h: 0 to 1 cluster, none not ready"
 
 
 def test_is_nothing_without_events() -> None:

@@ -45,16 +45,17 @@ def test_a_confirmed_cluster_leaves(operator: Client) -> None:
 
 
 def test_cordons_and_uncordons(operator: Client) -> None:
-    operator.post("/clusters/nimblefox/cordon/")
+    operator.post("/clusters/nimblefox/cordon/", {"next": "/clusters/"})
     cordoned = operator.get("/clusters/nimblefox/").content.decode()
     operator.post("/clusters/nimblefox/uncordon/")
 
     assert "/clusters/nimblefox/uncordon/" in cordoned
+    assert 'name="next" value="/clusters/"><button class="button plain">Undo' in cordoned
     assert not _cluster().taints.exists()
 
 
 def test_says_that_nothing_would_change(operator: Client) -> None:
-    assert "No changes" in operator.get("/clusters/bravelion/cordon/").content.decode()
+    assert "No placement changes its clusters" in operator.get("/clusters/bravelion/cordon/").content.decode()
 
 
 def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(operator: Client) -> None:

@@ -57,10 +57,11 @@ def test_advice_on_a_label_leads_to_the_form_with_it_filled_in(operator: Client,
     assert "eastern" in form
 
 
-def test_says_that_a_cluster_is_not_in_its_fleet(viewer: Client, text_of: Fetch, decision_id: str) -> None:
-    page = text_of(viewer, f"/decisions/{decision_id}/?cluster=<i>")
+def test_says_that_a_cluster_is_not_in_its_fleet(operator: Client, text_of: Fetch, decision_id: str) -> None:
+    page = text_of(operator, f"/decisions/{decision_id}/?cluster=<i>")
 
     assert "fleet is named &lt;i&gt;." in page
+    assert 'href="/placements/web/reschedule/">Preview rescheduling' in page  # it may have joined later
 
 
 @pytest.mark.parametrize("length", [4, 8, 31])

@@ -194,9 +194,9 @@ def test_offers_to_bring_back_what_only_a_fresh_schedule_would(operator: Client,
     joined("aa")
     page = text_of(operator, "/clusters/a/drain/")
 
-    assert "Uncordon the cluster to restore" in cordoned
+    assert "uncordon a to restore" in cordoned
     assert "Restore evicted placements" in page
-    assert "Uncordon the cluster to restore" not in page
+    assert "uncordon a to restore" not in page
 
 
 def given_in(page: str) -> dict[str, str]:

@@ -74,6 +74,7 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
         ("resource", "/resources/_/Namespace/_/other/", "Namespace other", "created"),
         ("resource", SETTINGS, "ConfigMap shop/settings", "changed"),
     ]
+    assert 'href="/placements/web/">web</a>' in answer.content.decode().partition("Rolled out by")[2]
 
 
 def test_applies_a_file(operator: Client) -> None:

@@ -179,7 +179,7 @@ def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetc
     assert Placement.objects.get().pinned_snapshot == 2
     page = text_of(operator, "/placements/web/")
     assert "Rolling back web to r0 (as r2). web is pinned to r2;" in page
-    assert "To r2 (rolled back). Hub changes are not rolled out" in page
+    assert "to r2 (rolled back). Hub changes are not rolled out" in page
     assert "to r2 (rolled back). Hub changes are not rolled out" in text_of(operator, "/rollouts/web/3/")
     unpin = text_of(operator, "/placements/web/unpin/")
     assert "<summary>Changes by unpinning: 1 resource</summary>" in unpin

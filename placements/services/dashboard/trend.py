@@ -30,7 +30,8 @@ class FleetTrend:
     def sentence(self) -> str:
         low, high = min(self.clusters), max(self.clusters)
         size = counted(high, "cluster") if low == high else f"{low:,} to {counted(high, 'cluster')}"
-        return f"Last 24h: {size}, at most {self.most_not_ready:,} not ready"
+        most = f"at most {self.most_not_ready:,}" if self.most_not_ready else "none"
+        return f"Last 24h: {size}, {most} not ready"
 
     def line(self, values: list[int]) -> str:
         """Return the points of a line in a box of 100 by 20, whose height is the largest fleet."""

@@ -282,7 +282,7 @@ def _continue(row: Drain, *, now: datetime) -> None:
     is_expired = row.deadline is not None and row.deadline <= now
     (note_steps if is_expired else take_steps)(row, now=now)
     if not row.steps.exclude(state__in=OVER).exists():
-        _end(row, Drain.State.DONE, "nothing is left that can go", by=None, now=now)
+        _end(row, Drain.State.DONE, "nothing is left to evict", by=None, now=now)
     elif is_expired:
         left = counted(len(left_of(row)), "placement")
         _end(row, Drain.State.EXPIRED, f"the deadline passed with {left} left", by=None, now=now)

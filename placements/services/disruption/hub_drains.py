@@ -128,7 +128,7 @@ def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
             return _end(row, Drain.State.CANCELLED, str(error)[:200], now=now)
     left = row.steps.exclude(state__in=OVER).count()
     if not left:
-        return _end(row, Drain.State.DONE, "nothing is left that can go", now=now)
+        return _end(row, Drain.State.DONE, "nothing is left to evict", now=now)
     if is_expired:
         return _end(row, Drain.State.EXPIRED, f"the deadline passed with {left} left", now=now)
     return None

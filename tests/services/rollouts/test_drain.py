@@ -113,7 +113,7 @@ def test_what_names_its_clusters_or_tolerates_the_cordon_stays_and_is_listed() -
         "daemon": ("stays", "tolerates-cordon"),
         "web": ("gone", ""),
     }
-    assert Drain.objects.get().ended_reason == "nothing is left that can go"
+    assert Drain.objects.get().ended_reason == "nothing is left to evict"
 
 
 @pytest.mark.nightly

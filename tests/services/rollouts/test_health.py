@@ -300,7 +300,7 @@ def test_a_stalled_rollout_is_no_success() -> None:
     world = placed(3, maxUnavailable=0, maxSurge=1)
     world.change()
     world.work()
-    assert health(world).summary == "Degraded (rollout stalled, 0 of 3 updated)"
+    assert health(world).summary == "Degraded (rollout stalled, 0 of 3 started)"
 
 
 @pytest.mark.nightly
@@ -311,7 +311,7 @@ def test_a_paused_placement_with_a_newer_version_says_so() -> None:
     world.work()
 
     found = health(world)
-    assert (found.level, found.summary) == (HealthLevel.SUSPENDED, "Paused (0 of 3 updated)")
+    assert (found.level, found.summary) == (HealthLevel.SUSPENDED, "Paused (0 of 3 started)")
     assert (found.counts.started, found.counts.available) == (0, 3)
 
 
