@@ -74,9 +74,6 @@ def key_ids() -> tuple[str, ...]:
     return tuple(hashlib.sha256(b"fleetui key id:" + key.encode()).hexdigest()[:12] for key in keys)
 
 
-# --- Back up ------------------------------------------------------------------------------------
-
-
 def write_backup(path: Path, *, force: bool, now: datetime) -> Backup:
     """Write a backup of the database, complete or not at all. Raise BackupRefused, OSError."""
     if path.exists() and not force:
@@ -186,9 +183,6 @@ def _write_member(archive: zipfile.ZipFile, name: str, pieces: Iterator[bytes]) 
             digest.update(piece)
             member.write(piece)
     return digest.hexdigest()
-
-
-# --- Restore ------------------------------------------------------------------------------------
 
 
 @contextmanager

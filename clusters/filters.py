@@ -98,7 +98,6 @@ def parse_filter_text(text: str) -> tuple[str, tuple[str, ...], ClusterFilterSta
 
 
 def filter_text(wanted: ClusterFilter) -> str:
-    """Return a filter as it is typed."""
     labels = [one if one.startswith("!") or ":" in one else f"{one}=*" for one in wanted.labels]
     typed = [one if one.startswith("!") else one.replace(":", "=", 1) for one in labels]
     state = [f"status={wanted.state}"] if wanted.state else []

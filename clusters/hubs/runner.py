@@ -121,8 +121,6 @@ class HubRunner:
     def put(self, item: StreamItem) -> bool:
         return self._queue.put(self.target.pk, item)
 
-    # --- connecting ---
-
     def connect_regularly(self) -> None:
         pause = 0.0
         while not self._stopped.is_set():
@@ -170,8 +168,6 @@ class HubRunner:
             return min(UNSUITABLE_SECONDS, self._pace.unavailable)
         return min(REREAD_SECONDS, self._discovery_seconds)
 
-    # --- streams ---
-
     def run_stream(self, place: Place, pk: int, version: str, position: str) -> None:
         """Start the stream of a place, or start it again through another version."""
         if old := self.streams.get(place):
@@ -203,8 +199,6 @@ class HubRunner:
         thread = threading.Thread(target=run, name=name, daemon=True)
         self._threads = [*(one for one in self._threads if one.is_alive()), thread]
         thread.start()
-
-    # --- what it reports ---
 
     def health(self) -> list[StreamHealth]:
         """Return the health of all streams; a kind counts as listed once its list is written."""

@@ -237,8 +237,6 @@ class StreamReader:
             return self._backoff(started)
         return 0.0 if self._watch() else self._backoff(started)
 
-    # --- the list ---
-
     def _list(self) -> None:
         status = self.status
         status.state, status.listing = StreamState.LISTING, self._monotonic()
@@ -319,8 +317,6 @@ class StreamReader:
             words = "not allowed to" if answer.status == 403 else "not served:"
             raise _NotServed(state, f"{words} {verb} {self.kind.resource}")
 
-    # --- the watch ---
-
     def _watch(self) -> bool:
         """Watch until the connection ends; return whether it delivered anything."""
         status, seconds = self.status, self._chance.randint(*self._pace.watch)
@@ -393,8 +389,6 @@ class StreamReader:
             self._sink.put(StreamItem(self.number, removal=removal, position=position))
         else:
             self._sink.put(StreamItem(self.number, record, position=position))
-
-    # --- failures ---
 
     def _failed(self, state: StreamState, message: str, *, code: str = "") -> None:
         status, now = self.status, self._monotonic()

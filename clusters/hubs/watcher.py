@@ -130,8 +130,6 @@ class Watcher:
             log.warning("leases not released: error=%s", type(error).__name__)
         connections.close_all()
 
-    # --- leases and states ---
-
     def tick(self) -> None:
         """Renew and take leases when that is due, and write the states that changed."""
         now = self._monotonic()
@@ -281,8 +279,6 @@ class Watcher:
         if condition.state != hub.state:
             hub.flushed = float("-inf")  # a new state is shown with its age
         hub.state, hub.reason = condition.state.value, condition.reason
-
-    # --- writing ---
 
     def write_regularly(self) -> None:
         """Write batches until everything is written after `run` has stopped the streams."""

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 
 
-def names_and_more(names: Iterable[str], most: int) -> str:
-    """Return the first names, and the number of the others: "a, b and 1,200 more"."""
+def names_and_more(names: Iterable[str], most: int, *, count: int | None = None) -> str:
+    """Return the first names, and the number of the others: "a, b and 1,200 more".
+
+    `count` is the number of all where `names` are only the first ones.
+    """
     names = list(names)
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+    more = (len(names) if count is None else count) - len(names[:most])
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def first_lines(lines: Iterable[str], most: int) -> list[str]:

@@ -24,7 +24,6 @@ def own_commands() -> dict[str, BaseCommand]:
 
 
 def command_tree() -> ArgumentParser:
-    """Return one parser with each command as a subparser."""
     parsers = {name: one.create_parser(PROGRAM, name) for name, one in own_commands().items()}
     top = ArgumentParser(PROGRAM, description=DESCRIPTION)
     top.add_argument("--version", action="store_true", help="show the version")

@@ -72,7 +72,6 @@ class DryRunSerializer(CamelCaseSerializer):
     left_out = serializers.IntegerField(help_text="Clusters beyond the limit of 50.")
 
     def get_sentences(self, row: DryRun) -> list[str]:
-        """Return what the page says."""
         sentences = dry_run_sentences(answers_of(row), not_asked=row.not_asked, left_out=row.left_out)
         return [one.text for one in sentences]
 

@@ -221,7 +221,6 @@ _HUB_STATUS = {
 
 
 def _hub_refusal(answer: WriteAnswer) -> Plain:
-    """Return the refusal of a hub in its own words."""
     facts = {"code": answer.status, "reason": str(answer.outcome), "webhook": answer.webhook}
     causes = [error_facts(one) for one in answer.causes]
     conflicts = FieldConflictSerializer(answer.conflicts, many=True).data

@@ -181,7 +181,6 @@ def operation(
 
 @cache
 def page_serializer(row: type[serializers.Serializer[Any]]) -> Any:
-    """Return the serializer of one page of such rows."""
     name = row.__name__.removesuffix("Serializer").removesuffix("Row")
     fields: dict[str, serializers.Field[Any, Any, Any, Any]] = {
         "items": row(many=True),

@@ -353,7 +353,6 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
 
 
 def _state(**states: object) -> str:
-    """Return the first state that applies."""
     return next((name for name, applies in states.items() if applies), "to come")
 
 

@@ -220,7 +220,6 @@ def _identity(document: dict[str, Any]) -> str:
 
 
 def _facts_for(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> AssertionFacts:
-    """Read what the assertions compare with."""
     names = {str(one.value) for one in items if one.predicate in _NAMED}
     others: dict[str, Any] = dict.fromkeys(names)
     there = Placement.objects.filter(full_name__in=names).values_list("full_name", flat=True)
@@ -313,5 +312,4 @@ def checks(state: str = "") -> QuerySet[AssertionCheck]:
 
 
 def check_of(placement: Placement) -> AssertionCheck | None:
-    """Return the results of the assertions of a placement, None where there are none."""
     return getattr(placement, "assertion_check", None) if placement.has_assertions else None

@@ -175,7 +175,6 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
 
 
 def doctor_check_of(placement: Placement) -> DoctorCheck | None:
-    """Return the check of a placement that was read with it."""
     return getattr(placement, "doctor_check", None)
 
 

@@ -20,7 +20,6 @@ _FILTERS = ("placement",)
 @for_readers
 @require_safe
 def overrides(request: HttpRequest) -> HttpResponse:
-    """List the overrides."""
     text, placement = read_typed(request, _FILTERS), request.GET.get("placement", "").strip()
     page = page_from(request, overrides_matching(text=text, placement=placement), order="name", unique="id")
     context = {

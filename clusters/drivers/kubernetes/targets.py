@@ -87,7 +87,6 @@ class Target:
 
 
 def defined_group(definition: Target) -> str:
-    """Return the group of what a CustomResourceDefinition defines."""
     return str((definition.manifest.get("spec") or {}).get("group"))
 
 

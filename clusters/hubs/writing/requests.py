@@ -128,7 +128,6 @@ class WriteRequest:
 
     @property
     def digest(self) -> str:
-        """A hash of all that is sent."""
         sent = [self.method, self.path, self.content_type, self.is_forced, self.body]
         return hashlib.sha256(canonical_json(sent)).hexdigest()
 

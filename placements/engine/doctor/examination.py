@@ -59,7 +59,6 @@ def rank(rule: str) -> tuple[int, str]:
 
 
 def examine_fleet(fleet: Fleet, *, muted: Collection[str] = ()) -> Examination:
-    """Check the labels of a fleet."""
     return _examine(HYGIENE, fleet, muted)
 
 

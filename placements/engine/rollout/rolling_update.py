@@ -179,7 +179,6 @@ def _block_reason(
 def blocked_cluster(
     reason: BlockReason, cluster: ClusterState, update: PendingUpdate | None, state: RolloutState
 ) -> BlockedCluster:
-    """Return what is reported of a cluster that is blocked."""
     abandonable_from = None
     if state.deletion is not None and cluster.unreachable_since is not None:
         abandonable_from = max(state.deletion.started_at, cluster.unreachable_since) + ABANDONABLE_AFTER

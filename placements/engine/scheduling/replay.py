@@ -252,7 +252,6 @@ class Replay:
 
 
 def verdict(score: ConstraintScore, index: int) -> ConstraintCheck:
-    """Return the check of one constraint for an entry."""
     code, projected = int(score.groups.codes[index]), score.projected
     has_group = code >= 0
     return ConstraintCheck(

@@ -86,7 +86,6 @@ def hub_verdict(planner: Planner, placement: Manifest, name: str, cluster: str) 
 
 
 def availability(binding: Manifest) -> ClusterAvailability:
-    """Return the availability of a placement on the cluster of a binding."""
     state = mapping_at(binding, "spec").get("state")
     if state == "Unscheduled" or mapping_at(binding, "metadata").get("deletionTimestamp"):
         return ClusterAvailability.LEAVING

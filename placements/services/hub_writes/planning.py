@@ -117,8 +117,6 @@ class Planner:
     def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
         return mirrored_objects(self.hub, kind, **columns)
 
-    # --- requests ---
-
     def create(self, manifest: Manifest) -> WriteRequest:
         kind = str(manifest["kind"])
         requested_by = self.person if self.hub.identity == HubIdentity.SHARED else ""
@@ -171,9 +169,6 @@ class Planner:
 
 
 Plan = Callable[[Planner, Fields], WritePlan]
-
-
-# --- what is entered ---
 
 
 def check_fields(fields: object, *, required: Iterable[str], optional: Iterable[str] = ()) -> Fields:

@@ -11,9 +11,10 @@ from django.urls import reverse
 from clusters.credentials import expiry_notice
 from clusters.hub_state import HubState
 from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, Membership
+from fleetui.apimachinery.words import names_and_more
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.rollout.staged_run import RunStatus
-from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted
+from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import ApprovalRequest, Binding, Placement, ProblemKind, StagedRun
 from placements.services.decisions.records import reachable_records
 from placements.services.hubs.queries import disagreements
@@ -112,8 +113,8 @@ def drift_problems(_now: datetime) -> Iterator[Problem]:
         Placement.objects.filter(pk__in=[one["placement"] for one in groups]).values_list("pk", "document")
     )
     for one in groups:
-        more = f" and {counted(one['count'] - 1, 'more cluster')}" if one["count"] > 1 else ""
-        message = f"Objects of placement {one['name']} were changed on {one['first']}{more}."
+        names = names_and_more([one["first"]], 1, count=one["count"])
+        message = f"Objects of placement {one['name']} were changed on {names}."
         path = reverse("web:placement-drift", args=[one["name"]])
         labels = _labels(documents.get(one["placement"]))
         yield Problem(ProblemKind.DRIFT, one["name"], message, path, labels=labels)

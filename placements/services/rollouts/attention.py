@@ -7,11 +7,12 @@ from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Su
 from django.db.models.functions import RowNumber
 
 from clusters.models import MemberCluster
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.rollouts import blocked_removals_sentence, result_from_document, unreachable_sentence
-from placements.explain.vocabulary import counted, first_names
+from placements.explain.vocabulary import counted, first_names, verb
 from placements.models import ApprovalRequest, Binding, Placement, Rollout, StagedRun
 
 MOST = 5
@@ -115,9 +116,8 @@ def _failures() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     )
     failures: dict[str, tuple[str, str, tuple[str, ...]]] = {}
     for row in counts.order_by("placement__full_name", "sort")[:MOST]:
-        more = f" and {counted(row['count'] - 1, 'more cluster')}" if row["count"] > 1 else ""
-        names = f"{row['first']}{more}"
-        words = f"{names} {'are' if more else 'is'} not responding."
+        names = names_and_more([row["first"]], 1, count=row["count"])
+        words = f"{names} {verb(row['count'], 'is')} not responding."
         failure: tuple[str, str, tuple[str, ...]] = ("attention", words, (row["first"],))
         if row["sort"] == _FAILED:
             failure = ("failed", f"Failed on {names}.", ())

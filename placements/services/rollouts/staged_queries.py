@@ -263,7 +263,6 @@ class _StageBuilder:
     bindings: Mapping[str, Binding]
 
     def build(self, number: int, stage: Stage, words: StageWords | None) -> StageView:
-        """Return the view of one stage."""
         before, after = None, []
         if stage.needs_approval_before and stage.steps:
             before = self.approval(stage, ApprovalPoint.BEFORE)

@@ -216,7 +216,6 @@ def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
 
 
 def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
-    """Return the domains of the contenders, family by family."""
     siblings = groups.siblings.tolist()
     families: dict[int, list[int]] = {}
     for one in np.flatnonzero(is_reached(groups.codes[contends], len(groups))).tolist():

@@ -18,7 +18,7 @@ from placements.services.hubs.projection.events import HubEvents
 from placements.services.hubs.projection.kinds import OVERRIDE_OF
 from placements.services.hubs.projection.leniency import understood
 from placements.services.hubs.projection.rows import RowKind, WrittenRow, write_rows
-from placements.services.hubs.projection.snapshots import NO_NUMBER, TWO_LATEST
+from placements.services.hubs.projection.snapshots import columns_by_number
 
 _PARSERS: Mapping[str, Callable[[object], Any]] = {
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,
@@ -115,36 +115,21 @@ def _override_of(row: MirroredObject) -> tuple[str, str]:
 
 def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubDocument]) -> None:
     namespace, name = place
-    by_number: dict[int, dict[str, Any]] = {}
-    latest: tuple[int, HubDocument] | None = None
-    for one in sorted(documents, key=lambda one: (one.row.number or 0, one.row.name)):
-        number = one.row.number
-        if number is None:
-            one.error = NO_NUMBER
-            continue
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+
+    def columns_of(one: HubDocument) -> dict[str, Any]:
         spec = mapping_at(one.spec, "overrideSpec")
         reference = mapping_at(spec, "placement")
         is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
-        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-        by_number[number] = {
-            "document": {
-                "apiVersion": one.content["apiVersion"],
-                "kind": kind,
-                "metadata": metadata,
-                "spec": spec,
-            },
+        head = {"apiVersion": one.content["apiVersion"], "kind": kind}
+        return {
+            "document": {**head, "metadata": metadata, "spec": spec},
             "content_hash": str(one.spec.get("overrideHash") or "")[:64],
             "placement_name": full_name(namespace if is_namespaced else "", text_of(reference.get("name"))),
-            "created_at": one.created_at,
-            "is_latest": False,
         }
-        if one.row.is_latest:
-            if latest:
-                latest[1].error = one.error = TWO_LATEST
-            latest = number, one
-    if latest:
-        by_number[latest[0]]["is_latest"] = True
 
+    documents = sorted(documents, key=lambda one: (one.row.number or 0, one.row.name))
+    by_number = columns_by_number(documents, columns_of)
     snapshots = OverrideSnapshot.objects.filter(kind=kind, namespace=namespace, override_name=name)
     there = {row.number: row for row in snapshots}
     snapshots.filter(number__in=[number for number in there if number not in by_number]).delete()

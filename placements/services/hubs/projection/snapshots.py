@@ -83,7 +83,7 @@ def _write(
     documents: Sequence[HubDocument],
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
-    by_number = _columns_by_number(documents, columns_of)
+    by_number = columns_by_number(documents, columns_of)
     there = {row.number: row for row in model._default_manager.filter(placement=placement)}
     changes = {
         number: columns
@@ -103,16 +103,17 @@ def _write(
         Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
 
 
-def _columns_by_number(
+def columns_by_number(
     documents: Sequence[HubDocument], columns_of: Callable[[HubDocument], Columns | None]
 ) -> dict[int, Columns]:
-    """Return the columns of the snapshots of one placement by number; one of them at most is the latest."""
+    """Return the columns of the snapshots of one object by number; one of them at most is the latest."""
     by_number: dict[int, Columns] = {}
     latest: tuple[int, HubDocument] | None = None
     for one in documents:
         number = one.row.number
         if number is None:
-            one.reject(f"metadata.labels.{_INDEX[one.row.kind]}")
+            if one.row.kind in _INDEX:
+                one.reject(f"metadata.labels.{_INDEX[one.row.kind]}")
             one.error = NO_NUMBER
             continue
         columns = columns_of(one)
