@@ -57,9 +57,10 @@ class Migration(migrations.Migration):
                 ('after', fleetui.fields.ManifestField(null=True)),
                 ('request_id', models.CharField(blank=True, default=fleetui.request_ids.current_request_id, editable=False, max_length=32)),
                 ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('is_warning', models.BooleanField(db_default=False, default=False)),
             ],
             options={
-                'indexes': [models.Index(fields=['hub', 'kind', 'name', '-at', '-id'], name='event_of_object'), models.Index(fields=['hub', 'actor_name', '-at', '-id'], name='event_of_actor'), models.Index(fields=['hub', '-at', '-id'], name='event_by_time'), models.Index(fields=['hub', '-id'], name='event_latest')],
+                'indexes': [models.Index(fields=['hub', 'kind', 'name', '-at', '-id'], name='event_of_object'), models.Index(fields=['hub', 'actor_name', '-at', '-id'], name='event_of_actor'), models.Index(fields=['hub', '-at', '-id'], name='event_by_time'), models.Index(fields=['hub', '-id'], name='event_latest'), models.Index(fields=['hub', 'is_warning', '-at', '-id'], name='event_of_type')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('verb', ''), _negated=True), name='event_has_verb'), models.CheckConstraint(condition=models.Q(models.Q(('kind', ''), _negated=True), models.Q(('name', ''), _negated=True)), name='event_has_object')],
             },
         ),

@@ -1,5 +1,7 @@
 import datetime
 import django.db.models.deletion
+import django.db.models.fields.json
+import django.db.models.functions.comparison
 import django.db.models.functions.text
 import fleetui.fields
 import fleetui.hub_scope
@@ -244,9 +246,11 @@ class Migration(migrations.Migration):
                 ('scheduled_since', models.DateTimeField(null=True)),
                 ('conditions', models.JSONField(default=dict)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
+                ('hub_conditions', models.JSONField(default=list)),
+                ('observe_rollout', models.BooleanField(default=False)),
             ],
             options={
-                'indexes': [models.Index(fields=['hub', 'name', 'full_name'], name='placement_of_hub'), models.Index(condition=models.Q(('observed_generation__lt', models.F('generation'))), fields=['hub', 'lease_expires_at'], name='placement_due'), models.Index(condition=models.Q(('rollout_observed__lt', models.F('rollout_generation')), ('rollout_requeue_at__isnull', False), _connector='OR'), fields=['hub', 'rollout_requeue_at'], name='placement_to_advance'), models.Index(fields=['hub', 'is_fulfilled', 'full_name'], name='placement_by_fulfilment')],
+                'indexes': [models.Index(fields=['hub', 'name', 'full_name'], name='placement_of_hub'), models.Index(condition=models.Q(('observed_generation__lt', models.F('generation'))), fields=['hub', 'lease_expires_at'], name='placement_due'), models.Index(condition=models.Q(('rollout_observed__lt', models.F('rollout_generation')), ('rollout_requeue_at__isnull', False), _connector='OR'), fields=['hub', 'rollout_requeue_at'], name='placement_to_advance'), models.Index(fields=['hub', 'is_fulfilled', 'full_name'], name='placement_by_fulfilment'), models.Index(condition=models.Q(('observe_rollout', True)), fields=['hub'], name='placement_to_observe')],
                 'constraints': [models.UniqueConstraint(fields=('full_name', 'hub'), name='placement_full_name_once'), models.UniqueConstraint(fields=('hub', 'namespace', 'name'), name='placement_name_once'), models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='placement_has_name'), models.CheckConstraint(condition=models.Q(('hub', 1), models.Q(('lease_expires_at__isnull', True), ('observed_generation', models.F('generation')), ('rollout_lease_expires_at__isnull', True), ('rollout_observed', models.F('rollout_generation')), ('rollout_requeue_at__isnull', True), ('selection_observed', models.F('selection_generation'))), _connector='OR'), name='mirrored_placement_is_not_due'), models.CheckConstraint(condition=models.Q(('rollout_observed__lte', models.F('rollout_generation'))), name='rollout_observed_at_most_generation'), models.CheckConstraint(condition=models.Q(('observed_generation__lte', models.F('generation'))), name='observed_at_most_generation'), models.CheckConstraint(condition=models.Q(('placement_type__in', ['PickAll', 'PickN', 'PickFixed'])), name='placement_type_known'), models.CheckConstraint(condition=models.Q(('semantics__in', ['fleet', 'kubefleet', 'ocm', 'kubernetes'])), name='placement_semantics_known'), models.CheckConstraint(condition=models.Q(('strategy_type__in', ['RollingUpdate', 'External'])), name='placement_strategy_type_known'), models.CheckConstraint(condition=models.Q(models.Q(('number_of_clusters__isnull', False), ('placement_type', 'PickN')), models.Q(models.Q(('placement_type', 'PickN'), _negated=True), ('number_of_clusters__isnull', True)), _connector='OR'), name='placement_number_goes_with_pick_n'), models.CheckConstraint(condition=models.Q(('revision_history_limit__gte', 1), ('revision_history_limit__lte', 1000)), name='placement_history_limit')],
             },
         ),
@@ -421,14 +425,18 @@ class Migration(migrations.Migration):
                 ('call_lease_expires_at', models.DateTimeField(null=True)),
                 ('call_lease_token', models.CharField(blank=True, max_length=32)),
                 ('calls', models.PositiveBigIntegerField(default=0)),
+                ('available_status', models.GeneratedField(db_persist=True, expression=django.db.models.functions.comparison.Coalesce(django.db.models.fields.json.KeyTextTransform('0', django.db.models.fields.json.KeyTextTransform('Available', 'conditions')), models.Value(''), output_field=models.TextField()), output_field=models.TextField())),
+                ('started_status', models.GeneratedField(db_persist=True, expression=django.db.models.functions.comparison.Coalesce(django.db.models.fields.json.KeyTextTransform('0', django.db.models.fields.json.KeyTextTransform('RolloutStarted', 'conditions')), models.Value(''), output_field=models.TextField()), output_field=models.TextField())),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
-                ('decision', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.decision')),
+                ('decision', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.decision')),
                 ('placement', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='bindings', to='placements.placement')),
-                ('policy_snapshot', models.ForeignKey(on_delete=django.db.models.deletion.RESTRICT, related_name='bindings', to='placements.policysnapshot')),
+                ('policy_snapshot', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='bindings', to='placements.policysnapshot')),
                 ('resource_snapshot', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='bindings', to='placements.resourcesnapshot')),
+                ('hub_conditions', models.JSONField(default=list)),
+                ('hub_name', models.CharField(blank=True, max_length=253)),
             ],
             options={
-                'indexes': [models.Index(fields=['cluster_name', 'hub', 'state'], name='binding_of_cluster'), models.Index(condition=models.Q(('next_call_at__isnull', False)), fields=['next_call_at'], name='binding_call_due')],
+                'indexes': [models.Index(fields=['cluster_name', 'hub', 'state'], name='binding_of_cluster'), models.Index(condition=models.Q(('next_call_at__isnull', False)), fields=['next_call_at'], name='binding_call_due'), models.Index(fields=['hub', 'placement', 'state', 'phase', 'started_status', 'available_status', 'phase_changed_at', 'cluster_name'], name='binding_status')],
                 'constraints': [models.UniqueConstraint(fields=('placement', 'cluster_name'), name='binding_once'), models.CheckConstraint(condition=models.Q(('hub', 1), models.Q(('call_lease_expires_at__isnull', True), ('next_call_at__isnull', True), ('retry_at__isnull', True)), _connector='OR'), name='mirrored_binding_is_not_called'), models.CheckConstraint(condition=models.Q(('state__in', ['Scheduled', 'Bound', 'Unscheduled'])), name='binding_state_known'), models.CheckConstraint(condition=models.Q(('phase__in', ['nothing', 'applying', 'settling', 'available', 'failed', 'removing', 'remove-failed', 'removed'])), name='binding_phase_known'), models.CheckConstraint(condition=models.Q(('failure__in', ['', 'override', 'refused', 'unreachable'])), name='binding_failure_known'), models.CheckConstraint(condition=models.Q(models.Q(('state', 'Scheduled'), _negated=True), ('phase', 'nothing'), _connector='OR'), name='binding_scheduled_means_nothing_started'), models.CheckConstraint(condition=models.Q(('previous_state__in', ['Scheduled', 'Bound'])), name='binding_previous_state_known'), models.CheckConstraint(condition=models.Q(models.Q(('hub', 1), _negated=True), models.Q(('decision__isnull', False), ('policy_snapshot__isnull', False)), _connector='OR'), name='only_mirrored_binding_without_decision')],
             },
         ),
@@ -464,6 +472,7 @@ class Migration(migrations.Migration):
                 ('waves', models.JSONField(default=list)),
                 ('sync_result', models.JSONField(default=dict)),
                 ('eta', models.JSONField(default=dict)),
+                ('verdict', models.GeneratedField(db_persist=True, expression=django.db.models.functions.comparison.Coalesce(django.db.models.fields.json.KeyTextTransform('verdict', 'sync_result'), models.Value(''), output_field=models.TextField()), output_field=models.TextField())),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('placement', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rollouts', to='placements.placement')),
                 ('resource_snapshot', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='placements.resourcesnapshot')),
@@ -525,6 +534,8 @@ class Migration(migrations.Migration):
                 ('placements_count', models.PositiveIntegerField(default=0)),
                 ('left_out', models.PositiveIntegerField(default=0)),
                 ('evaluate_at', models.DateTimeField(null=True)),
+                ('is_canceled', models.BooleanField(db_default=False, default=False)),
+                ('name', models.CharField(blank=True, db_default='', default='', max_length=63)),
                 ('cordoned', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.fleetrecord')),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
                 ('without', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.fleetrecord')),
@@ -696,40 +707,6 @@ class Migration(migrations.Migration):
             options={
                 'constraints': [models.UniqueConstraint(fields=('hub', 'name'), name='budget_name_once'), models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='budget_has_name')],
             },
-        ),
-        migrations.AddField(
-            model_name='binding',
-            name='hub_conditions',
-            field=models.JSONField(default=list),
-        ),
-        migrations.AddField(
-            model_name='binding',
-            name='hub_name',
-            field=models.CharField(blank=True, max_length=253),
-        ),
-        migrations.AddField(
-            model_name='placement',
-            name='hub_conditions',
-            field=models.JSONField(default=list),
-        ),
-        migrations.AddField(
-            model_name='placement',
-            name='observe_rollout',
-            field=models.BooleanField(default=False),
-        ),
-        migrations.AddIndex(
-            model_name='placement',
-            index=models.Index(condition=models.Q(('observe_rollout', True)), fields=['hub'], name='placement_to_observe'),
-        ),
-        migrations.AlterField(
-            model_name='binding',
-            name='decision',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='placements.decision'),
-        ),
-        migrations.AlterField(
-            model_name='binding',
-            name='policy_snapshot',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='bindings', to='placements.policysnapshot'),
         ),
         migrations.CreateModel(
             name='FleetVersion',
@@ -1036,12 +1013,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(condition=models.Q(('state', 'running')), fields=['hub', 'requeue_at'], name='rebalance_requeue_due')],
-                'constraints': [
-                    models.UniqueConstraint(fields=('placement', 'number'), name='rebalance_number_once'),
-                    models.UniqueConstraint(condition=models.Q(('state__in', ['running', 'paused'])), fields=('placement',), name='one_active_rebalance_plan'),
-                    models.CheckConstraint(condition=models.Q(('state__in', ['running', 'paused', 'stale', 'completed', 'stopped', 'abandoned'])), name='rebalance_state_known'),
-                    models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('state__in', ['running', 'paused'])), models.Q(models.Q(('state__in', ['running', 'paused']), _negated=True), ('ended_at__isnull', False)), _connector='OR'), name='rebalance_ended_at'),
-                ],
+                'constraints': [models.UniqueConstraint(fields=('placement', 'number'), name='rebalance_number_once'), models.UniqueConstraint(condition=models.Q(('state__in', ['running', 'paused'])), fields=('placement',), name='one_active_rebalance_plan'), models.CheckConstraint(condition=models.Q(('state__in', ['running', 'paused', 'stale', 'completed', 'stopped', 'abandoned'])), name='rebalance_state_known'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('state__in', ['running', 'paused'])), models.Q(models.Q(('state__in', ['running', 'paused']), _negated=True), ('ended_at__isnull', False)), _connector='OR'), name='rebalance_ended_at')],
             },
         ),
     ]
