@@ -448,12 +448,13 @@ def check_limits(row: Placement, actions: Sequence[Action]) -> None:
     policy = row.document["spec"].get("policy") or {}
     required = policy.get("numberOfClusters", selected)
 
-    taken = {action.cluster for action in actions} & available
-    for action in actions:
+    remaining = set(available)
+    for action in actions:  # in the order of their starts: after each of them its own inequality holds
         number = required if isinstance(action, Remove) else selected
-        if action.cluster in available:
+        if action.cluster in remaining:
+            remaining.remove(action.cluster)
             least = max(0, number - _share(chosen["maxUnavailable"], number))
-            assert len(available - taken) >= least, (row, actions, available, number)
+            assert len(remaining) >= least, (row, actions, available, number)
     added = {action.cluster for action in actions if not isinstance(action, Remove)} - holding
     if added:
         assert len(holding | added) <= selected + _share(chosen["maxSurge"], selected), (
