@@ -206,6 +206,10 @@ class StagedRun(HubRow):
     generation = models.PositiveBigIntegerField(default=0)
     hub_status = OrderedJSONField(null=True)
 
+    failed: int
+    is_asking: bool
+    """Annotated `with_status`: on how many clusters it failed, and whether it waits for an approval."""
+
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
         constraints = [

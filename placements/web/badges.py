@@ -130,11 +130,14 @@ def run_state(run: Rollout) -> Badge:
     if run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
     is_news = run.placement is not None and run.placement.needs_sync
-    if run.verdict == RunPhase.HALTED and not is_news:
-        return Badge("failed" if run.failed else "attention", "Stalled")
-    if run.failed:
-        return Badge("failed", f"Progressing {NONE} {run.failed:,} failed")
-    return Badge("progress", "Progressing")
+    is_stalled = run.verdict == RunPhase.HALTED and not is_news
+    return _at_work(_STAGED[RunStatus.STUCK if is_stalled else RunStatus.PROGRESSING], run.failed)
+
+
+def _at_work(badge: Badge, failed: int) -> Badge:
+    """Return the status of a rollout that is not paused and has not ended."""
+    words = f"{badge.words} {NONE} {failed:,} failed" if badge.kind == "progress" else badge.words
+    return Badge("failed", words) if failed else badge
 
 
 _STAGED: dict[str, Badge] = {
@@ -152,9 +155,13 @@ _STAGED: dict[str, Badge] = {
 
 
 def staged_state(run: StagedRun) -> Badge:
+    """Return the status of a staged run, loaded `with_status`."""
     if run.ended_at is None and run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
-    return _STAGED[run.status]
+    if run.status == RunStatus.WAITING and not run.is_asking:
+        return Badge("progress", "Waiting")
+    badge = _STAGED[run.status]
+    return _at_work(badge, run.failed) if run.status in (RunStatus.PROGRESSING, RunStatus.STUCK) else badge
 
 
 _PARTS = {
@@ -174,9 +181,9 @@ def step_state(state: str, phase: str) -> Badge:
     return phase_state(phase) if state == "running" and phase else _PARTS[state]
 
 
-def stage_state(state: str, *, is_asking: bool) -> Badge:
+def stage_state(state: str, *, is_asking: bool, failed: int) -> Badge:
     """Return the status of a stage; `is_asking` while it waits for an approval."""
-    return Badge("attention", "Pending approval") if is_asking else _PARTS[state]
+    return Badge("attention", "Pending approval") if is_asking else _at_work(_PARTS[state], failed)
 
 
 def outcome_kind(outcome: Outcome) -> str:

@@ -20,7 +20,7 @@ from fleetui.polling import not_modified
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.services.dashboard import queries
-from placements.services.dashboard.causes import Snooze, attention, snoozes_from
+from placements.services.dashboard.causes import Attention, Snooze, attention, snoozes_from
 from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
 from placements.services.dashboard.trend import FleetTrend, fleet_trend
 from placements.services.demo.load import DEMO_SIZES
@@ -95,7 +95,7 @@ class Tile:
 
 
 def _tiles(
-    counts: queries.Counts, runs: int, waiting: int, approvals: int, trend: FleetTrend | None
+    counts: queries.Counts, runs: int, waiting: int, items: Attention, trend: FleetTrend | None
 ) -> list[Tile]:
     clusters, placements, rollouts = (
         reverse(f"web:{name}") for name in ("clusters", "placements", "rollouts")
@@ -110,16 +110,18 @@ def _tiles(
     # A placement that is not fulfilled is degraded or failed too.
     sound = counts.placements - counts.degraded
     degraded = counts.degraded if counts.degraded > counts.unfulfilled + counts.invalid else 0
+    worst = "failed" if items.has_failed else "attention"
     of_placements = (
         ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
-        ("attention", degraded, "degraded or failed", f"{placements}?state=degraded"),
+        (worst, degraded, "degraded or failed", f"{placements}?state=degraded"),
         ("attention", counts.unfulfilled, "not fulfilled", f"{placements}?state=unfulfilled"),
         ("attention", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
         ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
     )
+    approvals = f"pending approval{'s' * (items.approvals != 1)}"
     of_rollouts = (
         ("attention", waiting, "stalled or waiting for approval", rollouts),
-        ("attention", approvals, f"pending approval{'s' * (approvals != 1)}", f"{rollouts}?waiting=approval"),
+        ("attention", items.approvals, approvals, f"{rollouts}?waiting=approval"),
     )
 
     def parts(entries: Iterable[tuple[str, int, str, str]]) -> list[TilePart]:
@@ -148,20 +150,9 @@ def overview(request: HttpRequest) -> HttpResponse:
             return HttpResponseClientRefresh()
         is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
         approver = request.user.get_username() if is_approver else ""
-        operates, snoozed = may_operate(request.user), str(_snoozes(request))
-        return shared_fragment(
-            request,
-            (
-                request.path,
-                *map(request.GET.get, MAP_FIELDS),
-                _has_fleet(request, version),
-                operates,
-                approver,
-                snoozed,
-            ),
-            version,
-            lambda: _overview(request, version),
-        )
+        who = (may_operate(request.user), approver, str(_snoozes(request)))
+        key = (request.path, *map(request.GET.get, MAP_FIELDS), _has_fleet(request, version), *who)
+        return shared_fragment(request, key, version, lambda: _overview(request, version))
     return _overview(request, version)
 
 
@@ -185,7 +176,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         **fleet,
         "counts": counts,
         "sizes": DEMO_SIZES,
-        "tiles": _tiles(counts, under_way, waiting, items.approvals, trend),
+        "tiles": _tiles(counts, under_way, waiting, items, trend),
         "runs": under_way,
         "is_calm": under_way == waiting and not counts.pending,
         "attention": items,

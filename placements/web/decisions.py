@@ -322,6 +322,10 @@ class DecisionPage(DecisionView):
     def funnel_stages(self) -> list[FunnelStage]:
         return stages(self.outcomes)
 
+    @property
+    def filter_stages(self) -> list[FunnelStage]:
+        return stages([one for one in self.outcomes if one.outcome is Outcome.FILTERED])
+
     @cached_property
     def known_keys(self) -> list[str]:
         return label_keys(self.value)

@@ -45,7 +45,7 @@ _IMPACTS = {
     EvictionImpact.BLOCKED: Badge("attention", "Blocked"),
     EvictionImpact.STAYS: Badge("pending", "Not evictable"),
     EvictionImpact.SHRINKS: Badge("attention", "Scaled down"),
-    EvictionImpact.MOVES: Badge("healthy", "Rescheduled"),
+    EvictionImpact.MOVES: Badge("progress", "Rescheduled"),
     EvictionImpact.LEAVING: Badge("progress", "Removing"),
 }
 _STEPS = {

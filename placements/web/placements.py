@@ -68,6 +68,7 @@ from placements.services.placements import UnschedulesEverything, delete_placeme
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.resilience.queries import levels_in, resilience_in
 from placements.services.results import PLACEMENT
+from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of
@@ -375,14 +376,8 @@ def _resources_tab(placement: Any) -> dict[str, Any]:
     identities: list[list[str]] = snapshot.identities if snapshot else []
     return {
         "resources": [
-            {
-                "kind": kind,
-                "namespace": namespace,
-                "name": name,
-                "version": api_version,
-                "url": url_of("resource", "/".join((api_version.rpartition("/")[0], kind, namespace, name))),
-            }
-            for api_version, kind, namespace, name in identities[:_RESOURCES_SHOWN]
+            (kind, space, name, url_of("resource", "/".join((version.rpartition("/")[0], kind, space, name))))
+            for version, kind, space, name in identities[:_RESOURCES_SHOWN]
         ],
         "more_resources": max(0, len(identities) - _RESOURCES_SHOWN),
     }
@@ -394,7 +389,8 @@ TABS = ("decision", "rollouts", "resources", "manifest")
 
 def _staged_context(placement: Placement) -> dict[str, Any]:
     """Return the newest run, and the failed clusters, which are retried only by a run."""
-    run = StagedRun.objects.filter(placement=placement).select_related("placement").order_by("-pk").first()
+    runs = with_status(StagedRun.objects.filter(placement=placement).select_related("placement"))
+    run = runs.order_by("-pk").first()
     result = result_in(run) if run and run.ended_at is None else None
     rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
     failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))

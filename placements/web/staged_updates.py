@@ -34,8 +34,9 @@ from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
 from placements.services.hub_writes.queries import open_approvals
 from placements.services.rollout_state import spec_state_of
-from placements.services.rollouts.approvals import why_not_approve
+from placements.services.rollouts.approvals import why_not_approve, with_status
 from placements.services.rollouts.staged_queries import (
+    StageView,
     Window,
     free_name,
     is_rollback,
@@ -88,7 +89,8 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"There is no staged run {name}.")
     if same := not_modified(request, version, partial(pulse_of, name)):
         return same
-    run = StagedRun.objects.select_related("placement").prefetch_related("approvals").get(full_name=name)
+    runs = StagedRun.objects.select_related("placement").prefetch_related("approvals")
+    run = with_status(runs).get(full_name=name)
     result = result_in(run)
     wanted = request.GET.get("stage", "")
     window = Window(wanted, number_of(request.GET.get("from", "")) or 0) if wanted else None
@@ -114,21 +116,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "may_stop": is_active and spec_state is RunState.RUN,
         "is_rollback": is_rollback(run),
         "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
-        "stages": [
-            (
-                stage,
-                badges.stage_state(stage.state, is_asking=stage.waits_for_approval),
-                [(step, badges.step_state(step.state, step.phase)) for step in stage.rows],
-                badges.segments(
-                    [
-                        ("healthy", "done", stage.done),
-                        ("progress", "updating", stage.running),
-                        ("pending", "not started", stage.total - stage.done - stage.running),
-                    ]
-                ),
-            )
-            for stage in stages
-        ],
+        "stages": [_stage_row(stage) for stage in stages],
         "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
@@ -140,6 +128,16 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         ),
     }
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
+
+
+def _stage_row(stage: StageView) -> tuple[StageView, badges.Badge, list[Any], list[badges.Segment]]:
+    """Return a stage with its status, the status of its clusters, and its bar."""
+    state = badges.stage_state(stage.state, is_asking=stage.waits_for_approval, failed=stage.failed)
+    steps = [(step, badges.step_state(step.state, step.phase)) for step in stage.rows]
+    counts = {"healthy": stage.done, "progress": stage.running, "failed": stage.failed}
+    counts["pending"] = stage.total - sum(counts.values())
+    words = ("done", "updating", "failed", "not started")
+    return stage, state, steps, badges.segments(zip(counts, words, counts.values(), strict=True))
 
 
 _BY_USERS = (WaitReason.RUN, WaitReason.RESUME, WaitReason.APPROVAL_BEFORE, WaitReason.APPROVAL_AFTER)
@@ -230,13 +228,13 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Show one strategy, stage by stage, and the runs that use it."""
     row = get_object_or_404(StagedStrategy, full_name=name)
     runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=row.name, namespace=row.namespace)
+    fields = ("full_name", "placement_name", "status", "created_at", "ended_at", "placement__paused_since")
+    shown = with_status(runs.select_related("placement")).only(*fields).order_by("-id")
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
     context = {
         "strategy": row,
         "stages": tuple(map(stage_words, parse_staged_strategy(row.document).spec.stages)),
-        "runs": runs.only("full_name", "placement_name", "status", "created_at").order_by("-id")[
-            :_RUNS_SHOWN
-        ],
+        "runs": [(run, badges.staged_state(run)) for run in shown[:_RUNS_SHOWN]],
         "manifest": dump_yaml(row.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }

@@ -242,7 +242,7 @@ def test_each_stage_of_the_funnel_leads_to_its_clusters(viewer: Client, text_of:
 
     assert link
     listed = text_of(viewer, address("ledger", link[1].split("#")[0].replace("&amp;", "&")))
-    assert "1 to 5 of 5" in listed
+    assert "1\N{EN DASH}5 of 5" in listed
 
 
 @pytest.mark.nightly
@@ -251,7 +251,7 @@ def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fe
     east = text_of(viewer, address("web", "?group=region:east"))
     none = text_of(viewer, address("web", "?group=region:moon&q=x"))
 
-    assert "1 to 3 of 3" in east
+    assert "1\N{EN DASH}3 of 3" in east
     assert "No clusters match. 9 without this filter." in plain(none)
 
 

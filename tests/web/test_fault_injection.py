@@ -44,7 +44,7 @@ def test_a_fault_is_added_for_a_while_and_shown_to_everyone(operator: Client, vi
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
     assert fault["kind"] == "unreachable"
     assert timedelta(0) < datetime.fromisoformat(fault["until"]) - datetime.now(UTC) <= timedelta(minutes=5)
-    assert "unreachable: no connection and no heartbeat, until " in page
+    assert "Unreachable: no connection and no heartbeat, until " in page
     assert PAGE not in page
     assert Event.objects.order_by("-id")[0].facts["by"] == "ana"
 

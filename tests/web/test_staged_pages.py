@@ -198,7 +198,9 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
 def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
+    assert 'class="mark attention"' in text_of(viewer, "/rollouts/")
     waiting.approve("one", "canary")
+    assert 'class="mark attention"' not in text_of(viewer, "/rollouts/")  # only for the time
     waiting.inject("c002", {"kind": "refuse", "objectName": "web"})
     waiting.go_on(25)
     waiting.run(until=lambda: "c002" in waiting.phases() and waiting.phases()["c002"] == "failed")
@@ -329,6 +331,9 @@ def test_a_failed_cluster_is_retried_by_its_button(
     world.go_on(2)
 
     assert f'action="{RUN}retry/c001/"' in text_of(operator, RUN)
+    assert "In progress – 1 failed · 0 of " in text(text_of(operator, RUN))  # noqa: RUF001
+    for page in (RUN, "/rollouts/", "/placements/web/", "/rollouts/staged/strategies/careful/"):
+        assert "Progressing – 1 failed" in text(text_of(operator, page)), page  # noqa: RUF001
     assert operator.post(f"{RUN}retry/c001/")["Location"] == RUN
     assert list(StagedRun.objects.get().retries) == ["c001"]
 
@@ -538,7 +543,7 @@ def test_a_large_stage_is_shown_from_where_the_work_is(
     assert names("") == ["c003", "c004"]
     assert names("?stage=prod&from=0") == ["c000", "c001", "c002"]
     assert names("?stage=prod&from=3") == ["c003", "c004", "c005"]
-    assert "4 to 5 of 6" in text_of(viewer, RUN)
+    assert "4\N{EN DASH}5 of 6" in text_of(viewer, RUN)
 
 
 @pytest.mark.nightly

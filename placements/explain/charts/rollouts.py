@@ -148,8 +148,9 @@ def _area_figure(
         xaxis=elapsed_axis(end),
         yaxis={"range": [0, top * 1.08 or 1], "title": "Clusters", **whole_ticks(top)},
         shapes=[
-            {**across, "y0": level, "y1": level, "line": {"color": Color.TEXT, "dash": dash, "width": 2}}
-            for _, level, dash in limits
+            {**across, "y0": level, "y1": level, "line": {"color": color, "dash": stroke, "width": width}}
+            for _, level, dash in limits  # on the page's color: the text color is faint on a light band
+            for color, stroke, width in ((Color.PAGE, "solid", 4), (Color.TEXT, dash, 2))
         ],
         annotations=[
             {**label, "showarrow": False, "text": words, "y": level, "yanchor": anchor}

@@ -82,14 +82,13 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The causes to show, lists with more of them, the causes that are snoozed, and how many
-    approvals are pending.
-    """
+    """Causes to show, lists with more, snoozed ones, how many approvals are pending, if placements failed."""
 
     causes: list[Cause]
     more: list[Effect]
     snoozed: list[Cause]
     approvals: int
+    has_failed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,8 @@ def attention(
     causes.sort(key=lambda one: _LEVELS.index(one.level))
     hidden = [one for one in causes if (snooze := snoozes.get(one.key)) and snooze.hides(one, now=now)]
     visible = [one for one in causes if one not in hidden]
-    placements = {one.key.partition("/")[2] for one in causes if one.key.startswith("placement/")}
-    degraded = placements.union(*(one.placements for one in away.values()))
+    levels = {one.key.partition("/")[2]: one.level for one in causes if one.key.startswith("placement/")}
+    degraded = set(levels).union(*(one.placements for one in away.values()))
     lists = (
         ("not ready clusters", counts.not_eligible, MOST_CAUSES, "clusters", "?state=not-eligible"),
         ("leaving clusters", counts.leaving, MOST_CAUSES, "clusters", "?state=leaving"),
@@ -164,7 +163,7 @@ def attention(
         for words, number, most, page, query in lists
         if number > most or (is_cut and number > 1)
     ]
-    return Attention(visible[:MOST_CAUSES], more, hidden, approvals_count)
+    return Attention(visible[:MOST_CAUSES], more, hidden, approvals_count, "failed" in levels.values())
 
 
 def _away(*, is_large: bool) -> dict[str, _Away]:

@@ -47,6 +47,7 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
+from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.queries import runs_matching, with_failed
 
 _MOST_ROWS = 10
@@ -218,7 +219,7 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         latest = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
-        latest = latest.select_related("placement")
+        latest = with_status(latest.select_related("placement"))
         latest = latest.only("full_name", "status", "ended_at", "placement__paused_since")
         staged = {row.placement_id: row for row in latest}
     others = [one for one in placements if one.pk not in staged]

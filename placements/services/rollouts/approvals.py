@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, QuerySet, Window
+from django.db.models import Count, Exists, OuterRef, QuerySet, Window
 
 from fleetui.audit import SYSTEM
 from fleetui.permissions import Role, may_change
 from placements.engine.rollout.staged_run import ApprovalPoint
 from placements.manifests.placement import parse_placement
 from placements.models import ApprovalRequest, StagedRun
+from placements.services.rollouts.queries import with_failed
 from placements.services.teams import labels_of_run
 
 
@@ -36,6 +37,12 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
     rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
     rows = rows.select_related("run__placement")
     return rows.defer("run__plan", "run__sync_result", "run__strategy", "run__overrides", "run__document")
+
+
+def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the runs with how many clusters they failed on, and whether they wait for an approval."""
+    asks = ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None)
+    return with_failed(rows).annotate(is_asking=Exists(asks))
 
 
 def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:

@@ -46,11 +46,12 @@ class AttentionItem:
 
 
 def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
-    """Return the rollouts and the staged runs in progress that wait for a user."""
+    """Return the rollouts and the staged runs in progress that stalled or wait for a user."""
     is_paused = Q(placement__paused_since__isnull=False)
     is_pending = Exists(ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None))
     rolling = Rollout.objects.filter(_RUNNING & (_STALLED | is_paused))
-    staged = StagedRun.objects.filter(_STARTED & (Q(status=RunStatus.STOPPED) | is_paused | is_pending))
+    is_idle = Q(status__in=(RunStatus.STOPPED, RunStatus.STUCK))
+    staged = StagedRun.objects.filter(_STARTED & (is_idle | is_paused | is_pending))
     return rolling, staged
 
 

@@ -13,6 +13,7 @@ from django.db.models.fields.json import KT
 
 from placements.engine.rollout.staged_run import RunStatus
 from placements.models import Rollout, StagedRun
+from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.queries import runs_to_show
 from placements.services.rollouts.staged_queries import runs_matching
 
@@ -121,7 +122,7 @@ def _staged(placement: str, text: str, state: RunListState | None) -> QuerySet[S
     rows = rows.select_related("placement")
     rows = rows.defer("plan", "sync_result", "strategy", "overrides", "document", "placement__document")
     rows = rows.filter(_STAGED[state]) if state else rows.exclude(ended_at=None)
-    return rows.annotate(
+    return with_status(rows).annotate(
         strategy_name=KT("document__spec__stagedRolloutStrategyName"),
         stage=KT("sync_result__concurrency__stage"),
         done=KT("sync_result__concurrency__done"),

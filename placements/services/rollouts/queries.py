@@ -38,10 +38,11 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
 _FAILED = (Phase.FAILED, Phase.REMOVE_FAILED)
 
 
-def with_failed(rows: QuerySet[Rollout]) -> QuerySet[Rollout]:
+def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return rollouts or staged runs with `failed`: on how many clusters they failed, until they end."""
     failed = Binding.objects.filter(placement=OuterRef("placement"), phase__in=_FAILED).order_by()
     count = Coalesce(Subquery(failed.values("placement").values(count=Count("pk"))), 0)
-    return rows.annotate(failed=Case(When(state=Rollout.State.RUNNING, then=count), default=0))
+    return rows.annotate(failed=Case(When(ended_at=None, then=count), default=0))
 
 
 def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
@@ -238,7 +239,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         ends = {
             Phase.AVAILABLE.value: Part.UPDATED,
             **dict.fromkeys((Phase.REMOVED.value, RELEASE, "released"), Part.REMOVED),
-            **dict.fromkeys(_FAILED, Part.FAILED),
+            **dict.fromkeys((one.value for one in _FAILED), Part.FAILED),
         }
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = Binding.objects.filter(placement=run.placement_id)

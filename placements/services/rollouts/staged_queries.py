@@ -206,8 +206,12 @@ class StageView:
         return sum(step.done_at is not None for step in self.stage.steps)
 
     @property
+    def failed(self) -> int:
+        return sum(step.failed_at is not None for step in self.stage.steps)
+
+    @property
     def running(self) -> int:
-        return sum(step.is_running for step in self.stage.steps)
+        return sum(step.is_running and step.failed_at is None for step in self.stage.steps)
 
     @property
     def last(self) -> int:

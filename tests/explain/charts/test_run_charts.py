@@ -53,8 +53,10 @@ def test_the_area_shows_what_its_table_says() -> None:
 
 
 def test_lines_are_drawn_at_n_and_at_the_floor_and_the_ceiling_only_where_something_is_added() -> None:
-    levels = [shape["y0"] for shape in json.loads(_area(UPDATE).json)["layout"]["shapes"]]
-    added = [shape["y0"] for shape in json.loads(_area(UPDATE, in_place=False).json)["layout"]["shapes"]]
+    levels = [shape["y0"] for shape in json.loads(_area(UPDATE).json)["layout"]["shapes"][1::2]]
+    added = [
+        shape["y0"] for shape in json.loads(_area(UPDATE, in_place=False).json)["layout"]["shapes"][1::2]
+    ]
 
     assert (levels, added) == ([5, 3], [7, 5, 3])
     assert "shapes" not in json.loads(_area(UPDATE, deletion=True).json)["layout"]
