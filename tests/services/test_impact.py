@@ -56,7 +56,7 @@ def test_shows_what_gets_worse_first() -> None:
     assert found.rows[0].placed_after == 1
 
 
-def test_a_cordon_moves_nobody_who_is_placed(web: Placement) -> None:
+def test_a_cordon_moves_no_existing_placement(web: Placement) -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["nimblefox"]]
 

@@ -74,7 +74,7 @@ def test_a_placement_that_is_gone_meanwhile_is_let_be(
     assert not ResourceSnapshot.objects.exists()
 
 
-def test_a_deletion_that_somebody_else_answers_meanwhile_is_left_to_them(
+def test_a_deletion_that_another_worker_records_meanwhile_is_left_to_it(
     slow: Placement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Placement.objects.update(deleting_since=NOW)

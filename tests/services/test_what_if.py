@@ -229,7 +229,7 @@ def test_uses_the_fleet_of_its_first_step(monkeypatch: pytest.MonkeyPatch) -> No
         ({"names": [], "labels": []}, "clusters", "required"),
     ],
 )
-def test_refuses_a_question_about_nobody(chosen: dict[str, list[str]], path: str, code: str) -> None:
+def test_refuses_an_analysis_without_clusters(chosen: dict[str, list[str]], path: str, code: str) -> None:
     joined("a", region="east")
 
     with pytest.raises(InvalidManifest) as found:

@@ -264,7 +264,7 @@ def test_typing_goes_on_in_the_draft_that_the_page_has_begun(operator: Client) -
     assert _data()["spec"]["policy"]["numberOfClusters"] == 1
 
 
-def test_a_page_from_before_somebody_saved_keeps_what_it_started_from(operator: Client) -> None:
+def test_a_page_from_before_another_save_keeps_what_it_started_from(operator: Client) -> None:
     page = _fields(operator.get(EDIT).content.decode())
     changed = placement_document("web", pick_n_spec(3), note="theirs")
     save_placement(changed, by=person("li", "operator"), now=NOW)

@@ -65,7 +65,7 @@ def test_confirming_decides_just_that_at_once(operator: Client, spread: Placemen
     assert Event.objects.filter(verb="rescheduled", name="web", actor_name="ana").exists()
 
 
-def test_says_so_where_nobody_would_move(operator: Client, web: Placement) -> None:
+def test_says_so_where_no_cluster_would_change(operator: Client, web: Placement) -> None:
     page, before = _page(operator), placed(web)
 
     assert "No changes:" in page

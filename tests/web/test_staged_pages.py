@@ -456,7 +456,7 @@ def test_the_page_of_the_placement_says_how_its_run_stands(
     assert len(polled(page)) == 1
 
 
-def test_what_failed_outside_a_run_says_that_nobody_tries_again(
+def test_what_failed_outside_a_run_says_that_it_is_not_retried(
     operator: Client, text_of: Fetch, world: StagedWorld
 ) -> None:
     world.inject("c001", {"kind": "refuse", "objectName": "web"})

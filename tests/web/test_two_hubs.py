@@ -314,7 +314,7 @@ def test_addresses_without_a_hub_redirect_to_themselves(visitor: Client, address
     assert [(one.status_code, one["Location"]) for one in answers] == [(308, address)] * 2
 
 
-def test_somebody_without_a_role_on_a_hub_finds_nothing_there(client: Client) -> None:
+def test_a_user_without_a_role_on_a_hub_finds_nothing_there(client: Client) -> None:
     paris = live_hub("paris")
     live_hub("rome")
     HubGrant.objects.create(hub=paris, group=Group.objects.create(name="team"), role="viewer")
@@ -337,7 +337,7 @@ def test_somebody_without_a_role_on_a_hub_finds_nothing_there(client: Client) ->
     }
 
 
-def test_nobody_logged_in_is_sent_to_the_login_and_back(client: Client) -> None:
+def test_an_anonymous_visitor_is_redirected_to_the_login_and_back(client: Client) -> None:
     live_hub("paris")
     answer = client.get("/hubs/paris/clusters/", follow=True)
 

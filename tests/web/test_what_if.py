@@ -83,7 +83,7 @@ def test_a_real_decision_is_not_called_hypothetical(viewer: Client, text_of: Fet
         ({}, "Required value"),
     ],
 )
-def test_a_question_about_nobody_comes_back_with_its_fault(
+def test_an_analysis_without_clusters_is_returned_with_its_error(
     viewer: Client, given: dict[str, str], said: str
 ) -> None:
     answer = viewer.post("/what-if/", given)

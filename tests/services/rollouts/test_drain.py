@@ -73,7 +73,7 @@ def test_s49_a_drain_moves_everything_off() -> None:
     assert set(Eviction.objects.values_list("outcome", "drain__cluster_name")) == {("executed", "c003")}
 
 
-def test_s49_a_budget_can_block_it_wholly_until_somebody_lifts_it() -> None:
+def test_s49_a_budget_can_block_it_wholly_until_it_is_lifted() -> None:
     world = world_with(3, web=spec())
     save_budget(budget(minAvailable=3), by=None, now=world.now)
 

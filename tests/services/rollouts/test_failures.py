@@ -170,7 +170,7 @@ def test_many_refusals_are_sorted_cut_at_a_hundred_and_survive_odd_words() -> No
     assert found.objects[0].message == "a; b: c" * 200
 
 
-def test_what_cannot_be_observed_keeps_nobody_waiting() -> None:
+def test_what_cannot_be_observed_blocks_no_cluster() -> None:
     seen = ObjectSeen(ObjectRef("batch", "Job", "shop", "once"), Readiness.NOT_TRACKABLE, "not trackable")
 
     assert unready_failure(Binding(), [seen]).objects == ()

@@ -80,7 +80,7 @@ def test_one_of_two_placements_is_evicted_under_one_name(world: World, _again: i
     assert len(world.available("web")) + len(world.available("shop")) == 3
 
 
-def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_nobody(
+def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_no_placement(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, beaten = evictions.execute, list[bool]()
