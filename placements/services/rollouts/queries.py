@@ -35,10 +35,11 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
     return rows.filter(state=state) if state else rows
 
 
-_FAILED = (Phase.FAILED, Phase.REMOVE_FAILED)
+_FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
 
 
 def with_failed(rows: QuerySet[Rollout]) -> QuerySet[Rollout]:
+    """Annotate `failed`: on how many clusters a rollout in progress has failed."""
     failed = Binding.objects.filter(placement=OuterRef("placement"), phase__in=_FAILED).order_by()
     count = Coalesce(Subquery(failed.values("placement").values(count=Count("pk"))), 0)
     return rows.annotate(failed=Case(When(state=Rollout.State.RUNNING, then=count), default=0))
