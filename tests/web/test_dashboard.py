@@ -123,10 +123,10 @@ def _snoozed(client: Client, name: str, length: str) -> tuple[int, list[str]]:
     """Hide a cause, and return the status of the answer and the names of what is still shown."""
     page = client.get("/").content.decode()
     fields = rf'name="key" value="([^"]*/{name})">(?:<input type="hidden" name="mark" value="(\w*)")?'
-    [found] = re.findall(fields, page)
-    answer = client.post("/snooze/", {"key": found[0], "mark": found[1], "for": length})
-    shown = client.get("/").content.decode().partition('<details id="snoozed"')[0]
-    return answer.status_code, [one for one, _ in _needs(f"{shown}</section>")]
+    [key_and_mark] = re.findall(fields, page)
+    answer = client.post("/snooze/", {"key": key_and_mark[0], "mark": key_and_mark[1], "for": length})
+    overview = client.get("/").content.decode().partition('<details id="snoozed"')[0]
+    return answer.status_code, [one for one, _ in _needs(f"{overview}</section>")]
 
 
 @pytest.mark.nightly
