@@ -38,10 +38,10 @@ def verdict(document: Document) -> str:
         if parse:
             parse(document.data)
             return MEMBER if parse is parse_member else LOADS
-        found = parse_placement(document.data)
+        placement = parse_placement(document.data)
     except InvalidManifest as errors:
         return ", ".join(f"{error.path}: {error.code}" for error in errors.errors)
-    return " ".join([LOADS, *(warning.code for warning in spec_warnings(found.spec))])
+    return " ".join([LOADS, *(warning.code for warning in spec_warnings(placement.spec))])
 
 
 OUR_FILES = {

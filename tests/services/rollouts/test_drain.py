@@ -290,10 +290,10 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
 
     impact = drain_impact(here, now=world.now)
 
-    found = {
+    impacts = {
         row.placement: (row.impact, row.joins, row.placed_before, row.placed_after) for row in impact.rows
     }
-    assert found == {
+    assert impacts == {
         "all": ("shrinks", (), 3, 2),
         "fixed": ("stays", (), 2, 2),
         "moves": ("moves", (free,), 2, 2),
