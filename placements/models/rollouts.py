@@ -55,8 +55,6 @@ class Rollout(HubRow):
         db_persist=True,
     )
     eta = models.JSONField(default=dict)
-    failed: int
-    """Annotated `with_failed`: on how many clusters it has failed, while it is in progress."""
 
     class Meta:
         indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="rollout_of_placement")]

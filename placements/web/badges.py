@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
@@ -116,8 +117,8 @@ def phase_state(phase: str) -> Badge:
     return _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
 
 
-def run_state(run: Rollout) -> Badge:
-    """Return the status of a rollout; one in progress is loaded `with_failed`."""
+def run_state(run: Any) -> Badge:
+    """Return the status of a Rollout; one in progress is loaded `with_failed`."""
     if run.state == Rollout.State.FINISHED:
         is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED, DELETED)
         return Badge("healthy", "Completed") if is_complete else Badge("attention", "Completed with issues")

@@ -186,7 +186,7 @@ def test_a_service_account_works_over_rest_and_cannot_sign_in() -> None:
     assert (token.user, token.created_by) == (robot, "root")
 
 
-def test_nobody_creates_tokens_for_people(rf: Any) -> None:  # noqa: ARG001 -- no request is needed
+def test_no_user_creates_tokens_for_people(rf: Any) -> None:  # noqa: ARG001 -- no request is needed
     root = User.objects.create_superuser("root", password="x")
     ann = person("ann", "viewer")
 

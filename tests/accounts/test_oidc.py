@@ -190,7 +190,7 @@ def test_a_login_that_is_canceled_says_so(log_in: Enter) -> None:
     assert response.client.get("/oidc/canceled/").status_code == 200
 
 
-def test_an_answer_that_nobody_waits_for_is_refused(log_in: Enter) -> None:  # noqa: ARG001  # its settings
+def test_an_answer_to_no_request_is_refused(log_in: Enter) -> None:  # noqa: ARG001  # its settings
     response = Client().get("/oidc/oidc/callback/?code=1&state=stolen")
 
     assert response.status_code == 403

@@ -151,7 +151,7 @@ def test_a_security_key_is_added_needed_at_login_and_removed() -> None:
     assert not Authenticator.objects.exists()
 
 
-def test_nobody_removes_the_key_of_another_user() -> None:
+def test_the_key_of_another_user_is_not_removed() -> None:
     row = Authenticator.objects.create(user=person("li"), type="webauthn", data={})
     person("ana", "operator")
 

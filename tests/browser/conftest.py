@@ -103,7 +103,7 @@ def complaints() -> list[str]:
     return []
 
 
-def _somebody(name: str, roles: tuple[str, ...]) -> User:
+def _user_with_roles(name: str, roles: tuple[str, ...]) -> User:
     """Return the person who is there already, or a new one with these roles."""
     return User.objects.filter(username=name).first() or person(name, *roles)
 
@@ -133,7 +133,7 @@ def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Itera
         )
         opened.append(context)
         client = Client()
-        client.force_login(_somebody(name or f"person{len(opened)}", roles or ("viewer",)))
+        client.force_login(_user_with_roles(name or f"person{len(opened)}", roles or ("viewer",)))
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
         context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console.url}])
         page = context.new_page()

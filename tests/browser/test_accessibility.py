@@ -115,7 +115,7 @@ def test_axe_finds_nothing_serious_and_on_a_phone_nothing_sticks_out(
 
 
 @pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_a_viewer_and_somebody_without_an_account_see_pages_as_good(
+def test_a_viewer_and_an_anonymous_visitor_see_accessible_pages(
     is_complete: bool, enter: Enter, samples: dict[str, str], complaints: list[str]
 ) -> None:
     viewer = enter("/", "viewer")

@@ -100,7 +100,7 @@ def test_no_table_hides_its_last_columns(enter: Enter, work: Callable[[], None],
     assert not any(widths)
 
 
-def test_that_nothing_needs_somebody_is_reported_in_full(enter: Enter) -> None:
+def test_that_nothing_needs_attention_is_reported_in_full(enter: Enter) -> None:
     world = World(3)
     world.place("web", one_at_a_time())
     world.run(until=world.is_settled)

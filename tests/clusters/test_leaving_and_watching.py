@@ -80,7 +80,7 @@ def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_
 
 
 @pytest.mark.nightly
-def test_time_in_which_nobody_was_watching_makes_no_cluster_stale() -> None:
+def test_time_without_a_watcher_makes_no_cluster_stale() -> None:
     simulated("a")
     watched(1)
 
@@ -150,7 +150,7 @@ def test_a_report_over_rest_makes_an_unwatched_cluster_one_that_must_report() ->
 
 
 @pytest.mark.servers
-def test_a_report_about_nobody_is_refused() -> None:
+def test_a_report_about_no_cluster_is_refused() -> None:
     with pytest.raises(UnknownClusterError):
         report("ghost", Observation(is_healthy=True), by=None, now=NOW)
 

@@ -262,7 +262,7 @@ def test_a_cluster_that_leaves_is_reported_by_the_filter_that_it_fails() -> None
     assert "not selected again" not in text + first
 
 
-def test_where_all_are_picked_somebody_is_missing_for_what_it_fails() -> None:
+def test_where_all_are_picked_a_cluster_is_missing_for_what_it_fails() -> None:
     one = fleet("a", cluster("b", taints=[taint("broken")]))
 
     text = _text_of(_compared(one, pick_all(), "a", "b"))
@@ -289,7 +289,7 @@ def test_a_bucket_is_no_group_that_no_cluster_passes() -> None:
     assert "clusters without region are in no domain" in text
 
 
-def test_a_group_out_of_the_count_is_not_said_to_pass_nobody() -> None:
+def test_a_group_out_of_the_count_is_not_called_one_without_passing_clusters() -> None:
     others = [
         cluster(f"{one}{number}", region=one, zone="1") for one in ("east", "south") for number in range(3)
     ]

@@ -59,7 +59,7 @@ def test_a_blocked_cluster_says_what_it_waits_for_and_nothing_after() -> None:
     ]
 
 
-def test_nobody_knows_before_there_are_resources() -> None:
+def test_is_unknown_before_there_are_resources() -> None:
     assert conditions_of(on(Phase.NOT_STARTED, is_current=None))[1:] == [("Unknown", "RolloutStartedUnknown")]
 
 

@@ -139,7 +139,7 @@ def test_a_round_is_reported_in_a_sentence(decision: Decision, said: list[str]) 
     assert [vocabulary.round_sentence(step) for step in Replay(decision)] == said
 
 
-def test_a_round_that_found_nobody_names_the_limits() -> None:
+def test_a_round_that_picked_no_cluster_names_the_limits() -> None:
     zones = fleet(*grouped("zone", a="a1 a2 a3", b="b1"))
 
     *_, last = Replay(decide(zones, pick_n(4, spread=[spread("zone"), spread("rack", hard=False)])))
@@ -150,13 +150,13 @@ def test_a_round_that_found_nobody_names_the_limits() -> None:
     )
 
 
-def test_a_round_that_found_nobody_does_not_forget_who_is_placed() -> None:
+def test_a_round_that_picked_no_cluster_counts_what_is_placed() -> None:
     [step] = Replay(decide(fleet("a"), pick_n(2, spread=[spread("zone")]), binding("a")))
 
     assert vocabulary.round_sentence(step) == "no candidates left: no other cluster passes the filters"
 
 
-def test_a_round_that_found_nobody_left_does_not_blame_a_limit() -> None:
+def test_a_round_without_candidates_does_not_blame_a_limit() -> None:
     *_, last = Replay(decide(fleet("a"), pick_n(2, spread=[spread("zone")])))
 
     assert (

@@ -76,7 +76,7 @@ def test_an_earlier_match_hides_a_malformed_property_from_kubefleet() -> None:
     assert (decision.picked_names, decision.malformed) == (("odd",), ())
 
 
-def test_a_malformed_property_hurts_nobody_where_no_picking_is_needed() -> None:
+def test_a_malformed_property_is_harmless_where_no_picking_is_needed() -> None:
     policy = pick_n(1, prefer=[prefer(10, sorted_by("cpu"))])
 
     decision = decide(MALFORMED, policy, binding("a"), semantics="kubefleet")

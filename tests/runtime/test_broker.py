@@ -95,7 +95,7 @@ def test_purging_counts_what_it_threw_away(tmp_path: Path) -> None:
         assert [channel._size("a"), channel._size("b")] == [0, 1]
 
 
-def test_goes_on_after_somebody_removed_the_folder(tmp_path: Path) -> None:
+def test_goes_on_after_the_folder_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "queue"
     with _channel(folder) as channel:
         folder.rename(tmp_path / "elsewhere")

@@ -34,7 +34,7 @@ def test_password_of_the_environment_is_used_and_not_printed() -> None:
     assert User.objects.get(username="root").check_password(PASSWORD)
 
 
-def test_nobody_is_made_where_an_administrator_is() -> None:
+def test_creates_no_user_where_there_is_an_administrator() -> None:
     User.objects.create_superuser("root")
 
     assert make_first_administrator(username="admin", password=None) is None

@@ -69,13 +69,13 @@ def states(listed: list[dict[str, Any]], *placed: str) -> list[tuple[str, tuple[
     clusters = fleet(*(cluster(name, labels) for name, labels in LABELS.items()))
     policy = pick_n(len(placed)) if placed else pick_n(1)
     decision = at_rest(cycle(clusters, policy, *map(binding, placed)))
-    found = evaluate_assertions(assertions_in(listed).items, decision, KNOWN)
-    return [(str(one.state), one.evidence) for one in found]
+    results = evaluate_assertions(assertions_in(listed).items, decision, KNOWN)
+    return [(str(one.state), one.evidence) for one in results]
 
 
 def test_every_predicate_holds_and_breaks() -> None:
-    found = states([one for one, _, _ in CASES], "a", "b")
-    for (assertion, state, evidence), result in zip(CASES, found, strict=True):
+    results = states([one for one, _, _ in CASES], "a", "b")
+    for (assertion, state, evidence), result in zip(CASES, results, strict=True):
         assert result == (state, evidence), assertion
 
 
@@ -111,9 +111,9 @@ def test_free_clusters_are_those_that_a_larger_number_finds() -> None:
                 number = (one.policy.number_of_clusters or 0) + more
                 policy = one.policy.model_copy(update={"number_of_clusters": number})
                 expected = schedule(replace(decision.cycle, policy=policy))
-                [found] = evaluate_assertions([Assertion("minFree", more)], decision, KNOWN)
-                assert (found.state is AssertionState.HOLDS) is expected.is_fulfilled
-                states.add((semantics, found.state))
+                [result] = evaluate_assertions([Assertion("minFree", more)], decision, KNOWN)
+                assert (result.state is AssertionState.HOLDS) is expected.is_fulfilled
+                states.add((semantics, result.state))
     assert len(states) == 2 * len(Semantics)
 
 
@@ -130,9 +130,9 @@ def test_free_clusters_are_those_that_a_larger_number_finds() -> None:
     ],
 )
 def test_invalid_assertions_have_a_path(value: Any, path: tuple[Any, ...]) -> None:
-    found = assertions_problem(value if isinstance(value, str) else json.dumps(value))
-    assert found is not None
-    assert found.keys == path
+    problem = assertions_problem(value if isinstance(value, str) else json.dumps(value))
+    assert problem is not None
+    assert problem.keys == path
 
 
 def _save(name: str, listed: Any, number: int = 1) -> Any:

@@ -60,12 +60,12 @@ def test_the_cluster_that_others_use_least_is_chosen() -> None:
 def test_the_preview_decides_what_saving_decides_and_its_replay_too() -> None:
     document = wanted(2)
 
-    seen = preview(parse_placement(document)).decision
+    previewed = preview(parse_placement(document)).decision
     placement = saved(document)
 
     stored = last(placement)
-    assert seen.picked_names == stored.picked_names == ("c3", "c1")
-    assert seen.id == stored.id == schedule(stored.cycle).id
+    assert previewed.picked_names == stored.picked_names == ("c3", "c1")
+    assert previewed.id == stored.id == schedule(stored.cycle).id
 
 
 def test_what_a_placement_has_itself_is_not_counted() -> None:
@@ -103,11 +103,11 @@ def test_many_placements_are_counted_at_once(django_assert_num_queries: DjangoAs
     placements, fleet = list(Placement.objects.order_by("name")), current_fleet().fleet
 
     with django_assert_num_queries(3):
-        found = {one.name: cycle.options.get("balance") for one, cycle in cycles_of(placements, fleet)}
+        balances = {one.name: cycle.options.get("balance") for one, cycle in cycles_of(placements, fleet)}
 
-    assert found["both"] is None
-    assert found["mine"] == {"c1": 2, "c2": 2}
-    assert found["other"] == {"c1": 1, "c2": 2, "c3": 1, "c4": 1}
+    assert balances["both"] is None
+    assert balances["mine"] == {"c1": 2, "c2": 2}
+    assert balances["other"] == {"c1": 1, "c2": 2, "c3": 1, "c4": 1}
 
 
 def test_what_others_get_later_makes_no_cycle_run_and_counts_in_the_next() -> None:

@@ -30,5 +30,5 @@ def test_from_no_policy_to_an_explicit_pick_all_is_a_policy_change_under_kubefle
         ("kubefleet", [["a"], [], ["a"]]),
         ("fleet", [["a"], [], []]),
     ):
-        found = run_scenario({**case, "semantics": semantics})
-        assert [step["pickedOrder"] for step in found] == expected
+        run_steps = run_scenario({**case, "semantics": semantics})
+        assert [step["pickedOrder"] for step in run_steps] == expected

@@ -66,7 +66,7 @@ def _proposals(text: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_proposes_what_is_valid_at_the_cursor(text: str, expected: list[str]) -> None:
-    found = _proposals(text)
+    proposals = _proposals(text)
 
-    assert found[: len(expected)] == expected
-    assert found or not expected
+    assert proposals[: len(expected)] == expected
+    assert proposals or not expected

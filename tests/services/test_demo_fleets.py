@@ -46,8 +46,8 @@ def fleet_of(clusters: Iterable[Any]) -> Fleet:
 
 
 def placements_of(one: Demo) -> dict[str, PlacementInput]:
-    found = (placement_input(parse_placement(document)) for document in one.placements)
-    return {placement.name: placement for placement in found}
+    inputs = (placement_input(parse_placement(document)) for document in one.placements)
+    return {placement.name: placement for placement in inputs}
 
 
 @lru_cache
@@ -139,11 +139,11 @@ def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(size: 
         DemoFault.SILENT: EligibilityKind.STALE_HEARTBEAT,
         DemoFault.UNHEALTHY: EligibilityKind.UNHEALTHY,
     }
-    said = {one.metadata.name: one.metadata.annotations.get(SIMULATED_ANNOTATION) for one in members(size)}
+    faults = {one.metadata.name: one.metadata.annotations.get(SIMULATED_ANNOTATION) for one in members(size)}
 
-    found = {one.name: one.eligibility.kind for one in fleet_of(members(size))}
+    eligibility = {one.name: one.eligibility.kind for one in fleet_of(members(size))}
 
-    assert found == {name: kinds[DemoFault(error)] if error else None for name, error in said.items()}
+    assert eligibility == {name: kinds[DemoFault(error)] if error else None for name, error in faults.items()}
 
 
 @pytest.mark.nightly
@@ -205,10 +205,10 @@ def _documents(one: Demo) -> list[Any]:
 def _decided(state: Mapping[tuple[str, str], Any], before: Mapping[str, Decision]) -> dict[str, Decision]:
     fleet = fleet_of(one for (kind, _), one in state.items() if kind == "MemberCluster")
     parsed = (parse_placement(one) for (kind, _), one in state.items() if kind != "MemberCluster")
-    found = map(placement_input, parsed)
+    inputs = map(placement_input, parsed)
     return {
         placement.name: schedule(placement.cycle(fleet, _bindings(placement, before.get(placement.name))))
-        for placement in found
+        for placement in inputs
     }
 
 

@@ -88,7 +88,7 @@ def test_a_person_has_one_draft_of_a_placement(web: Placement, ana: User) -> Non
     assert _draft(web, person("li", "operator")).pk != first.pk
 
 
-def test_somebody_else_has_no_such_draft(web: Placement, ana: User) -> None:
+def test_another_user_has_no_such_draft(web: Placement, ana: User) -> None:
     draft = _draft(web, ana)
 
     with pytest.raises(UnknownDraftError):
@@ -164,7 +164,7 @@ def test_a_draft_that_changed_since_the_review_saves_nothing(web: Placement, ana
     assert Placement.objects.get().revision == 1
 
 
-def test_what_somebody_saved_meanwhile_is_not_overwritten(web: Placement, ana: User) -> None:
+def test_what_was_saved_meanwhile_is_not_overwritten(web: Placement, ana: User) -> None:
     draft = _draft(web, ana)
     reviewed = _reviewed(draft)
     _saved_by_li(1)

@@ -135,7 +135,7 @@ def test_a_cluster_that_gives_no_answer_is_named_with_the_reason(fleet: Fleet) -
     assert silent.message.startswith("Credentials rejected")
 
 
-def test_an_edit_that_cannot_be_saved_asks_nobody() -> None:
+def test_an_edit_that_cannot_be_saved_queries_no_cluster() -> None:
     row = run(config_map("lost", in_="nowhere"))
 
     assert row.results == []

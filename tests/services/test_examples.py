@@ -38,10 +38,10 @@ def verdict(document: Document) -> str:
         if parse:
             parse(document.data)
             return MEMBER if parse is parse_member else LOADS
-        found = parse_placement(document.data)
+        placement = parse_placement(document.data)
     except InvalidManifest as errors:
         return ", ".join(f"{error.path}: {error.code}" for error in errors.errors)
-    return " ".join([LOADS, *(warning.code for warning in spec_warnings(found.spec))])
+    return " ".join([LOADS, *(warning.code for warning in spec_warnings(placement.spec))])
 
 
 OUR_FILES = {
@@ -114,18 +114,18 @@ def test_kubefleet_examples(name: str, expected: str) -> None:
 
 @pytest.mark.skipif(not KUBEFLEET.is_dir(), reason="KubeFleet's examples are not beside this checkout")
 def test_no_kubefleet_example_is_forgotten() -> None:
-    found = {str(path.relative_to(KUBEFLEET)) for path in KUBEFLEET.rglob("*.yaml")}
+    files = {str(path.relative_to(KUBEFLEET)) for path in KUBEFLEET.rglob("*.yaml")}
 
-    assert found == set(KUBEFLEET_FILES)
+    assert files == set(KUBEFLEET_FILES)
 
 
 @pytest.mark.parametrize("name", [name for name in OUR_FILES if set(OUR_FILES[name]) == {LOADS}])
 def test_what_loads_is_exported_and_loads_again(name: str) -> None:
     for document in documents_of(OURS / name):
         parse = PARSERS.get(document.data["kind"], parse_placement)
-        found = parse(document.data)
+        parsed = parse(document.data)
 
-        assert parse(found.to_manifest()) == found
+        assert parse(parsed.to_manifest()) == parsed
 
 
 OF_NAMESPACES = (
@@ -139,24 +139,26 @@ def test_every_document_of_a_namespaced_kind_is_applied_and_simulated(
     tmp_path: Path,
 ) -> None:
     files = [*OURS.glob("*.yaml"), *KUBEFLEET.rglob("*.yaml")]
-    found = [one.data for file in files for one in documents_of(file) if one.data["kind"] in OF_NAMESPACES]
-    spaces = {one["metadata"].get("namespace", "shop") for one in found}
+    manifests = [
+        one.data for file in files for one in documents_of(file) if one.data["kind"] in OF_NAMESPACES
+    ]
+    spaces = {one["metadata"].get("namespace", "shop") for one in manifests}
     resources = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in spaces]
-    approvals = [one for one in found if one["kind"] == "ApprovalRequest"]  # each waits for its run
-    wanted = [*resources, *(one for one in found if one not in approvals)]
+    approvals = [one for one in manifests if one["kind"] == "ApprovalRequest"]  # each waits for its run
+    wanted = [*resources, *(one for one in manifests if one not in approvals)]
     file, fleet = tmp_path / "all.yaml", OURS / "members.yaml"
     file.write_text("---\n".join(map(dump_yaml, wanted)))
 
     results = apply_documents(read_documents(file.read_bytes()), by=None, now=datetime.now(UTC))
-    placements = [one for one in found if one["kind"] == "ResourcePlacement"]
+    placements = [one for one in manifests if one["kind"] == "ResourcePlacement"]
     for one in placements:
         file.write_text(dump_yaml(one))
         run = simulate("--clusters", fleet, "--placement", file)
         assert run.status in (0, 1), run.errors
 
     assert [one.did for one in results] == ["created"] * len(wanted)
-    assert len(found) >= 6
-    print(f"{len(found)} documents of namespaced kinds, {len(placements)} simulated")  # noqa: T201
+    assert len(manifests) >= 6
+    print(f"{len(manifests)} documents of namespaced kinds, {len(placements)} simulated")  # noqa: T201
 
 
 def test_simulate_reads_a_namespaced_placement_with_its_bindings(tmp_path: Path) -> None:
@@ -173,10 +175,10 @@ def test_simulate_reads_a_namespaced_placement_with_its_bindings(tmp_path: Path)
     file = tmp_path / "bindings.yaml"
     file.write_text("---\n".join(map(dump_yaml, bindings)))
 
-    found = read_bindings(file.read_bytes(), placement="team/web")
+    reading = read_bindings(file.read_bytes(), placement="team/web")
 
-    assert [one.cluster for one in found.bindings] == ["edge-1"]
-    assert [one.code for one in found.warnings] == ["other-bindings"]
+    assert [one.cluster for one in reading.bindings] == ["edge-1"]
+    assert [one.code for one in reading.warnings] == ["other-bindings"]
     assert read_placement((OURS / "namespaced.yaml").read_bytes().split(b"---")[1]).name == "team/web"
 
 
@@ -194,8 +196,8 @@ def test_an_export_of_member_clusters_becomes_a_fleet() -> None:
     members = [parse_member(document.data) for document in documents_of(OURS / "members.yaml")]
 
     now = datetime(2026, 8, 20, 12, 6, tzinfo=UTC)
-    found = [member.cluster(now=now) for member in members]
-    assert [(cluster.name, cluster.eligibility.kind) for cluster in found] == [
+    clusters = [member.cluster(now=now) for member in members]
+    assert [(cluster.name, cluster.eligibility.kind) for cluster in clusters] == [
         ("bravelion", EligibilityKind.STALE_HEARTBEAT),
         ("smartfish", None),
     ]

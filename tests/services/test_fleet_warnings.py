@@ -80,7 +80,7 @@ def test_a_preferred_term_that_matches_nothing() -> None:
     ]
 
 
-def test_labels_and_properties_that_nobody_has() -> None:
+def test_labels_and_properties_that_no_cluster_has() -> None:
     unknown = pick_n(
         1,
         required=[expression("disk", "DoesNotExist"), measured("cost", "Lt", "1")],

@@ -139,19 +139,19 @@ _POLICIES = some.fixed_dictionaries(
 @given(_POLICIES)
 def test_any_policy_comes_back_as_it_was(policy: dict[str, Any]) -> None:
     text = dump_yaml(placement(policy=policy))
-    found = PlacementDraft.parse(text)
-    if found.form is None:  # a text that no parser reads, such as a key that is far too long
+    draft = PlacementDraft.parse(text)
+    if draft.form is None:  # a text that no parser reads, such as a key that is far too long
         return
 
-    assert apply_form(PlacementDraft.parse(text), _shown(found.form), shape=found.form.shape) == text
+    assert apply_form(PlacementDraft.parse(text), _shown(draft.form), shape=draft.form.shape) == text
 
 
 @pytest.mark.nightly
 @given(_POLICIES)
 def test_whatever_no_field_shows_is_listed(policy: dict[str, Any]) -> None:
     form = _form(dump_yaml(placement(policy=policy)))
-    shown = {field.keys for field in form.fields}
-    paths = [keys for keys in shown if keys[:2] == ("spec", "policy")]
+    field_keys = {field.keys for field in form.fields}
+    paths = [keys for keys in field_keys if keys[:2] == ("spec", "policy")]
 
     hidden = [key for key in policy if not any(keys[2] == key for keys in paths)]
     listed = [path for path in form.unshown if path.startswith("spec.policy.")]

@@ -50,19 +50,19 @@ def test_shows_what_gets_worse_first() -> None:
     joined("palemoth")
     run_due()
 
-    found = _leaving("nimblefox", "jumpingcat", "palemoth")
+    impact = _leaving("nimblefox", "jumpingcat", "palemoth")
 
-    assert [(row.placement, row.gets_worse) for row in found.rows] == [("web", True), ("all", False)]
-    assert found.rows[0].placed_after == 1
+    assert [(row.placement, row.gets_worse) for row in impact.rows] == [("web", True), ("all", False)]
+    assert impact.rows[0].placed_after == 1
 
 
-def test_a_cordon_moves_nobody_who_is_placed(web: Placement) -> None:
+def test_a_cordon_moves_no_existing_placement(web: Placement) -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["nimblefox"]]
 
-    found = impact_of(fleet.with_clusters([here._replace(taints=(Taint("cordon-key"),))]))
+    impact = impact_of(fleet.with_clusters([here._replace(taints=(Taint("cordon-key"),))]))
 
-    assert (found.rows, found.evaluated, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
+    assert (impact.rows, impact.evaluated, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
 
 
 @pytest.mark.nightly
@@ -93,9 +93,9 @@ def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     documents = [member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")]
     foreseen = dry_run([ClusterSpec(one) for one in documents], now=NOW)
 
-    found = impact_of(current_fleet().fleet.with_clusters([cluster_of(row) for _, row in foreseen]))
+    impact = impact_of(current_fleet().fleet.with_clusters([cluster_of(row) for _, row in foreseen]))
 
-    assert [(row.placement, row.joins) for row in found.rows] == [("many", ("oldbadger", "palemoth"))]
+    assert [(row.placement, row.joins) for row in impact.rows] == [("many", ("oldbadger", "palemoth"))]
     assert web.is_fulfilled
 
 
@@ -122,8 +122,8 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     gone = tuple(one.name for one in after if one.is_leaving)
     run_later = {one: list(held) for one, held in names.items()}
 
-    found = _asked_before(before, after, gone)
-    for row in found.rows:
+    impact = _asked_before(before, after, gone)
+    for row in impact.rows:
         run_later[row.placement] = sorted({*names[row.placement], *row.joins} - {*row.leaves})
     enqueue_affected_placements()
     run_due()
@@ -151,9 +151,9 @@ def test_looks_at_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
         saved(f"more-{number}", pick_n_spec(1))
     monkeypatch.setattr(impact, "MOST_EVALUATED", 3)
 
-    found = _leaving("bravelion")
+    limited = _leaving("bravelion")
 
-    assert (found.evaluated, found.not_evaluated) == (3, 2)
+    assert (limited.evaluated, limited.not_evaluated) == (3, 2)
 
 
 @pytest.mark.nightly
@@ -164,9 +164,9 @@ def test_takes_as_many_queries_for_one_placement_as_for_many(
         decided(f"more-{number}", pick_n_spec(2))
 
     with django_assert_max_num_queries(9):
-        found = _leaving("bravelion", "nimblefox")
+        impact = _leaving("bravelion", "nimblefox")
 
-    assert found.evaluated == 21
+    assert impact.evaluated == 21
 
 
 def test_writes_nothing() -> None:

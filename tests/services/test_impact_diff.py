@@ -29,9 +29,9 @@ REGIONS = {"a": "east", "b": "east", "c": "west", "d": "west", "e": "north"}
 
 
 def placement(name: str, number: int, **labels: str) -> dict[str, Any]:
-    found = placement_document(name, pick_n_spec(number))
-    found["metadata"]["labels"] = labels
-    return found
+    document = placement_document(name, pick_n_spec(number))
+    document["metadata"]["labels"] = labels
+    return document
 
 
 def write(root: Path, files: dict[str, Any]) -> None:
@@ -149,8 +149,8 @@ GATES = [
 @pytest.mark.parametrize(("gate", "status"), GATES)
 def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, status: int) -> None:
     write(folders[1], {".fleetui.yaml": f"gates:\n  {gate}\n"})
-    text, found = diff(folders)
-    assert found == status, text
+    text, exit_status = diff(folders)
+    assert exit_status == status, text
 
 
 @pytest.mark.nightly
@@ -175,10 +175,10 @@ def test_the_gate_of_the_doctor_breaks_on_what_the_change_introduces_alone(tmp_p
         (written("regoin", e="East"), 1, ["H02"]),
     ):
         write(folders[1], head)
-        text, found = diff(folders, "-o", "sarif")
+        text, exit_status = diff(folders, "-o", "sarif")
         results = json.loads(text)["runs"][0]["results"]
         errors = [one["ruleId"] for one in results if one["level"] != "note"]
-        assert (errors, found) == (rules, status), text
+        assert (errors, exit_status) == (rules, status), text
     write(folders[1], written("regoin", "zoen"))
     document = json.loads(diff(folders, "-o", "json")[0])
     [row] = document["rows"]
@@ -218,8 +218,8 @@ def test_a_change_cannot_end_a_promise_and_break_it(
 
     side("base", before, 4)
     side("head", after, number)
-    text, found = diff((tmp_path / "base", tmp_path / "head"))
-    assert found == status, (case, text)
+    text, exit_status = diff((tmp_path / "base", tmp_path / "head"))
+    assert exit_status == status, (case, text)
     assert ("this change no longer does" in text) is (status == 1 and after != before and before is not None)
 
 

@@ -235,14 +235,14 @@ def sizes(world: World, full_name: str) -> set[str]:
     """Return the sizes of the settings that the clusters of a placement are to have."""
     rows = Binding.objects.filter(placement=named(full_name)).select_related("resource_snapshot")
     cache, clusters = ManifestCache(), {one.name: one for one in MemberCluster.objects.all()}
-    found = set()
+    values = set()
     for row in rows:
         manifests = cache.of(row, clusters[row.cluster_name])
         assert not isinstance(manifests, OverrideFailed)
-        found |= {one["data"]["size"] for one in manifests if one["kind"] == "ConfigMap"}
+        values |= {one["data"]["size"] for one in manifests if one["kind"] == "ConfigMap"}
     assert rows
     assert world.is_settled()
-    return found
+    return values
 
 
 @pytest.mark.nightly

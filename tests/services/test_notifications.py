@@ -167,11 +167,11 @@ def test_what_is_wrong_in_placements_is_reported_with_few_queries(
         decided(f"p{number}", pick_n_spec(2))
     Binding.objects.update(drifted_objects=[{"name": "x"}])
     with django_assert_max_num_queries(14):
-        found = problems.problems_of_hub(now=NOW)
+        by_kind = problems.problems_of_hub(now=NOW)
 
-    assert len(found[ProblemKind.PLACEMENT_NOT_FULFILLED]) == 30
-    assert len(found[ProblemKind.DRIFT]) == 30
-    assert "1 of 2 clusters" in found[ProblemKind.PLACEMENT_NOT_FULFILLED][0].message
+    assert len(by_kind[ProblemKind.PLACEMENT_NOT_FULFILLED]) == 30
+    assert len(by_kind[ProblemKind.DRIFT]) == 30
+    assert "1 of 2 clusters" in by_kind[ProblemKind.PLACEMENT_NOT_FULFILLED][0].message
     evaluate(now=NOW)
     assert NotificationProblem.objects.filter(ended_at=None).count() == 60
     with django_assert_max_num_queries(22):
@@ -233,8 +233,10 @@ def test_the_address_of_a_channel_is_encrypted_and_rotated() -> None:
 
     assert address_of(row) == WEBHOOK
     assert (row.summary, slack.summary) == ("https://hooks.invalid/…", "slack://…")
-    shown = json.dumps(list(Event.objects.values("before", "after")), default=str)
-    assert not any(one in row.ciphertext + slack.ciphertext + shown for one in ("random", "room", "Token"))
+    event_text = json.dumps(list(Event.objects.values("before", "after")), default=str)
+    assert not any(
+        one in row.ciphertext + slack.ciphertext + event_text for one in ("random", "room", "Token")
+    )
     assert check_credentials(reencrypt=True).first_key == 2
 
 

@@ -76,8 +76,8 @@ def by_region(names: list[str]) -> dict[str, int]:
 
 def condition(placement: Placement, sort: str) -> tuple[str, str, str]:
     """Return status, reason and message of one condition."""
-    found = {one["type"]: one for one in manifest_of(placement)["status"]["conditions"]}[sort]
-    return found["status"], found["reason"], found["message"]
+    entry = {one["type"]: one for one in manifest_of(placement)["status"]["conditions"]}[sort]
+    return entry["status"], entry["reason"], entry["message"]
 
 
 @pytest.mark.servers
@@ -415,14 +415,14 @@ def test_it_is_applied_and_exported_as_it_was_written(
     file.write_text("---\n".join(map(dump_yaml, [document, namespace("shop")])))
 
     call_command("apply", "-f", str(file))
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     run_due()
     call_command("export", "placements", "shop", "--no-status")
     (exported,) = load_documents(capsys.readouterr().out)
     call_command("export", "placements", "-o", "json")
     (with_status,) = json.loads(capsys.readouterr().out)["items"]
 
-    assert said.splitlines() == ["placement shop created", "resource /Namespace//shop created"]
+    assert output.splitlines() == ["placement shop created", "resource /Namespace//shop created"]
     assert exported.data == document
     assert with_status["status"]["numberOfSelectedClusters"] == 1
     assert Resource.objects.count() == 1
@@ -434,8 +434,8 @@ def test_a_fault_in_a_file_has_its_line_and_nothing_is_applied(tmp_path: Path) -
     file.write_text(f"{dump_yaml(namespace('shop'))}---\n{text}")
     line = next(at for at, one in enumerate(file.read_text().splitlines(), 1) if "many" in one)
 
-    said = rf"spec\.numberOfClusters \(line {line}\): Placement shop: "
-    with pytest.raises(CommandError, match=said) as caught:
+    pattern = rf"spec\.numberOfClusters \(line {line}\): Placement shop: "
+    with pytest.raises(CommandError, match=pattern) as caught:
         call_command("apply", "-f", str(file))
 
     assert caught.value.returncode == 2

@@ -70,16 +70,16 @@ tiers = st.sampled_from(("", "first", "second"))
 
 def policy(name: str, number: int, tier: str, *, spread: bool = False) -> dict[str, Any]:
     """Make a policy: of a type that stays the same, for all clusters or those with a label."""
-    found: dict[str, Any] = {"placementType": "PickAll"}
+    document: dict[str, Any] = {"placementType": "PickAll"}
     if name == "db":
-        found = {"placementType": "PickN", "numberOfClusters": number}
+        document = {"placementType": "PickN", "numberOfClusters": number}
     if name == "db" and spread:
-        found["topologySpreadConstraints"] = [{"topologyKey": "stage", "maxSkew": 1}]
+        document["topologySpreadConstraints"] = [{"topologyKey": "stage", "maxSkew": 1}]
     if tier:
         terms = [{"labelSelector": {"matchLabels": {"stage": tier}}}]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": terms}}
-        found["affinity"] = {"clusterAffinity": required}
-    return found
+        document["affinity"] = {"clusterAffinity": required}
+    return document
 
 
 def strategy(unavailable: int | str, surge: int | str) -> dict[str, Any]:
@@ -391,26 +391,26 @@ class Campaign(RuleBasedStateMachine):
 
     def open_work(self) -> list[str]:
         """Return what is not as it should be yet."""
-        found = [f"active: {run}" for run in Rollout.objects.filter(ended_at=None)]
-        found += [f"active: {run}" for run in StagedRun.objects.filter(ended_at=None)]
-        found += [f"active: {plan}" for plan in RebalancePlan.objects.filter(state="running")]
-        found += [f"being deleted: {row}" for row in Placement.objects.exclude(deleting_since=None)]
+        problems = [f"active: {run}" for run in Rollout.objects.filter(ended_at=None)]
+        problems += [f"active: {run}" for run in StagedRun.objects.filter(ended_at=None)]
+        problems += [f"active: {plan}" for plan in RebalancePlan.objects.filter(state="running")]
+        problems += [f"being deleted: {row}" for row in Placement.objects.exclude(deleting_since=None)]
         for binding in Binding.objects.select_related("placement"):
             if binding.state == BindingState.UNSCHEDULED or binding.phase != Phase.AVAILABLE:
-                found.append(f"{binding.placement} on {binding}: {binding.phase}")
-        return found
+                problems.append(f"{binding.placement} on {binding}: {binding.phase}")
+        return problems
 
     def misplaced(self) -> list[str]:
         """Return the clusters that hold too much or too little."""
-        found = []
+        problems = []
         for cluster, held in held_by_cluster().items():
             wanted = set(
                 Binding.objects.filter(cluster_name=cluster).values_list("placement__name", flat=True)
             )
             left = set(Leftover.objects.filter(cluster_name=cluster).values_list("placement_name", flat=True))
             if held - left != wanted:
-                found.append(f"{cluster}: {sorted(held)} instead of {sorted(wanted)}, left {sorted(left)}")
-        return found
+                problems.append(f"{cluster}: {sorted(held)} instead of {sorted(wanted)}, left {sorted(left)}")
+        return problems
 
 
 def held_by_cluster() -> dict[str, set[str]]:

@@ -262,9 +262,9 @@ def test_a_plan_of_clusters_that_were_changed_meanwhile_is_not_started(
     world, compute = drifted(), rebalance.preview_rebalance
 
     def slowly(placement: Placement, **options: Any) -> rebalance.RebalancePreview:
-        found = compute(placement, **options)
+        plan = compute(placement, **options)
         evict("web", world.available()[0], by=None, now=world.now)
-        return found
+        return plan
 
     monkeypatch.setattr(rebalance, "preview_rebalance", slowly)
     with pytest.raises(ActionNotAllowed, match="was changed meanwhile"):

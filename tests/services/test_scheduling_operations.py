@@ -217,7 +217,7 @@ def test_a_carried_out_binding_is_kept_until_its_resources_are_removed() -> None
     assert binding.previous_state == BindingState.BOUND
 
 
-def test_a_claimed_placement_is_nobody_elses_until_the_lease_ends() -> None:
+def test_no_other_worker_claims_a_placement_until_the_lease_ends() -> None:
     saved("web", pick_n_spec(1))
 
     first = scheduling.claim_due(now=NOW)

@@ -32,8 +32,8 @@ def slow() -> Placement:
 
 def latest() -> tuple[int, list[str]]:
     """Return the number of the latest snapshot, and the names in it."""
-    found = ResourceSnapshot.objects.get(is_latest=True)
-    return found.number, [name for *_, name in found.identities]
+    row = ResourceSnapshot.objects.get(is_latest=True)
+    return row.number, [name for *_, name in row.identities]
 
 
 @pytest.mark.nightly
@@ -74,7 +74,7 @@ def test_a_placement_that_is_gone_meanwhile_is_let_be(
     assert not ResourceSnapshot.objects.exists()
 
 
-def test_a_deletion_that_somebody_else_answers_meanwhile_is_left_to_them(
+def test_a_deletion_that_another_worker_records_meanwhile_is_left_to_it(
     slow: Placement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Placement.objects.update(deleting_since=NOW)
@@ -94,6 +94,6 @@ def test_a_placement_that_is_deleted_meanwhile_has_no_cycle(slow: Placement) -> 
     kept = decided("kept", pick_n_spec(1))
     Placement.objects.filter(pk=slow.pk).delete()
 
-    found = cycles_of([slow, kept], current_fleet().fleet)
+    cycles = cycles_of([slow, kept], current_fleet().fleet)
 
-    assert [placement.name for placement, _ in found] == ["kept"]
+    assert [placement.name for placement, _ in cycles] == ["kept"]

@@ -85,9 +85,9 @@ def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave(
     load_nine()
     refresh_staleness(now=NOW)
 
-    found = {one.placement: one.names for one in stale_placements(most=9)[0]}
+    stale = {one.placement: one.names for one in stale_placements(most=9)[0]}
     left = {one.name: fresh_schedule(one).leaves for one in Placement.objects.order_by("name")}
-    assert found == {name: names for name, names in left.items() if names}
+    assert stale == {name: names for name, names in left.items() if names}
 
 
 def test_measures_the_skew_of_what_is_placed() -> None:

@@ -46,13 +46,13 @@ def test_it_requires_confirmation_and_changes_nothing(
 ) -> None:
     all_joined("a", "b")
     decided("web", before)
-    seen = (Placement.objects.get().revision, PolicySnapshot.objects.count(), Event.objects.count())
+    counts = (Placement.objects.get().revision, PolicySnapshot.objects.count(), Event.objects.count())
 
     with pytest.raises(UnschedulesEverything) as refused:
         change(after)
 
     assert refused.value.emptied == (UnscheduledPlacement("web", clusters),)
-    assert (Placement.objects.get().revision, PolicySnapshot.objects.count(), Event.objects.count()) == seen
+    assert (Placement.objects.get().revision, PolicySnapshot.objects.count(), Event.objects.count()) == counts
     assert Placement.objects.get().document["spec"] == before
 
 

@@ -160,7 +160,7 @@ def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
 
 
 @pytest.mark.servers
-def test_a_new_engine_decides_anew_and_moves_nobody() -> None:
+def test_a_new_engine_decides_again_and_moves_no_placement() -> None:
     all_joined("a", "b")
     outdated = decided("web", pick_n_spec(3))
     outdate()

@@ -71,10 +71,10 @@ def _watch(mine: dict[str, int], writing: list[Future[None]]) -> None:
         while last is None or version < last:
             if last is None and all(one.done() for one in writing):
                 last = journal.current_sequence(KIND, now=datetime.now(UTC))
-            found = journal.changes_since(KIND, version, now=datetime.now(UTC))
-            for change in found.changes:
+            journal_page = journal.changes_since(KIND, version, now=datetime.now(UTC))
+            for change in journal_page.changes:
                 _apply(mine, change)
-            version = found.sequence
+            version = journal_page.sequence
     finally:
         connections.close_all()
 

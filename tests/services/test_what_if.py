@@ -69,13 +69,13 @@ def nine() -> None:
 
 @pytest.mark.usefixtures("nine")
 def test_w6_region_east_goes_down_on_the_demo_of_nine() -> None:
-    found = fates(evaluated(labels=["region:east"]))
+    impacts = fates(evaluated(labels=["region:east"]))
 
-    assert (found["web", "leave"], found["web", "cordon"]) == (("moves", 5), ("moves", 5))
-    assert (found["ledger", "leave"], found["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
-    assert (found["batch", "leave"], found["batch", "cordon"]) == (("shrinks", 6), ("shrinks", 6))
-    assert (found["config", "leave"], found["config", "cordon"]) == (("stuck", 2), ("cannot", 3))
-    assert len(found) == 10
+    assert (impacts["web", "leave"], impacts["web", "cordon"]) == (("moves", 5), ("moves", 5))
+    assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
+    assert (impacts["batch", "leave"], impacts["batch", "cordon"]) == (("shrinks", 6), ("shrinks", 6))
+    assert (impacts["config", "leave"], impacts["config", "cordon"]) == (("stuck", 2), ("cannot", 3))
+    assert len(impacts) == 10
 
 
 @pytest.mark.nightly
@@ -84,9 +84,9 @@ def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five() -
     _under_kubefleet()
 
     row = evaluated(labels=["region:east"])
-    found, cordoned, left = fates(row), outcome(row, "web", "cordon"), outcome(row, "web", "leave")
+    impacts, cordoned, left = fates(row), outcome(row, "web", "cordon"), outcome(row, "web", "leave")
 
-    assert (found["web", "leave"], found["web", "cordon"]) == (("moves", 5), ("stuck", 4))
+    assert (impacts["web", "leave"], impacts["web", "cordon"]) == (("moves", 5), ("stuck", 4))
     assert (cordoned.wanted, cordoned.leaves, cordoned.joins) == (5, ["smartfish"], [])
     assert (left.leaves, left.pairs) == (["smartfish"], [("flyingpenguin", 1, -10)])
     assert cordoned.why == "region=east stays at 0 (no candidates)"
@@ -94,7 +94,7 @@ def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five() -
     assert cordoned.note == (
         "domains are counted over all member clusters, so a cordoned region=east stays a domain with 0"
     )
-    assert (found["ledger", "leave"], found["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
+    assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
 
 
 @pytest.mark.usefixtures("nine")
@@ -137,9 +137,9 @@ def test_a_placement_that_tolerates_the_cordon_stays_where_it_is() -> None:
     all_joined("a", "b")
     decided("daemon", spec({"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}))
 
-    found = fates(evaluated(names=["a"]))
+    impacts = fates(evaluated(names=["a"]))
 
-    assert found == {("daemon", "leave"): ("shrinks", 1), ("daemon", "cordon"): ("cannot", 2)}
+    assert impacts == {("daemon", "leave"): ("shrinks", 1), ("daemon", "cordon"): ("cannot", 2)}
 
 
 def test_who_is_not_concerned_stays_as_it_is() -> None:
@@ -229,13 +229,13 @@ def test_uses_the_fleet_of_its_first_step(monkeypatch: pytest.MonkeyPatch) -> No
         ({"names": [], "labels": []}, "clusters", "required"),
     ],
 )
-def test_refuses_a_question_about_nobody(chosen: dict[str, list[str]], path: str, code: str) -> None:
+def test_refuses_an_analysis_without_clusters(chosen: dict[str, list[str]], path: str, code: str) -> None:
     joined("a", region="east")
 
-    with pytest.raises(InvalidManifest) as found:
+    with pytest.raises(InvalidManifest) as refusal:
         create_scenario(names=chosen["names"], labels=chosen["labels"], by=None, now=NOW)
 
-    assert [(one.path, one.code) for one in found.value.errors] == [(path, code)]
+    assert [(one.path, one.code) for one in refusal.value.errors] == [(path, code)]
     assert not Scenario.objects.exists()
 
 

@@ -32,10 +32,10 @@ def decision_id(web: Placement) -> str:
 
 def _twin(client: Client, address: str) -> tuple[str, Any]:
     page = client.get(address).content.decode()
-    found = re.search(r'<a href="([^"]*)" type="application/json" data-twin>', page)
-    assert found, address
-    answer = client.get(html.unescape(found[1]), headers={"accept": "application/json"})
-    assert answer.status_code == 200, (address, found[1], answer.content)
+    link = re.search(r'<a href="([^"]*)" type="application/json" data-twin>', page)
+    assert link, address
+    answer = client.get(html.unescape(link[1]), headers={"accept": "application/json"})
+    assert answer.status_code == 200, (address, link[1], answer.content)
     return page, answer.json()
 
 
@@ -82,9 +82,9 @@ def test_lists_have_the_same_rows_under_the_same_filter(
 ) -> None:
     page, twin = _twin(viewer, address)
 
-    shown = re.findall(r'<th scope="row">(?:<[^>]*>)?([\w-]+)', page)
+    names_in_page = re.findall(r'<th scope="row">(?:<[^>]*>)?([\w-]+)', page)
     assert [one["name"] for one in twin["items"]] == names
-    assert shown == names
+    assert names_in_page == names
 
 
 @pytest.mark.nightly

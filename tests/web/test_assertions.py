@@ -34,8 +34,8 @@ def test_a_document_that_refuses_does_so_on_the_page_over_rest_and_in_the_comman
     rest.force_authenticate(User.objects.get(pk=operator.session["_auth_user_id"]))
 
     operator.post("/placements/new/", sent)
-    shown = operator.get("/drafts/1/review/").content.decode()
-    values = dict(re.findall(r'name="(digest|decision)" value="([^"]*)"', shown))
+    review = operator.get("/drafts/1/review/").content.decode()
+    values = dict(re.findall(r'name="(digest|decision)" value="([^"]*)"', review))
     page = operator.post("/drafts/1/review/", {**values, "accept": "on"})
     over_rest = rest.post("/api/v1/apply", document, format="json")
     with pytest.raises(CommandError) as refused:

@@ -22,8 +22,8 @@ def _cluster(name: str = "nimblefox") -> MemberCluster:
 
 
 def _labels(name: str = "nimblefox") -> dict[str, str]:
-    found: dict[str, str] = _cluster(name).document["metadata"]["labels"]
-    return found
+    labels: dict[str, str] = _cluster(name).document["metadata"]["labels"]
+    return labels
 
 
 def test_leaving_is_confirmed_with_what_it_would_do(operator: Client) -> None:

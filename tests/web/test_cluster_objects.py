@@ -30,8 +30,8 @@ def drift(**more: Any) -> dict[str, Any]:
     """Make a row of differences as a binding has it."""
     times = {"observed": NOW.isoformat(), "since": NOW.isoformat()}
     identity = {"group": "", "version": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"}
-    found = {"generation": 3, "fields": [["/data/color", '"green"', ""]]}
-    return {**identity, **times, **found, "isDegraded": False, "isTruncated": False, **more}
+    difference = {"generation": 3, "fields": [["/data/color", '"green"', ""]]}
+    return {**identity, **times, **difference, "isDegraded": False, "isTruncated": False, **more}
 
 
 def store(**columns: Any) -> None:

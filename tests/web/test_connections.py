@@ -199,10 +199,10 @@ def test_operators_add_clusters_without_a_connection(operator: Client) -> None:
 def test_the_page_of_a_connection(administrator: Client, server: LocalServer, viewer: Client) -> None:
     row = join(administrator, server)
 
-    shown, hidden = (words(browser.get(PAGE).content) for browser in (administrator, viewer))
+    visible, hidden = (words(browser.get(PAGE).content) for browser in (administrator, viewer))
 
     for text in (server.url, row.credential.fingerprint, "SHA-256", "CN="):
-        assert text in shown
+        assert text in visible
         assert text not in hidden
     assert "Credentials Token" in hidden
     assert "Test connection" not in hidden
@@ -218,8 +218,8 @@ def test_viewers_see_no_address(administrator: Client, viewer: Client, server: L
 
     assert server.url in administrator.get("/clusters/member/properties/").content.decode()
     assert "<dt>Kubernetes</dt><dd>v1.33.1</dd>" in viewer.get("/clusters/member/").content.decode()
-    seen = viewer.get("/clusters/member/properties/").content.decode()
-    assert (server.url in seen, "a.b/c" in seen) == (False, True)
+    properties = viewer.get("/clusters/member/properties/").content.decode()
+    assert (server.url in properties, "a.b/c" in properties) == (False, True)
 
 
 def test_a_connection_is_tested(
@@ -391,12 +391,12 @@ def test_the_admin_shows_the_credentials_to_cluster_administrators_only(
     MemberCluster.objects.update(properties={"k8s.io/cluster-entrypoint": server.url})
     address = f"/admin/clusters/membercluster/{row.pk}/change/"
 
-    shown, hidden = (words(browser.get(address).content) for browser in (administrator, operator))
+    visible, hidden = (words(browser.get(address).content) for browser in (administrator, operator))
 
-    assert f"expiresAt – fingerprint {row.credential.fingerprint} kind token subject" in shown  # noqa: RUF001
+    assert f"expiresAt – fingerprint {row.credential.fingerprint} kind token subject" in visible  # noqa: RUF001
     assert row.credential.fingerprint not in hidden
     assert server.url not in hidden
-    assert row.credential.ciphertext not in shown
+    assert row.credential.ciphertext not in visible
 
 
 def test_a_simulated_cluster_has_no_connection(administrator: Client) -> None:
@@ -491,11 +491,11 @@ def test_the_address_is_in_rest_for_administrators_only_and_in_no_export(
     viewer = Client()
     viewer.force_login(person("vera", "viewer"))
 
-    seen = [one.get("/api/v1/clusters/member").content.decode() for one in (administrator, viewer)]
+    responses = [one.get("/api/v1/clusters/member").content.decode() for one in (administrator, viewer)]
     call_command("export", "clusters")
 
-    assert [server.url in one for one in seen] == [True, False]
-    assert "a.b/c" in seen[1]
+    assert [server.url in one for one in responses] == [True, False]
+    assert "a.b/c" in responses[1]
     exported = capsys.readouterr().out
     assert "a.b/c" in exported
     assert server.url not in exported

@@ -82,7 +82,7 @@ def test_placements_in_a_rollout_are_not_called_healthy(viewer: Client, text_of:
 
 
 @pytest.mark.usefixtures("web")
-def test_names_what_needs_somebody_with_the_reason(viewer: Client, text_of: Fetch) -> None:
+def test_names_what_needs_attention_with_the_reason(viewer: Client, text_of: Fetch) -> None:
     decided("many", pick_n_spec(7))
     saved("odd", spec())
     error = {"path": "spec", "code": "duplicate", "message": "selects it again"}
@@ -123,10 +123,10 @@ def _snoozed(client: Client, name: str, length: str) -> tuple[int, list[str]]:
     """Hide a cause, and return the status of the answer and the names of what is still shown."""
     page = client.get("/").content.decode()
     fields = rf'name="key" value="([^"]*/{name})">(?:<input type="hidden" name="mark" value="(\w*)")?'
-    [found] = re.findall(fields, page)
-    answer = client.post("/snooze/", {"key": found[0], "mark": found[1], "for": length})
-    shown = client.get("/").content.decode().partition('<details id="snoozed"')[0]
-    return answer.status_code, [one for one, _ in _needs(f"{shown}</section>")]
+    [key_and_mark] = re.findall(fields, page)
+    answer = client.post("/snooze/", {"key": key_and_mark[0], "mark": key_and_mark[1], "for": length})
+    overview = client.get("/").content.decode().partition('<details id="snoozed"')[0]
+    return answer.status_code, [one for one, _ in _needs(f"{overview}</section>")]
 
 
 @pytest.mark.nightly
@@ -417,7 +417,7 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
 
 
 @pytest.mark.nightly
-def test_runs_as_few_queries_whatever_needs_somebody(viewer: Client) -> None:
+def test_runs_as_few_queries_whatever_needs_attention(viewer: Client) -> None:
     record_heartbeat(now=NOW)
     counts = [_queries_with(viewer, number) for number in (1, 4)]
 

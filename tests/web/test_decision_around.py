@@ -65,8 +65,8 @@ def test_downloads_exactly_the_rows_that_are_shown(
 def test_downloads_more_rows_than_a_page_shows(viewer: Client) -> None:
     for number in range(60):
         joined(f"c{number:02}", half=str(number % 2))
-    found = decided("web", pick_n_spec(2))
-    address = f"/decisions/{found.decisions.get().record.decision_id}/"
+    placement = decided("web", pick_n_spec(2))
+    address = f"/decisions/{placement.decisions.get().record.decision_id}/"
 
     text = viewer.get(f"{address}?group=half:1&from=50&download=csv").content.decode()
 

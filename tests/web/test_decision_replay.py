@@ -328,7 +328,7 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, t
     policy = decision.cycle.policy.to_plain()
     page = address(decided("dead", {**pick_n_spec(8), "policy": policy}))
     words = plain(text_of(viewer, page))
-    found = viewer.post(f"/api/v1{page}exact", {}, content_type="application/json").json()
+    exact_over_rest = viewer.post(f"/api/v1{page}exact", {}, content_type="application/json").json()
     clusters = [{"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet]
     placement = placement_document("dead", {**pick_n_spec(8), "policy": policy})
     simulated = viewer.post(
@@ -341,7 +341,7 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, t
     assert "8 of 8 are possible without any change." in words
     assert "Show the set (8 clusters) In an order in which every selection keeps the hard limits" in words
     assert "Fulfilled by any of these changes" not in words
-    for one in (found, simulated["exact"]):
+    for one in (exact_over_rest, simulated["exact"]):
         assert (one["verdict"], one["most"], one["order"]) == ("optimal", [8, 8], "possible")
         assert sorted(one["sequence"]) == one["picks"]
         assert one["corrections"] == []

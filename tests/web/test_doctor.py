@@ -40,15 +40,15 @@ def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
 ) -> None:
     _unknown_key()
 
-    page, seen = text_of(operator, "/doctor/?rule=S01"), text_of(viewer, "/doctor/?q=Regoin+rule=S01")
+    page, filtered = text_of(operator, "/doctor/?rule=S01"), text_of(viewer, "/doctor/?q=Regoin+rule=S01")
 
     assert "No cluster has the label regoin. Did you mean region?" in page
     assert "Unknown topology key" in page
     [manifest] = re.findall(r'name="manifest" value="([^"]*)"', page)
     document = load_documents(html.unescape(manifest))[0].data
     assert document["spec"]["policy"]["topologySpreadConstraints"][0]["topologyKey"] == "region"
-    assert 'name="manifest"' not in seen
-    assert "No cluster has the label regoin" in seen
+    assert 'name="manifest"' not in filtered
+    assert "No cluster has the label regoin" in filtered
     assert "No findings match." in text_of(viewer, "/doctor/?q=rule=S01+placement=other")
     before = Placement.objects.get(name="web").revision
     sent = {"manifest": html.unescape(manifest), "revision": str(before), "do": "draft"}
@@ -116,9 +116,9 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
 def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
     _unknown_key()
 
-    found = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()
+    findings = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()
 
-    [item] = found["items"]
+    [item] = findings["items"]
     assert (item["rule"], item["severity"], item["placement"]) == ("S01", "error", "web")
     assert item["fix"]["edits"] == [
         {"path": "spec.policy.topologySpreadConstraints[0].topologyKey", "value": "region"}
@@ -195,15 +195,17 @@ def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
         **placement_document("web", pick_n_spec(3), assertions=asserted),
         "apiVersion": "placement.kubernetes-fleet.io/v1",
     }
-    shown = operator.post(
+    preview = operator.post(
         "/placements/web/edit/",
         {"manifest": json.dumps(document), "mode": "yaml", "revision": "1"},
         headers={"HX-Request": "true"},
     ).content.decode()
 
-    assert "No spare cluster: any loss leaves the placement unfulfilled." in shown
-    kept = re.sub(r"<[^>]*>", "", html.unescape(shown[shown.index("Assertions: ") :].partition("</p>")[0]))
+    assert "No spare cluster: any loss leaves the placement unfulfilled." in preview
+    kept = re.sub(
+        r"<[^>]*>", "", html.unescape(preview[preview.index("Assertions: ") :].partition("</p>")[0])
+    )
     assert kept.endswith(
         'Holds never: {"env": "canary"} · Unknown survives: zone (no resilience report of zone yet)'
     )
-    assert "Assertion broken: minFree: 1" in html.unescape(shown)
+    assert "Assertion broken: minFree: 1" in html.unescape(preview)

@@ -25,7 +25,7 @@ def draft_of(operator: Client) -> Draft:
     return start_draft(text, placement=web, by=by, now=NOW)
 
 
-def test_a_review_offers_a_dry_run_and_asks_nobody_by_itself(operator: Client) -> None:
+def test_a_review_offers_a_dry_run_and_starts_none(operator: Client) -> None:
     draft = draft_of(operator)
 
     page = operator.get(f"/drafts/{draft.pk}/review/").content.decode()

@@ -24,10 +24,10 @@ HTMX = {"HX-Request": "true"}
 def _fields(page: str) -> dict[str, str]:
     """Read what a browser would send back of the form, without its buttons."""
     form = page.partition('id="editing"')[2].partition("</form>")[0]
-    found = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
+    values = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
     for name, inner in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
-        found[name] = re.findall(r'<option value="([^"]*)" selected', inner)[0]
-    return found
+        values[name] = re.findall(r'<option value="([^"]*)" selected', inner)[0]
+    return values
 
 
 def _post(client: Client, address: str, more: dict[str, Any], *, htmx: bool = True) -> Any:
@@ -264,19 +264,19 @@ def test_typing_goes_on_in_the_draft_that_the_page_has_begun(operator: Client) -
     assert _data()["spec"]["policy"]["numberOfClusters"] == 1
 
 
-def test_a_page_from_before_somebody_saved_keeps_what_it_started_from(operator: Client) -> None:
+def test_a_page_from_before_another_save_keeps_what_it_started_from(operator: Client) -> None:
     page = _fields(operator.get(EDIT).content.decode())
     changed = placement_document("web", pick_n_spec(3), note="theirs")
     save_placement(changed, by=person("li", "operator"), now=NOW)
 
     operator.post(EDIT, {**page, NUMBER: "1"}, headers=HTMX)
     draft = Draft.objects.get()
-    shown = operator.get(f"/drafts/{draft.pk}/").content.decode()
+    draft_page = operator.get(f"/drafts/{draft.pk}/").content.decode()
 
     assert draft.revision == 1
     assert _data()["metadata"] == {"name": "web"}
-    assert "web was changed while you edited it" in shown
-    assert f"{NUMBER}: <del>2</del> → <ins>3</ins>" in shown
+    assert "web was changed while you edited it" in draft_page
+    assert f"{NUMBER}: <del>2</del> → <ins>3</ins>" in draft_page
 
 
 def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:

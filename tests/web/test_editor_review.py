@@ -124,7 +124,7 @@ def test_a_spread_over_an_unknown_label_is_saved_only_with_a_confirmation(
     assert warning in operator.get(f"/drafts/{draft.pk}/?as=yaml").content.decode()
 
 
-def test_shows_what_somebody_saved_and_carries_the_draft_over(operator: Client, draft: Draft) -> None:
+def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(operator: Client, draft: Draft) -> None:
     page = _review(operator, draft)
     theirs = placement_document("web", pick_n_spec(2), note="theirs")
     save_placement(theirs, by=person("li", "operator"), now=NOW)

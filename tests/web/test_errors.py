@@ -38,13 +38,13 @@ def test_a_fault_of_ours_gives_an_id_that_the_log_has_too(
         answer = broken.get("/")
 
     page = answer.content.decode()
-    found = re.search(r"<code>([0-9a-f]{8})</code>", page)
+    request_id = re.search(r"<code>([0-9a-f]{8})</code>", page)
     [record] = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert answer.status_code == 500
-    assert found
-    assert answer["X-Request-ID"] == found[1]
+    assert request_id
+    assert answer["X-Request-ID"] == request_id[1]
     assert RequestIdFilter().filter(record)
-    assert record.__dict__["request_id"] == f" [request {found[1]}, user vera, address 127.0.0.1]"
+    assert record.__dict__["request_id"] == f" [request {request_id[1]}, user vera, address 127.0.0.1]"
     assert Outline(page).problems == []
     assert "script-src 'self'" in answer["Content-Security-Policy"]
 

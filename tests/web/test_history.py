@@ -136,15 +136,15 @@ def test_another_strategy_and_another_number_are_one_revision(past: Placement, v
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_its_pages_together_are_the_whole(past: Placement, size: int) -> None:
     whole = [entry.key for entry in history_of(past, size=50).entries]
-    found, after = [], None
+    keys, after = [], None
     for _ in range(20):
         page = history_of(past, size=size, after=after)
-        found += [entry.key for entry in page.entries]
+        keys += [entry.key for entry in page.entries]
         after = page.after
         if after is None:
             break
 
-    assert found == whole
+    assert keys == whole
     assert len(whole) == 8
 
 
@@ -168,10 +168,10 @@ def test_the_two_that_were_chosen_are_compared(viewer: Client) -> None:
 
 
 def test_compares_policies_with_what_was_decided_under_them(past: Placement) -> None:
-    found = compare(past, "p0", "p2")
-    diff = found.decision
+    comparison = compare(past, "p0", "p2")
+    diff = comparison.decision
 
-    assert [(one.sign, one.text) for one in found.sentence or ()] == [
+    assert [(one.sign, one.text) for one in comparison.sentence or ()] == [
         ("−", "Select 2 clusters."),
         ("+", "Select 3 clusters; at most 2 apart across region (hard)."),
     ]
@@ -181,17 +181,17 @@ def test_compares_policies_with_what_was_decided_under_them(past: Placement) -> 
         ("east", 0, 1, 1),
         ("west", 2, 2, 2),
     ]
-    assert "+    numberOfClusters: 3" in [f"{one.sign}{one.text}" for one in found.manifest or ()]
+    assert "+    numberOfClusters: 3" in [f"{one.sign}{one.text}" for one in comparison.manifest or ()]
 
 
 def test_compares_decisions_by_the_beginning_of_their_ids(past: Placement) -> None:
     first, second, _ = _ids(past)
 
-    found = compare(past, first[2:12], second[:12])
+    comparison = compare(past, first[2:12], second[:12])
 
-    assert (found.before.title, found.after.title) == ("decision 1", "decision 2")
-    assert found.decision
-    assert (found.decision.joins, found.decision.leaves) == (("bravelion",), ("jumpingcat",))
+    assert (comparison.before.title, comparison.after.title) == ("decision 1", "decision 2")
+    assert comparison.decision
+    assert (comparison.decision.joins, comparison.decision.leaves) == (("bravelion",), ("jumpingcat",))
 
 
 def test_names_who_stays_for_another_reason(past: Placement) -> None:
@@ -205,12 +205,12 @@ def test_names_who_stays_for_another_reason(past: Placement) -> None:
 def test_a_decision_does_not_differ_from_itself(past: Placement) -> None:
     same = _ids(past)[2]
 
-    found = compare(past, same, same)
+    comparison = compare(past, same, same)
 
-    assert found.manifest == []
-    assert [one.sign for one in found.sentence or ()] == [""]
-    assert found.decision
-    assert (found.decision.joins, found.decision.leaves, found.decision.shifts) == ((), (), ())
+    assert comparison.manifest == []
+    assert [one.sign for one in comparison.sentence or ()] == [""]
+    assert comparison.decision
+    assert (comparison.decision.joins, comparison.decision.leaves, comparison.decision.shifts) == ((), (), ())
 
 
 def test_compares_resources_object_by_object(past: Placement) -> None:
@@ -373,9 +373,9 @@ def test_with_another_number_it_is_not_what_holds_today(past: Placement) -> None
     _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
     _save(pick_n_spec(1, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=2))
 
-    found = policy_restores(Placement.objects.get(pk=past.pk), [past.policy_snapshots.get(number=1)])[1]
+    restore = policy_restores(Placement.objects.get(pk=past.pk), [past.policy_snapshots.get(number=1)])[1]
 
-    assert not found.is_current
+    assert not restore.is_current
 
 
 def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None:
@@ -397,7 +397,7 @@ def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None
 
 @pytest.mark.nightly
 def test_more_policies_take_no_more_queries(viewer: Client) -> None:
-    seen = []
+    query_counts = []
     for minute in (1, 2):
         for more in (1, 2):
             at = LAST + timedelta(minutes=10 * minute + more)
@@ -405,6 +405,6 @@ def test_more_policies_take_no_more_queries(viewer: Client) -> None:
             _save(pick_n_spec(2, topologySpreadConstraints=[skew]), at=at)
         with CaptureQueriesContext(connection) as queries:
             viewer.get("/placements/web/history/")
-        seen.append(len(queries))
+        query_counts.append(len(queries))
 
-    assert seen[0] == seen[1]
+    assert query_counts[0] == query_counts[1]

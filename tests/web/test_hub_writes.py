@@ -24,8 +24,8 @@ ROOT = "/hubs/prod-eu"
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[WritableHub]:
     monkeypatch.setattr(hub_writes, "MIRROR_SECONDS", 0.0)
-    with writable_hub() as found:
-        yield found
+    with writable_hub() as live_hub:
+        yield live_hub
 
 
 def visitor(*roles: str) -> Client:
@@ -43,11 +43,11 @@ def hidden(response: Any, *, do: str = "apply") -> dict[str, list[str]]:
     page = response.content.decode()
     forms = re.findall(r"<form method=\"post\".*?</form>", page, re.S)
     form = next(one for one in forms if f'value="{do}"' in one)
-    found: dict[str, list[str]] = {}
+    entered: dict[str, list[str]] = {}
     for name, value in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', form):
-        found.setdefault(name, []).append(html.unescape(value))
-    found.pop("csrfmiddlewaretoken", None)
-    return {**found, "do": [do]}
+        entered.setdefault(name, []).append(html.unescape(value))
+    entered.pop("csrfmiddlewaretoken", None)
+    return {**entered, "do": [do]}
 
 
 def test_labels_are_previewed_and_then_applied(hub: WritableHub) -> None:
@@ -62,10 +62,10 @@ def test_labels_are_previewed_and_then_applied(hub: WritableHub) -> None:
     entered = {"name": "east", "labels": "tier=gold"}
     preview = client.post(f"{ROOT}/hub-write/labels/", {**entered, "do": "preview"})
     assert preview.status_code == 200, text(preview)
-    shown = text(preview)
-    assert "The hub accepts this." in shown
-    assert "/metadata/labels/region" in shown
-    assert "Impact on placements" in shown
+    preview_text = text(preview)
+    assert "The hub accepts this." in preview_text
+    assert "/metadata/labels/region" in preview_text
+    assert "Impact on placements" in preview_text
     assert hub.sent() == []
 
     done = client.post(f"{ROOT}/hub-write/labels/", hidden(preview))
@@ -116,11 +116,11 @@ def test_a_draft_with_a_conflict_is_applied_path_by_path(hub: WritableHub) -> No
     assert "Save web" not in review
 
     preview = client.post(f"{address}/hub-write/", {"do": "preview"})
-    shown = text(preview)
-    assert "spec.policy.numberOfClusters" in shown
-    assert "A GitOps tool manages this object" in shown
-    assert 'value="apply"' not in shown
-    assert "Copy patch" in shown
+    preview_text = text(preview)
+    assert "spec.policy.numberOfClusters" in preview_text
+    assert "A GitOps tool manages this object" in preview_text
+    assert 'value="apply"' not in preview_text
+    assert "Copy patch" in preview_text
 
     kept = client.post(f"{address}/hub-write/", hidden(preview, do="keep"))
     assert "/metadata/labels" in text(kept)
@@ -289,8 +289,8 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
         review = text(client.get(f"{address}/review/"))
         assert ("Hub preview" in review) is is_offered
         actions = client.get(f"/api/v1{ROOT}/actions").json()
-        found = {one["action"]: one["allowed"] for one in actions}
-        assert set(found.values()) == {is_offered}
+        allowed_actions = {one["action"]: one["allowed"] for one in actions}
+        assert set(allowed_actions.values()) == {is_offered}
     assert not any(one.plural.endswith("reviews") for one in hub.fake.seen)
     hub.change(found={}, mode="read")
     page = text(client.get(f"{ROOT}/clusters/east/"))

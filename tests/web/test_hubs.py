@@ -30,8 +30,8 @@ def _loopback(settings: Any) -> None:
 
 @pytest.fixture
 def served() -> Iterator[tuple[FakeHub, LocalServer]]:
-    with serve_hub(hub_with_content()) as found:
-        yield found
+    with serve_hub(hub_with_content()) as hub:
+        yield hub
 
 
 def visitor(*roles: str) -> Client:
@@ -151,5 +151,5 @@ def test_an_expiry_within_two_weeks_is_shown_on_the_page_and_over_rest(
     client = visitor("cluster-administrator")
 
     assert re.search(r"mark attention.*?expires on", text(client.get(f"/hubs/{hub.name}/about/")), re.S)
-    shown = client.get(f"/api/v1/hubs/{hub.name}").json()
-    assert shown["connection"]["notice"].startswith("expires on ")
+    document = client.get(f"/api/v1/hubs/{hub.name}").json()
+    assert document["connection"]["notice"].startswith("expires on ")

@@ -71,16 +71,16 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
     both, many = queries_of(client, "/inbox/")
     rest = APIClient()
     rest.force_login(ana)
-    found = rest.get("/api/v1/inbox").json()
+    inbox = rest.get("/api/v1/inbox").json()
 
     assert "prod-eu" in text
     assert "prod-us" not in text
     assert many == few <= MOST_QUERIES
-    assert {one["kind"] for one in found["items"]} == set(KINDS)
-    assert {(one["kind"], one["hub"]) for one in found["items"]} == {
+    assert {one["kind"] for one in inbox["items"]} == set(KINDS)
+    assert {(one["kind"], one["hub"]) for one in inbox["items"]} == {
         (kind, hub) for kind in KINDS for hub in ("prod-eu", "prod-us")
     }
-    assert [one["count"] for one in found["counts"]] == [2] * len(KINDS)
+    assert [one["count"] for one in inbox["counts"]] == [2] * len(KINDS)
     for address in ("/hubs/prod-us/placements/web/", "/hubs/prod-eu/rollouts/staged/runs/web-1/"):
         assert f'href="{address}"' in both
         assert client.get(address).status_code == 200

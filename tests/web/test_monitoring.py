@@ -124,9 +124,9 @@ def test_metrics_count_what_the_database_has(settings: Settings, web: Placement)
     families = {one.name: one for one in text_string_to_metric_families(exposition(client))}
 
     def value(family: str, **labels: str) -> float:
-        found = [one.value for one in families[family].samples if labels.items() <= one.labels.items()]
-        assert found, (family, labels)
-        return sum(found)
+        values = [one.value for one in families[family].samples if labels.items() <= one.labels.items()]
+        assert values, (family, labels)
+        return sum(values)
 
     assert value("fleetui_clusters", hub="prod-eu") == 3
     assert value("fleetui_clusters", hub="local") == 1

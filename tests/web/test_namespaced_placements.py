@@ -83,8 +83,8 @@ def test_the_list_names_namespaces_and_filters_by_them(
     with CaptureQueriesContext(connection) as more:
         text_of(viewer, "/placements/?namespace=shop")
     assert len(more) == len(few)
-    found = text_of(viewer, "/search/?q=shop/")
-    assert "/placements/shop:web/" in found
+    search_results = text_of(viewer, "/search/?q=shop/")
+    assert "/placements/shop:web/" in search_results
 
 
 def test_a_list_without_namespaced_placements_has_no_column_for_them(

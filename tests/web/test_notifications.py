@@ -160,9 +160,9 @@ def test_a_channel_that_does_not_get_its_messages_needs_attention(
     def seconds() -> int:
         headers = {"Authorization": f"Bearer {settings.METRICS_TOKEN}"}
         text = Client().get("/metrics", headers=headers).content.decode()
-        found = re.search(r'fleetui_notification_failing_seconds{channel="chat"} (\d+)', text)
-        assert found
-        return int(found[1])
+        sample = re.search(r'fleetui_notification_failing_seconds{channel="chat"} (\d+)', text)
+        assert sample
+        return int(sample[1])
 
     def refuse(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as send_one
         raise NotDeliveredError("the webhook responded with status 500")

@@ -71,8 +71,8 @@ def _times(matrix: tuple[Colour, Colour, Colour], colour: Colour) -> Colour:
 
 
 def _oklab(colour: str, vision: str) -> Colour:
-    seen = _times(VISIONS[vision], _linear(colour))
-    red, green, blue = (min(1.0, max(0.0, one)) for one in seen)
+    linear = _times(VISIONS[vision], _linear(colour))
+    red, green, blue = (min(1.0, max(0.0, one)) for one in linear)
     cones = _times(
         (
             (0.4122214708, 0.5363325363, 0.0514459929),
@@ -169,14 +169,14 @@ def test_every_badge_has_an_icon() -> None:
     root = CSS.parent.parent
     icons = set(re.findall(r'<symbol id="([\w-]+)"', (root / "static/icons.svg").read_text()))
     sources = [*root.glob("templates/**/*.html"), *root.glob("placements/web/*.py")]
-    shown = {
+    badge_kinds = {
         (path.name, kind)
         for path in sources
         for kind in re.findall(r'(?:\{% badge |Badge\()"([\w-]+)"', path.read_text())
     }
     for table in (hubs.STATES, hubs.STREAM_STATES, hubs.WRITE_STATES, agreements.AGREEMENTS):
-        shown |= {("explain", level) for level, *_ in table.values()}
+        badge_kinds |= {("explain", level) for level, *_ in table.values()}
 
-    assert {one for one in shown if one[1] not in icons} == set()
+    assert {one for one in badge_kinds if one[1] not in icons} == set()
     assert {level.value for level in HealthLevel} <= icons
     assert {outcome_kind(outcome) for outcome in Outcome} <= icons

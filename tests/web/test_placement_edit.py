@@ -29,8 +29,8 @@ def test_deleting_waits_for_what_was_carried_out(operator: Client) -> None:
 
     page = operator.get("/placements/web/delete/").content.decode()
     answer = operator.post("/placements/web/delete/")
-    shown = operator.get("/placements/web/").content.decode()
+    deleting_page = operator.get("/placements/web/").content.decode()
 
     assert "removed from 1 cluster;" in page
     assert answer["Location"] == "/placements/web/"
-    assert "Deleting" in shown
+    assert "Deleting" in deleting_page

@@ -26,15 +26,15 @@ TEXT = re.compile(r"<[^>]*>|\s+")
 def rows(page: str) -> dict[str, list[str]]:
     """Return the cells of each line in words, by the name of its placement."""
     lines = page.partition('id="list"')[2].partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")
-    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
-    words = [[TEXT.sub(" ", cell).split() for cell in cells] for cells in found if cells]
+    cells_by_line = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
+    words = [[TEXT.sub(" ", cell).split() for cell in cells] for cells in cells_by_line if cells]
     return {" ".join(cells[0]): [" ".join(cell) for cell in cells[1:]] for cells in words}
 
 
 def counts(page: str) -> dict[str, int]:
     """Return what the facets count."""
-    found = re.findall(r">([\w ]+) <span class=\"count\">(\d+)</span></a>", page)
-    return {words: int(count) for words, count in found}
+    facet_texts = re.findall(r">([\w ]+) <span class=\"count\">(\d+)</span></a>", page)
+    return {words: int(count) for words, count in facet_texts}
 
 
 def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fetch) -> None:
@@ -57,9 +57,9 @@ def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
     pause("web", by=None, now=world.now)
     world.work()
 
-    shown = rows(text_of(viewer, "/placements/"))
+    rows_by_name = rows(text_of(viewer, "/placements/"))
 
-    assert (shown["api"][5], shown["web"][5]) == ("rollout 1 Completed", "rollout 1 Paused")
+    assert (rows_by_name["api"][5], rows_by_name["web"][5]) == ("rollout 1 Completed", "rollout 1 Paused")
     assert Rollout.objects.filter(state="running").count() == queries.counts().of_placements.waiting == 1
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]

@@ -255,12 +255,12 @@ def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
 
 @pytest.mark.nightly
 def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text_of: Fetch) -> None:
-    said = {
+    words_by_state = {
         "unfulfilled": "Not fulfilled",
         "pending": "Scheduling",
         "invalid": "Invalid resource selector",
         "deleting": "Deleting",
     }
-    for state, words in said.items():
+    for state, words in words_by_state.items():
         page = text_of(viewer, f"/placements/?state={state}").partition('aria-label="Filter by status"')[2]
         assert f">{words} <" in page.partition("</ul>")[0]

@@ -23,12 +23,12 @@ PAGE, PLANS = "/placements/web/rebalance/", "/api/v1/placements/web/rebalance-pl
 
 def test_a_plan_is_shown_started_paused_and_stopped_on_its_page(operator: Client, viewer: Client) -> None:
     world = drifted()
-    shown, read_only = operator.get(PAGE).content.decode(), viewer.get(PAGE).content.decode()
+    page_of_operator, read_only = operator.get(PAGE).content.decode(), viewer.get(PAGE).content.decode()
     two = operator.get(f"{PAGE}?moves=2").content.decode()
 
-    assert "Hard spread limits exceeded by 5." in shown
-    assert "4 moves repair all hard limits." in shown
-    assert ("Start 4 batches" in shown, "Start 2 batches" in two, "Start " in read_only) == (
+    assert "Hard spread limits exceeded by 5." in page_of_operator
+    assert "4 moves repair all hard limits." in page_of_operator
+    assert ("Start 4 batches" in page_of_operator, "Start 2 batches" in two, "Start " in read_only) == (
         True,
         True,
         False,

@@ -55,17 +55,17 @@ def test_the_placement_leads_there_and_it_shows_who_would_move_and_why(
 
 @pytest.mark.nightly
 def test_confirming_decides_just_that_at_once(operator: Client, spread: Placement) -> None:
-    shown = re.findall(r'name="decision" value="([^"]*)"', page := _page(operator))
+    decision_ids = re.findall(r'name="decision" value="([^"]*)"', page := _page(operator))
 
     answer = _confirm(operator, page)
 
     assert (answer.status_code, answer["Location"]) == (302, "/placements/web/")
-    assert [spread.decisions.latest("number").record.decision_id] == shown
+    assert [spread.decisions.latest("number").record.decision_id] == decision_ids
     assert "zebra" in placed(spread)
     assert Event.objects.filter(verb="rescheduled", name="web", actor_name="ana").exists()
 
 
-def test_says_so_where_nobody_would_move(operator: Client, web: Placement) -> None:
+def test_says_so_where_no_cluster_would_change(operator: Client, web: Placement) -> None:
     page, before = _page(operator), placed(web)
 
     assert "No changes:" in page

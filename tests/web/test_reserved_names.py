@@ -75,9 +75,9 @@ def test_rest_and_the_import_page_refuse_a_cluster(api: APIClient, operator: Cli
     document = member_document("import")
 
     put = api.put("/api/v1/clusters/import", document, format="json")
-    shown = operator.post("/clusters/import/", {"text": dump_yaml(document), "do": "preview"})
+    preview = operator.post("/clusters/import/", {"text": dump_yaml(document), "do": "preview"})
 
     assert put.status_code == 422
     assert CLUSTER_ERROR in put.content.decode()
-    assert CLUSTER_ERROR in shown.content.decode()
+    assert CLUSTER_ERROR in preview.content.decode()
     assert not MemberCluster.objects.exists()

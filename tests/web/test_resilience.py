@@ -82,10 +82,10 @@ def test_the_map_of_losses_has_the_cells_of_the_report(
     }
     rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
     cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in rows]
-    shown = {
+    drawn_cells = {
         (row[0].strip(), row[1].strip(), int(row[3])) for row in cells if row[3:] and row[3].strip().isdigit()
     }
-    assert shown == wanted
+    assert drawn_cells == wanted
     assert viewer.get("/resilience/?table=other").status_code == 404
 
 
@@ -102,8 +102,8 @@ def test_many_placements_are_grouped_by_team_or_namespace() -> None:
 
 def _packed(cells: dict[int, tuple[bool, int]]) -> ResilienceLoss:
     report = ResilienceReport(variants=["leave"])
-    found = {key: LossResult(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
-    row = operations._loss(report, "region", "east", "leave", 1, found)
+    results = {key: LossResult(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
+    row = operations._loss(report, "region", "east", "leave", 1, results)
     assert row is not None
     return row
 
@@ -135,9 +135,9 @@ def test_the_report_over_rest(reader: APIClient) -> None:
     table = reader.get("/api/v1/resilience/latest?variant=cordon", headers={"Accept": "text/csv"})
     assert table.content.decode().startswith("level,value,variant,clusters,placements,lost")
     name = Placement.objects.filter(placement_type="PickN").earliest("name").full_name
-    found = reader.get(f"/api/v1/resilience/latest/placements/{name}").json()
-    assert {one["variant"] for one in found["losses"]} == {"down", "cordon", "leave"}
-    assert max(one["skew"] for one in found["losses"]) > 0
+    document = reader.get(f"/api/v1/resilience/latest/placements/{name}").json()
+    assert {one["variant"] for one in document["losses"]} == {"down", "cordon", "leave"}
+    assert max(one["skew"] for one in document["losses"]) > 0
     refused = reader.post("/api/v1/resilience", {"variants": ["explode"]}, format="json")
     assert refused.status_code == 400
 
@@ -156,15 +156,15 @@ def test_the_command_fails_on_a_condition(condition: str, status: int) -> None:
     arguments: list[Any] = ["--keys", "region", "--fail-on", condition, "-o", "json"]
     try:
         call_command("resilience", *arguments, stdout=out)
-        found = 0
+        exit_status = 0
     except CommandError as error:
-        found = error.returncode
-    assert found == status
+        exit_status = error.returncode
+    assert exit_status == status
     assert set(json.loads(out.getvalue())["totals"]) == {"cluster", "region"}
 
 
 def test_the_metric_has_the_worst_domain(report: ResilienceReport) -> None:
     labels = {"hub": "local", "level": "region", "variant": "leave"}
     registry = metrics_registry(now=datetime.now(UTC))
-    found = registry.get_sample_value("fleetui_resilience_unfulfilled_placements", labels)
-    assert found == report.totals["region"]["leave"].get("unfulfilled", {"count": 0})["count"]
+    sample = registry.get_sample_value("fleetui_resilience_unfulfilled_placements", labels)
+    assert sample == report.totals["region"]["leave"].get("unfulfilled", {"count": 0})["count"]

@@ -55,7 +55,7 @@ def planted(web: Placement) -> Placement:
 def crawl(client: Client) -> dict[str, str]:
     """Return the texts of all pages and REST answers that links lead to."""
     start = ["/", "/api/v1/resources", "/api/v1/overrides", "/api/v1/events", SECRET_ADDRESS]
-    waiting, seen = deque(start), set(start)
+    waiting, visited = deque(start), set(start)
     texts: dict[str, str] = {}
     while waiting and len(texts) < MOST_PAGES:
         address = waiting.popleft()
@@ -68,9 +68,9 @@ def crawl(client: Client) -> dict[str, str]:
             if (
                 link.startswith("/")
                 and not link.startswith(("/static/", "/logout", "/api/docs"))
-                and link not in seen
+                and link not in visited
             ):
-                seen.add(link)
+                visited.add(link)
                 waiting.append(link)
     return texts
 

@@ -356,13 +356,13 @@ def test_the_inbox_lists_what_waits_and_an_approver_approves(
     approver: Client, viewer: Client, text_of: Fetch
 ) -> None:
     inbox = text_of(approver, "/rollouts/?waiting=approval")
-    seen = text_of(viewer, "/rollouts/?waiting=approval")
+    page_of_viewer = text_of(viewer, "/rollouts/?waiting=approval")
     done = approver.post(f"{RUN}approve/canary/")
 
     assert f'href="{RUN}approve/canary/"' in inbox
     assert "after the stage" in inbox
-    assert f'href="{RUN}approve/canary/"' not in seen
-    assert "only an approver may approve a stage" in seen
+    assert f'href="{RUN}approve/canary/"' not in page_of_viewer
+    assert "only an approver may approve a stage" in page_of_viewer
     assert done["Location"] == RUN
     assert "No pending approvals" in text_of(approver, "/rollouts/?waiting=approval")
     assert approver.post(f"{RUN}approve/prod/").status_code == 409
@@ -432,15 +432,17 @@ def test_both_sorts_are_paged_without_loss(
         waiting.go_on(1)
 
     def walk(page: str, direction: str) -> Iterator[str]:
-        while found := re.search(rf'href="(\?[^"]*)" rel="{direction}"', page):
-            page = text_of(viewer, f"/rollouts/{html.unescape(found[1])}")
+        while link := re.search(rf'href="(\?[^"]*)" rel="{direction}"', page):
+            page = text_of(viewer, f"/rollouts/{html.unescape(link[1])}")
             yield page
 
     pages = [first := text_of(viewer, "/rollouts/"), *walk(first, "next")]
     back = [*walk(pages[-1], "prev")]
-    seen = [re.findall(r'<th scope="row" class="nowrap"><a href="/rollouts/([^"]+)/"', one) for one in pages]
+    runs_by_page = [
+        re.findall(r'<th scope="row" class="nowrap"><a href="/rollouts/([^"]+)/"', one) for one in pages
+    ]
 
-    assert seen == [["staged/runs/three"], ["staged/runs/two"], ["other/1"], ["staged/runs/one"]]
+    assert runs_by_page == [["staged/runs/three"], ["staged/runs/two"], ["other/1"], ["staged/runs/one"]]
     assert [one.partition("<tbody>")[2].partition("</nav>")[0] for one in back] == [
         one.partition("<tbody>")[2].partition("</nav>")[0] for one in pages[-2::-1]
     ]
@@ -461,7 +463,7 @@ def test_the_page_of_the_placement_says_how_its_run_stands(
     assert len(polled(page)) == 1
 
 
-def test_what_failed_outside_a_run_says_that_nobody_tries_again(
+def test_what_failed_outside_a_run_says_that_it_is_not_retried(
     operator: Client, text_of: Fetch, world: StagedWorld
 ) -> None:
     world.inject("c001", {"kind": "refuse", "objectName": "web"})
@@ -605,13 +607,13 @@ def test_a_strategy_is_made_of_rows(operator: Client) -> None:
     bad = operator.post(address, {**fields, "do": "save", "stage_labels": ["stage=canary, gold", "", ""]})
     odd = operator.post(address, {**fields, "do": "save", "manifest": "metadata: 5"})
     saved = operator.post(address, {**fields, "do": "save"})
-    shown = operator.get(f"{saved['Location']}edit/").context["editor"]["rows"]
+    rows = operator.get(f"{saved['Location']}edit/").context["editor"]["rows"]
     spec = StagedStrategy.objects.get().document["spec"]
 
     assert "Clusters where stage=canary and tier=gold: 0 now, by the number in order" in checked
     assert (bad.status_code, odd.status_code) == (422, 422)
     assert "<code>spec.stages[0].labelSelector.matchLabels</code> Invalid value: gold" in bad.content.decode()
-    assert [one.labels for one in shown] == ["stage=canary, tier=gold", "", "", ""]
+    assert [one.labels for one in rows] == ["stage=canary, tier=gold", "", "", ""]
     assert spec["stages"] == [
         {
             "name": "canary",

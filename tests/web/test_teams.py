@@ -188,9 +188,9 @@ class Caller:
         if one.name == "resource":
             return settings_of(self.team)
         route = one.route.replace("<full_name:", "{").replace("<named:", "{").replace(">", "}")
-        found: Any = BODIES.get(f"{one.method} {route}", {})
+        document: Any = BODIES.get(f"{one.method} {route}", {})
         is_labelled = one.method == "PUT" and one.name in ("override", "staged-strategy")
-        return labelled(found, self.team) if is_labelled else found
+        return labelled(document, self.team) if is_labelled else document
 
     def form(self, one: Address) -> dict[str, str]:
         if one.route.startswith("/admin/"):

@@ -113,7 +113,7 @@ def crawled(visitor: Client, world: World) -> Iterator[tuple[str, str]]:
     """Yield the address and text of one page of each kind, from the samples and the admin along all links."""
     waiting = [f"{world.mount}{address}" for address in world.pages.values()]
     waiting += [f"{world.mount}/admin/{name}/" for name in ("", *LISTS)]
-    seen = set()
+    visited = set()
     while waiting:
         address = waiting.pop(0)
         path, _, query = address.removeprefix(world.mount).partition("?")
@@ -122,9 +122,9 @@ def crawled(visitor: Client, world: World) -> Iterator[tuple[str, str]]:
         except Resolver404:  # an address of another release, or a file
             continue
         key = kind.view_name, tuple(sorted(one.partition("=")[0] for one in query.split("&")))
-        if key in seen or path.startswith(("/logout/", "/static/", "/help/", "/api/docs")):
+        if key in visited or path.startswith(("/logout/", "/static/", "/help/", "/api/docs")):
             continue
-        seen.add(key)
+        visited.add(key)
         answer = visitor.get(address)
         text = answer.getvalue().decode()
         yield address, text
@@ -134,11 +134,11 @@ def crawled(visitor: Client, world: World) -> Iterator[tuple[str, str]]:
 
 def test_no_page_shows_what_only_another_hub_has(visitor: Client, worlds: tuple[World, World]) -> None:
     for world, other in (worlds, worlds[::-1]):
-        shown = dict(crawled(visitor, world))
+        text_by_address = dict(crawled(visitor, world))
 
-        assert [address for address, text in shown.items() if other.word in text] == []
-        assert sum(world.word in text for text in shown.values()) > 30
-        assert len(shown) > 120
+        assert [address for address, text in text_by_address.items() if other.word in text] == []
+        assert sum(world.word in text for text in text_by_address.values()) > 30
+        assert len(text_by_address) > 120
 
 
 @pytest.mark.nightly
@@ -239,7 +239,7 @@ def test_no_address_of_the_api_shows_what_only_another_hub_has(
             "before": "s0",
             "after": "s0",
         }
-        shown = {}
+        text_by_address = {}
         for path, methods in generated_schema()["paths"].items():
             if "get" not in methods or path.startswith("/api/v1/hubs"):
                 continue
@@ -247,10 +247,10 @@ def test_no_address_of_the_api_shows_what_only_another_hub_has(
             numbers = {"what-if": world.pages["scenario"], "events": world.pages["event"]}
             at = numbers.get(path.split("/")[3], "0" if "snapshots" in path else "1").strip("/")
             address = path.format(**keys, name=name, number=at.rpartition("/")[2])
-            shown[address] = caller.get(f"{world.mount}{address}").getvalue().decode()
+            text_by_address[address] = caller.get(f"{world.mount}{address}").getvalue().decode()
 
-        assert [address for address, text in shown.items() if other.word in text] == []
-        assert sum(world.word in text for text in shown.values()) > 8
+        assert [address for address, text in text_by_address.items() if other.word in text] == []
+        assert sum(world.word in text for text in text_by_address.values()) > 8
 
 
 @pytest.mark.nightly
@@ -314,12 +314,12 @@ def test_addresses_without_a_hub_redirect_to_themselves(visitor: Client, address
     assert [(one.status_code, one["Location"]) for one in answers] == [(308, address)] * 2
 
 
-def test_somebody_without_a_role_on_a_hub_finds_nothing_there(client: Client) -> None:
+def test_a_user_without_a_role_on_a_hub_finds_nothing_there(client: Client) -> None:
     paris = live_hub("paris")
     live_hub("rome")
     HubGrant.objects.create(hub=paris, group=Group.objects.create(name="team"), role="viewer")
     bob, vera = person("bob", "team"), person("vera", "viewer")
-    seen = {}
+    statuses = {}
     for user in (bob, vera):
         client.force_login(user)
         caller = APIClient()
@@ -327,9 +327,9 @@ def test_somebody_without_a_role_on_a_hub_finds_nothing_there(client: Client) ->
         for hub in ("paris", "rome"):
             address = f"/hubs/{hub}/clusters/"
             rest = caller.get(f"/hubs/{hub}/api/v1/clusters")
-            seen[user.username, hub] = (client.get(address).status_code, rest.status_code)
+            statuses[user.username, hub] = (client.get(address).status_code, rest.status_code)
 
-    assert seen == {
+    assert statuses == {
         ("bob", "paris"): (200, 200),
         ("bob", "rome"): (404, 404),
         ("vera", "paris"): (404, 404),
@@ -337,7 +337,7 @@ def test_somebody_without_a_role_on_a_hub_finds_nothing_there(client: Client) ->
     }
 
 
-def test_nobody_logged_in_is_sent_to_the_login_and_back(client: Client) -> None:
+def test_an_anonymous_visitor_is_redirected_to_the_login_and_back(client: Client) -> None:
     live_hub("paris")
     answer = client.get("/hubs/paris/clusters/", follow=True)
 
@@ -407,11 +407,11 @@ def test_without_a_user_a_hub_that_exists_is_like_one_that_does_not(client: Clie
     paths = ("", "clusters/", "placements/web/", "nothing/here/", "admin/", "search/?q=a", "hub-line/")
     for path in (*paths, "about/"):
         answers = [client.get(f"/hubs/{name}/{path}") for name in ("paris", "london")]
-        seen = [
+        responses = [
             (one.status_code, one.get("Location", "").replace(name, "NAME"))
             for one, name in zip(answers, ("paris", "london"), strict=True)
         ]
-        assert seen[0] == seen[1], path
+        assert responses[0] == responses[1], path
     for path in ("clusters", "placements/web", "overview", "nothing"):
         for send in (client.get, client.put, client.delete):
             answers = [send(f"/hubs/{name}/api/v1/{path}") for name in ("paris", "london")]

@@ -57,10 +57,12 @@ def test_the_worst_come_first_and_one_fate_can_be_chosen(viewer: Client, text_of
 def test_each_answer_leads_to_a_decision_that_says_it_is_hypothetical(viewer: Client, text_of: Fetch) -> None:
     row = create_scenario(names=[], labels=["region:east"], by=None, now=NOW)
     decisions = Decision.objects.count()
-    found = ScenarioDecision.objects.select_related("record").get(variant="leave", placement_name="web")
+    hypothetical = ScenarioDecision.objects.select_related("record").get(
+        variant="leave", placement_name="web"
+    )
 
-    page = text_of(viewer, f"/decisions/{found.record.decision_id}/?cluster=flyingpenguin")
-    other = text_of(viewer, f"/decisions/{found.record.decision_id}/semantics/")
+    page = text_of(viewer, f"/decisions/{hypothetical.record.decision_id}/?cluster=flyingpenguin")
+    other = text_of(viewer, f"/decisions/{hypothetical.record.decision_id}/semantics/")
 
     assert "<strong>Hypothetical.</strong>" in page
     assert f'href="/what-if/{row.pk}/?variant=leave"' in page
@@ -83,7 +85,7 @@ def test_a_real_decision_is_not_called_hypothetical(viewer: Client, text_of: Fet
         ({}, "Required value"),
     ],
 )
-def test_a_question_about_nobody_comes_back_with_its_fault(
+def test_an_analysis_without_clusters_is_returned_with_its_error(
     viewer: Client, given: dict[str, str], said: str
 ) -> None:
     answer = viewer.post("/what-if/", given)

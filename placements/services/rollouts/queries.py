@@ -35,7 +35,7 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
     return rows.filter(state=state) if state else rows
 
 
-_FAILED = (Phase.FAILED, Phase.REMOVE_FAILED)
+_FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
 
 
 def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:

@@ -62,7 +62,7 @@ def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None
     assert (canary.gains, canary.losses) == (("bravelion",), ("oldbadger",))
 
 
-def test_smartfish_leaving_helps_and_nobody_else_leaving_does(bravelion: Advice) -> None:
+def test_only_smartfish_leaving_helps(bravelion: Advice) -> None:
     others = {one["cluster"] for one in _details(bravelion.fails, ChangeKind.LEAVE)}
 
     assert _details(bravelion.helps, ChangeKind.LEAVE) == [{"cluster": "smartfish"}]

@@ -21,7 +21,7 @@ from tests.effort import examples
 from tests.engine.advice.test_advice import decisions
 
 
-def test_a_group_that_nobody_can_be_picked_from_is_pinned() -> None:
+def test_a_group_without_candidates_is_pinned() -> None:
     clusters = [
         *grouped("region", east="e1 e2", west="w1"),
         cluster("s", region="south", not_eligible="noAgent"),

@@ -121,7 +121,7 @@ def test_a_group_pins_its_siblings_only() -> None:
     ]
 
 
-def test_what_stands_above_nobody_is_not_above_the_emptiest() -> None:
+def test_what_stands_above_no_group_is_not_above_the_emptiest() -> None:
     cycle = kubernetes(zones(a=3, b=3), 4, [{**spread("zone"), "minDomains": 3}], "a-1", "a-2", "b-1")
 
     sentences = [words for words in trap_sentences(schedule(cycle)) if "before the first step" in words]

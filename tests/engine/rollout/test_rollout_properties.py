@@ -74,7 +74,7 @@ def test_a_cluster_changes_at_most_once_when_nothing_fails(rollout: RolloutState
 
 
 @given(rollouts(), st.sampled_from((Suspension.PAUSED, Suspension.STOPPED)))
-def test_nothing_starts_while_somebody_holds_it(rollout: RolloutState, hold: Suspension) -> None:
+def test_nothing_starts_while_it_is_suspended(rollout: RolloutState, hold: Suspension) -> None:
     assert next_actions(replace(rollout, suspension=hold)).actions == ()
 
 

@@ -196,7 +196,7 @@ def test_a_failure_counts_by_its_attempt_whatever_the_clock_of_the_worker_that_s
     assert world.sync_result().run.current.steps[0].failures == 1
 
 
-def test_somebody_may_have_a_failed_cluster_tried_again_at_once() -> None:
+def test_a_failed_cluster_can_be_retried_at_once() -> None:
     world = replace(of_three(1), failures={"c1": 1}, seconds=1)
     world.go()
     world.retries["c1"] = 0
@@ -307,7 +307,7 @@ def test_a_timed_wait_counts_from_the_last_cluster_and_anew_from_a_stop() -> Non
     assert world.go().status is RunStatus.SUCCEEDED
 
 
-def test_somebody_may_skip_a_timed_wait_but_only_while_it_lasts() -> None:
+def test_a_timed_wait_can_be_skipped_only_while_it_lasts() -> None:
     world = World(begin([stage("canary", env="canary", wait="1h")], C2))
     world.skipped["canary"] = world.now
     world.go_on(times=4)
@@ -336,7 +336,7 @@ def test_an_approval_that_was_taken_cannot_be_taken_back() -> None:
     assert world.go_on().status is RunStatus.SUCCEEDED
 
 
-def test_a_cluster_that_somebody_else_changes_meanwhile_fails_the_run() -> None:
+def test_a_cluster_that_is_changed_meanwhile_fails_the_run() -> None:
     world = of_three(1)
     world.go()
     world.clusters["c1"] = seen("c1", Phase.APPLYING, "of another run", world.now)

@@ -219,7 +219,7 @@ def test_a_cycle_without_picking_by_rank_has_no_rounds(changed: PlacementPolicy)
     assert decide(FLEET, changed, BINDING).number_of_rounds == 0
 
 
-def test_a_round_that_finds_nobody_counts() -> None:
+def test_a_round_that_picks_no_cluster_counts() -> None:
     decision = decide(FLEET, pick_n(5, spread=[spread("region")]))
 
     assert decision.number_of_rounds == 3

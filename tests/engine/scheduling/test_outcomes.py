@@ -236,7 +236,7 @@ def test_filtered_by_spread_comes_after_the_other_filters_one_reason_a_constrain
     assert [reason.facts["topologyKey"] for reason in outcome.reasons[1:]] == ["region", "env"]
 
 
-def test_a_broken_soft_constraint_filters_nobody() -> None:
+def test_a_broken_soft_constraint_filters_no_cluster() -> None:
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1"))
 
     outcome = _of(decide(one, pick_n(3, spread=[spread("region", hard=False)])), "e1")

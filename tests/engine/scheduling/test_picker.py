@@ -41,7 +41,7 @@ def test_does_not_run_dry_when_there_are_just_enough() -> None:
 
 
 @pytest.mark.parametrize("constraints", [[], [spread("region")]])
-def test_picks_nobody_from_an_empty_fleet(constraints: list[dict[str, object]]) -> None:
+def test_picks_no_cluster_from_an_empty_fleet(constraints: list[dict[str, object]]) -> None:
     picks = _pick(Fleet(), pick_n(3, spread=constraints), 3)
 
     assert (picks.positions.tolist(), picks.spread[0].tolist(), picks.ran_dry) == ([], [], True)

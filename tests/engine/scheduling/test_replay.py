@@ -104,13 +104,13 @@ def test_without_constraints_a_step_shows_where_the_line_was_drawn() -> None:
     assert steps == [RoundSummary(1, "b", "d", "affinity", spreads=(), cut=cut, candidates=4)]
 
 
-def test_the_cut_of_a_run_that_took_all_leaves_nobody_out() -> None:
+def test_the_cut_of_a_run_that_took_all_leaves_no_cluster_out() -> None:
     step = Replay(decide(fleet("a", "b"), pick_n(5))).step(1)
 
     assert step.cut == Cut(size=2, last_in="a", first_out=None, decided_by=None)
 
 
-def test_there_is_no_cut_where_nobody_could_be_picked() -> None:
+def test_there_is_no_cut_where_no_cluster_could_be_picked() -> None:
     step = Replay(decide(fleet(cluster("a", not_eligible="noAgent")), pick_n(1))).step(1)
 
     assert step == RoundSummary(1, None, None, None, spreads=(), cut=None, candidates=0)
@@ -160,7 +160,7 @@ def test_a_candidate_has_its_rank_scores_and_what_put_the_winner_before_it() -> 
     )
 
 
-def test_the_winner_was_put_behind_nobody() -> None:
+def test_the_winner_was_put_behind_no_cluster() -> None:
     candidate = Replay(decide(EAST_WEST, pick_n(1, spread=[spread("region")]))).candidate(1, "w1")
 
     assert (candidate.rank, candidate.decided_by) == (1, None)

@@ -246,7 +246,7 @@ def test_pick_n_shows_when_there_are_not_enough() -> None:
     assert (decision.picked_names, decision.is_fulfilled) == (("b", "a"), False)
 
 
-def test_pick_n_from_an_empty_fleet_picks_nobody() -> None:
+def test_pick_n_from_an_empty_fleet_picks_no_cluster() -> None:
     decision = decide(Fleet(), pick_n(1), binding("gone"))
 
     assert (decision.picked, decision.unscheduled, decision.is_fulfilled) == ((), ("gone",), False)

@@ -74,7 +74,7 @@ def test_equal_values_score_zero() -> None:
     assert _scores(_with_cpu("4", "4000m", None), prefer(10, sorted_by("cpu"))) == [0, 0, 0]
 
 
-def test_a_property_that_nobody_has_scores_zero() -> None:
+def test_a_property_that_no_cluster_has_scores_zero() -> None:
     assert _scores(_with_cpu(None, None), prefer(10, sorted_by("cpu"))) == [0, 0]
 
 

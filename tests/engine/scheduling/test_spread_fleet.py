@@ -118,7 +118,7 @@ def test_a_cluster_without_the_key_goes_first_even_against_a_high_affinity() -> 
     ]
 
 
-def test_a_key_that_no_cluster_has_constrains_nobody() -> None:
+def test_a_key_that_no_cluster_has_constrains_none() -> None:
     decision = decide(fleet("a", "b"), pick_n(2, spread=[spread("nowhere")]))
 
     assert decision.picked_names == ("b", "a")
@@ -156,7 +156,7 @@ def test_a_broken_soft_constraint_scores_minus_thousand_and_may_still_be_picked(
     ]
 
 
-def test_stops_where_a_hard_constraint_leaves_nobody() -> None:
+def test_stops_where_a_hard_constraint_leaves_no_candidate() -> None:
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1"))
 
     decision = decide(one, pick_n(4, spread=[spread("region")]))

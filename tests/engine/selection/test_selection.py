@@ -352,7 +352,7 @@ def test_what_clusters_or_controllers_make_is_left_out(reason: str, each: HubObj
     ],
     ids=str,
 )
-def test_what_somebody_wrote_goes_along(each: HubObject) -> None:
+def test_what_a_user_wrote_goes_along(each: HubObject) -> None:
     assert each in select(selecting({"name": "bank"}), [*BANK, SERVICE, each]).objects
 
 

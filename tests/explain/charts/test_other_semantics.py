@@ -121,7 +121,7 @@ def test_the_skews_through_the_steps_never_leave_a_limit_that_was_kept() -> None
     assert "zone (max skew 1, hard): at most 1 during the steps, 0 at the end" in chart.caption
 
 
-def test_nobody_who_passes_is_not_nobody_with_the_label() -> None:
+def test_no_cluster_that_passes_is_not_no_cluster_with_the_label() -> None:
     tainted = [cluster(name, region="east", taints=[taint("broken")]) for name in "ab"]
 
     assert "no cluster carries the label" not in _caption(ocm(fleet(*tainted), 1, [spread("region")]))

@@ -34,7 +34,7 @@ def test_each_constraint_has_a_panel() -> None:
     assert {trace["yaxis"] for trace in json.loads(chart.json)["data"]} == {"y", "y2"}
 
 
-def test_a_step_that_found_nobody_is_told() -> None:
+def test_a_step_that_picked_no_cluster_is_listed() -> None:
     small = fleet(*grouped("region", east="e1 e2", west="w1"))
 
     chart = skew_chart(decide(small, pick_n(9, spread=[spread("region")])))

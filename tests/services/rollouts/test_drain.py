@@ -73,7 +73,7 @@ def test_s49_a_drain_moves_everything_off() -> None:
     assert set(Eviction.objects.values_list("outcome", "drain__cluster_name")) == {("executed", "c003")}
 
 
-def test_s49_a_budget_can_block_it_wholly_until_somebody_lifts_it() -> None:
+def test_s49_a_budget_can_block_it_wholly_until_it_is_lifted() -> None:
     world = world_with(3, web=spec())
     save_budget(budget(minAvailable=3), by=None, now=world.now)
 
@@ -290,10 +290,10 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
 
     impact = drain_impact(here, now=world.now)
 
-    found = {
+    impacts = {
         row.placement: (row.impact, row.joins, row.placed_before, row.placed_after) for row in impact.rows
     }
-    assert found == {
+    assert impacts == {
         "all": ("shrinks", (), 3, 2),
         "fixed": ("stays", (), 2, 2),
         "moves": ("moves", (free,), 2, 2),

@@ -22,10 +22,10 @@ def first(patched: pytest.MonkeyPatch, name: str, act: Callable[[], object], *, 
     acts = [act]
 
     def step(*given: Any, **more: Any) -> Any:
-        found = real(*given, **more) if after else None
+        result = real(*given, **more) if after else None
         if acts:
             acts.pop()()
-        return found if after else real(*given, **more)
+        return result if after else real(*given, **more)
 
     patched.setattr(drains, name, step)
 
@@ -82,9 +82,9 @@ def test_a_deadline_that_is_put_off_in_that_moment_is_not_kept() -> None:
     world = world_with(2, web=spec())
     drain("c001", by=None, now=world.now, pace=Pace(deadline=world.now + 5 * SECOND))
     Placement.objects.update(paused_since=world.now, paused_by="ana")
-    seen = Drain.objects.get()
+    row_before = Drain.objects.get()
     drain("c001", by=None, now=world.now, pace=Pace(deadline=world.now + 500 * SECOND))
 
-    drains._continue(seen, now=world.now + 6 * SECOND)
+    drains._continue(row_before, now=world.now + 6 * SECOND)
 
     assert Drain.objects.get().state == "running"

@@ -109,10 +109,10 @@ def test_what_a_cluster_refuses_is_reported_object_by_object() -> None:
         "code": "ManifestApplyFailed",
         "message": "",
     }
-    [shown] = on("c001", world)["failedPlacements"]
-    assert (shown["kind"], shown["namespace"], shown["name"]) == ("ConfigMap", "shop", "bad")
-    assert shown["condition"]["type"] == "Applied"
-    assert shown["condition"]["message"] == refused["message"]
+    [entry] = on("c001", world)["failedPlacements"]
+    assert (entry["kind"], entry["namespace"], entry["name"]) == ("ConfigMap", "shop", "bad")
+    assert entry["condition"]["type"] == "Applied"
+    assert entry["condition"]["message"] == refused["message"]
     assert row.message == f"ConfigMap shop/bad: {refused['message']}"
     world.inject("c001")
     world.run(until=world.is_settled)
@@ -145,14 +145,14 @@ def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_availabl
     status = on("c001", world)
     assert last(status) == ("Available", "False", "ResourceNotAvailableYet")
     assert binding("c001").failure == ""
-    [shown] = status["failedPlacements"]
-    assert (shown["group"], shown["version"], shown["kind"], shown["name"]) == (
+    [entry] = status["failedPlacements"]
+    assert (entry["group"], entry["version"], entry["kind"], entry["name"]) == (
         "apps",
         "v1",
         "Deployment",
         "web",
     )
-    assert (shown["condition"]["type"], shown["condition"]["reason"]) == (
+    assert (entry["condition"]["type"], entry["condition"]["reason"]) == (
         "Available",
         "ManifestNotAvailableYet",
     )
@@ -164,16 +164,16 @@ def test_many_refusals_are_sorted_cut_at_a_hundred_and_survive_odd_words() -> No
         for number in reversed(range(MOST_OBJECTS + 5))
     )
 
-    found = refusal_failure(Binding(), DriverRejected("refused", refusals))
+    failure = refusal_failure(Binding(), DriverRejected("refused", refusals))
 
-    assert [one.name for one in found.objects] == [f"c{number:03}" for number in range(MOST_OBJECTS)]
-    assert found.objects[0].message == "a; b: c" * 200
+    assert [one.name for one in failure.objects] == [f"c{number:03}" for number in range(MOST_OBJECTS)]
+    assert failure.objects[0].message == "a; b: c" * 200
 
 
-def test_what_cannot_be_observed_keeps_nobody_waiting() -> None:
-    seen = ObjectSeen(ObjectRef("batch", "Job", "shop", "once"), Readiness.NOT_TRACKABLE, "not trackable")
+def test_what_cannot_be_observed_blocks_no_cluster() -> None:
+    job = ObjectSeen(ObjectRef("batch", "Job", "shop", "once"), Readiness.NOT_TRACKABLE, "not trackable")
 
-    assert unready_failure(Binding(), [seen]).objects == ()
+    assert unready_failure(Binding(), [job]).objects == ()
 
 
 @pytest.mark.nightly
@@ -264,8 +264,8 @@ def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
     decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["a", "missing", "none"]}))
 
     def nameless(name: str) -> list[tuple[str, str]]:
-        found = status_of(Placement.objects.get(name=name))["placementStatuses"]
-        entries = [one["conditions"][0] for one in found if "clusterName" not in one]
+        statuses = status_of(Placement.objects.get(name=name))["placementStatuses"]
+        entries = [one["conditions"][0] for one in statuses if "clusterName" not in one]
         return [(one["reason"], one["message"]) for one in entries]
 
     refused = "ClusterUnschedulable, cluster does not match with any of the required cluster affinity terms"

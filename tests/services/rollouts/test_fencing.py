@@ -77,9 +77,9 @@ def test_a_restored_database_catches_up_with_the_fences_of_the_clusters() -> Non
     world.run(until=world.is_settled)
 
     binding = Binding.objects.order_by("pk")[0]
-    seen = driver_for(MemberCluster.objects.get(name=binding.cluster_name)).observe("web").of("web")
-    assert seen is not None
-    assert seen.version == binding.applied_version
+    observed = driver_for(MemberCluster.objects.get(name=binding.cluster_name)).observe("web").of("web")
+    assert observed is not None
+    assert observed.version == binding.applied_version
 
 
 def test_what_no_binding_wants_is_removed_and_recorded() -> None:

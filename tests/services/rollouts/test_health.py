@@ -43,17 +43,17 @@ NO_NAMESPACE = [{"group": "", "version": "v1", "kind": "Namespace", "name": "abs
 
 def health(world: World, name: str = "web") -> PlacementHealth:
     row = with_rollouts(Placement.objects.filter(name=name)).get()
-    found = health_of(row, now=world.now)
+    whole = health_of(row, now=world.now)
     by_domain, selected = health_by_domain(row, "region", now=world.now)
     bindings = row.bindings.exclude(state=BindingState.UNSCHEDULED)
     statuses = Counter(status for _, status in cluster_statuses(row, bindings, now=world.now))
-    assert by_domain == found
+    assert by_domain == whole
     assert sum((Counter({one.status: one.count}) for one in selected), Counter()) == statuses
     is_fine = Placement.objects.filter(is_healthy(now=world.now), name=name).exists()
-    assert is_fine == (found.level is HealthLevel.HEALTHY)
-    needs_attention = found.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
+    assert is_fine == (whole.level is HealthLevel.HEALTHY)
+    needs_attention = whole.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
     assert Placement.objects.filter(is_degraded(now=world.now), name=name).exists() == needs_attention
-    return found
+    return whole
 
 
 def placed(clusters: int, **rolling: object) -> World:
@@ -72,10 +72,10 @@ def empty_world() -> World:
 
 @pytest.mark.nightly
 def test_a_placement_that_is_available_everywhere_is_healthy() -> None:
-    found = health(placed(3))
+    status = health(placed(3))
 
-    assert (found.level, found.summary) == (HealthLevel.HEALTHY, "Healthy")
-    counts = found.counts
+    assert (status.level, status.summary) == (HealthLevel.HEALTHY, "Healthy")
+    counts = status.counts
     assert (counts.wanted, counts.scheduled, counts.started, counts.applied, counts.available) == (3,) * 5
 
 
@@ -111,9 +111,9 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
     Binding.objects.bulk_create(many)
     row = with_rollouts(Placement.objects.all()).get()
 
-    found = [(one.status.word, one.names, one.count) for one in cluster_problems(row, now=world.now)]
+    problems = [(one.status.word, one.names, one.count) for one in cluster_problems(row, now=world.now)]
 
-    assert found == [
+    assert problems == [
         ("Apply failed", (last.cluster_name,), 1),
         ("Unreachable", ("b000", "b001", "b002"), 210),  # these are no member clusters
     ]
@@ -135,7 +135,7 @@ def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
 
     here = {name: statuses_on(bindings_on(name), most=5, now=world.now) for name in ("c000", "c001")}
 
-    words = {name: [(row.owner, status.word) for row, status in found] for name, found in here.items()}
+    words = {name: [(row.owner, status.word) for row, status in rows] for name, rows in here.items()}
     assert words == {"c000": [("web", "Apply failed")], "c001": [("web", "Available")]}
     assert health(world).level is HealthLevel.FAILED
 
@@ -146,9 +146,13 @@ def test_selectors_that_match_nothing_roll_nothing_out() -> None:
 
     assert not Rollout.objects.exists()
     assert set(world.phases().values()) == {"nothing"}
-    found = health(world)
-    assert (found.level, found.summary) == (HealthLevel.ATTENTION, "No resources selected")
-    assert (found.counts.scheduled, found.counts.applied, found.counts.available) == (3, 0, 0)
+    status_of_web = health(world)
+    assert (status_of_web.level, status_of_web.summary) == (HealthLevel.ATTENTION, "No resources selected")
+    assert (status_of_web.counts.scheduled, status_of_web.counts.applied, status_of_web.counts.available) == (
+        3,
+        0,
+        0,
+    )
     status = status_of(Placement.objects.get(), now=world.now)
     assert (status["health"]["word"], status["health"]["message"]) == ("Degraded", "No resources selected")
     kinds = {one["type"]: one["status"] for one in status["conditions"]}
@@ -222,12 +226,12 @@ def test_an_unreachable_cluster_is_not_available_though_nothing_rolls_out() -> N
     world = placed(3)
     cut_off(world, "c001")
 
-    found = health(world)
-    assert (found.level, found.summary) == (
+    status = health(world)
+    assert (status.level, status.summary) == (
         HealthLevel.ATTENTION,
         "Degraded (2 of 3 available, 1 unreachable)",
     )
-    assert (found.counts.applied, found.counts.available, found.counts.unreachable) == (3, 2, 1)
+    assert (status.counts.applied, status.counts.available, status.counts.unreachable) == (3, 2, 1)
 
     cut_off(world, "c000", "c002")
     assert health(world).summary == "Unknown (0 of 3 available, 3 unreachable)"
@@ -241,8 +245,8 @@ def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
     world.pass_time(400, step=20)
 
     assert MemberCluster.objects.get(name="c001").verdict == "unhealthy"
-    found = health(world)
-    assert (found.level, found.summary) == (
+    status = health(world)
+    assert (status.level, status.summary) == (
         HealthLevel.ATTENTION,
         "Degraded (3 of 3 available, 1 not ready)",
     )
@@ -254,15 +258,15 @@ def test_what_is_on_clusters_without_a_driver_is_scheduled_and_not_applied() -> 
     MemberCluster.objects.filter(name="c001").update(driver="")
     world.place("web", one_at_a_time())
     world.run(until=lambda: len(world.available()) == 2)
-    found = health(world)
-    assert (found.level, found.summary) == (
+    status = health(world)
+    assert (status.level, status.summary) == (
         HealthLevel.ATTENTION,
         "Degraded (2 of 3 available, 1 not monitored)",
     )
 
     MemberCluster.objects.update(driver="")
-    found = health(world)
-    assert (found.level, found.summary) == (
+    status = health(world)
+    assert (status.level, status.summary) == (
         HealthLevel.SUSPENDED,
         "Scheduled, not applied (3 clusters not monitored)",
     )
@@ -310,9 +314,9 @@ def test_a_paused_placement_with_a_newer_version_says_so() -> None:
     world.change()
     world.work()
 
-    found = health(world)
-    assert (found.level, found.summary) == (HealthLevel.SUSPENDED, "Paused (0 of 3 started)")
-    assert (found.counts.started, found.counts.available) == (0, 3)
+    status = health(world)
+    assert (status.level, status.summary) == (HealthLevel.SUSPENDED, "Paused (0 of 3 started)")
+    assert (status.counts.started, status.counts.available) == (0, 3)
 
 
 @pytest.mark.nightly
@@ -326,8 +330,8 @@ def test_a_rollout_that_is_due_is_in_progress_unless_the_placement_is_paused(adm
 
     roll_back("web", 0, by=None, now=world.now)
 
-    found = health(world)
-    assert (found.level, found.summary) == (HealthLevel.PROGRESS, "Progressing (rollout pending)")
+    status = health(world)
+    assert (status.level, status.summary) == (HealthLevel.PROGRESS, "Progressing (rollout pending)")
     for address in ("/", "/placements/", "/placements/web/"):
         page = admin_client.get(address).content.decode()
         assert "Progressing (rollout pending)" in page, address

@@ -49,12 +49,12 @@ def held(lock: Callable[[], object], act: Callable[[], object]) -> Iterator[None
         with transaction.atomic():
             lock()
             acting = other.submit(run)
-            _until_somebody_waits(acting)
+            _until_another_waits(acting)
             yield
         acting.result(timeout=60)
 
 
-def _until_somebody_waits(acting: "Future[None]") -> None:
+def _until_another_waits(acting: "Future[None]") -> None:
     until = time.monotonic() + 20
     while time.monotonic() < until and not acting.done():
         with connection.cursor() as cursor:

@@ -39,8 +39,8 @@ def fleet() -> MemberFleet:
 
 @pytest.fixture
 def server(fleet: MemberFleet) -> Iterator[LocalServer]:
-    with serve(fleet) as found, override_settings(MEMBER_LOOPBACK=True):
-        yield found
+    with serve(fleet) as fake_server, override_settings(MEMBER_LOOPBACK=True):
+        yield fake_server
 
 
 def world_of(count: int, server: LocalServer, patch: pytest.MonkeyPatch) -> ManyMembers:

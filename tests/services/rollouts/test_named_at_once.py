@@ -73,14 +73,14 @@ def _evicts(placement: str, now: Any) -> str:
 @pytest.mark.servers_only
 @pytest.mark.parametrize("_again", range(5))
 def test_one_of_two_placements_is_evicted_under_one_name(world: World, _again: int) -> None:
-    said = at_once(lambda: _evicts("web", world.now), lambda: _evicts("shop", world.now))
+    outcomes = at_once(lambda: _evicts("web", world.now), lambda: _evicts("shop", world.now))
 
     row = Eviction.objects.get()
-    assert sorted(said) == sorted(["immutable", f"{row.placement_name} new"])
+    assert sorted(outcomes) == sorted(["immutable", f"{row.placement_name} new"])
     assert len(world.available("web")) + len(world.available("shop")) == 3
 
 
-def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_nobody(
+def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_no_placement(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, beaten = evictions.execute, list[bool]()

@@ -64,9 +64,9 @@ def test_a_rollout_keeps_the_state_and_the_hint_of_each_object(world: ServedWorl
     world.pass_time(10)
 
     binding = Binding.objects.select_related("resource_snapshot").get()
-    found = states(binding)
-    assert (found["shop"].state, found["web"].state) == (ObjectState.AVAILABLE, ObjectState.NOT_AVAILABLE)
-    assert found["web"].live.uid == "uid-web"
+    objects = states(binding)
+    assert (objects["shop"].state, objects["web"].state) == (ObjectState.AVAILABLE, ObjectState.NOT_AVAILABLE)
+    assert objects["web"].live.uid == "uid-web"
     (error,) = objects_of(binding.failed_objects)
     assert "Progressing is False: ProgressDeadlineExceeded" in error.message
     assert "Deployment shop/web: 0 of 1 replicas available" in binding.message
@@ -112,8 +112,8 @@ def test_equal_states_are_not_written_again() -> None:
         (),
     )
     unready = (ObjectSeen(WEB, STALLED.readiness or Readiness.NOT_YET, STALLED.reason),)
-    seen = PlacementSeen("web", "v1", "v1", unready=unready, objects=(STALLED,))
-    answer = Observation(is_healthy=True, placements=(seen,))
+    observed = PlacementSeen("web", "v1", "v1", unready=unready, objects=(STALLED,))
+    answer = Observation(is_healthy=True, placements=(observed,))
 
     first = to_result(call, answer, now=NOW, is_busy=False)
     assert first is not None

@@ -41,11 +41,11 @@ class Released:
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> Released:
     """Let the simulated driver count as one that acts on it."""
-    found = Released()
+    releases = Released()
     monkeypatch.setattr(worker, "ACTING_DRIVERS", ("simulated",))
     monkeypatch.setattr(rollout_state, "ACTING_DRIVERS", ("simulated",))
-    monkeypatch.setattr(SimulatedDriver, "release", found.release)
-    return found
+    monkeypatch.setattr(SimulatedDriver, "release", releases.release)
+    return releases
 
 
 def begun(strategy: Mapping[str, Any] = ABANDON) -> World:
@@ -64,8 +64,8 @@ def test_abandoned_objects_are_released_on_all_clusters_at_once(released: Releas
     assert released.calls == ["web"] * 3  # maxUnavailable is 1: nothing becomes unavailable
     assert set(Binding.objects.values_list("phase", flat=True)) == {Phase.REMOVING}
     run = Rollout.objects.get(is_deletion=True)
-    shown = {one.phase for one in clusters_in(run, names_in(run), report_of(run))}
-    assert shown == {"releasing"}
+    phases = {one.phase for one in clusters_in(run, names_in(run), report_of(run))}
+    assert phases == {"releasing"}
 
     released.is_down = False
     world.pass_time(60)

@@ -70,7 +70,7 @@ def test_changed_resources_reach_clusters_in_the_batches_of_the_budget() -> None
 
 
 @pytest.mark.nightly
-def test_kinds_that_nobody_can_observe_take_the_period_between_batches() -> None:
+def test_kinds_that_cannot_be_observed_take_the_period_between_batches() -> None:
     world = World(10)
     world.apply(JOB)
     quarter = {"unavailablePeriodSeconds": 20}
@@ -232,7 +232,7 @@ def test_a_paused_placement_starts_nothing_and_goes_on_when_resumed() -> None:
 
 
 @pytest.mark.nightly
-def test_a_stopped_run_ends_for_good_until_somebody_begins_anew() -> None:
+def test_a_stopped_run_ends_for_good_until_another_is_started() -> None:
     world = World(4)
     world.place("web", one_at_a_time())
     world.run(until=world.is_settled)

@@ -65,9 +65,9 @@ def test_reschedules_and_says_what_that_changes() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
 
-    said = rollout("reschedule", "spread")
+    output = rollout("reschedule", "spread")
 
-    assert said == "Placement spread rescheduled. selected: c000; deselected: c001.\n"
+    assert output == "Placement spread rescheduled. selected: c000; deselected: c001.\n"
     assert PolicySnapshot.objects.filter(placement__name="spread").count() == 2
     with pytest.raises(CommandError, match="names its clusters"):
         rollout("reschedule", "fixed")

@@ -303,10 +303,10 @@ def test_a_run_freezes_the_overrides_that_apply_when_it_begins() -> None:
 def test_progress_says_in_sentences_what_a_run_waits_for() -> None:
     world = waiting_world(before=True)
 
-    found = progress_of(StagedRun.objects.get())
+    progress = progress_of(StagedRun.objects.get())
 
-    assert found["sentences"] == ["Waiting for approval before stage prod."]
-    assert [one["state"] for one in found["stages"]] == ["current", "to come"]
+    assert progress["sentences"] == ["Waiting for approval before stage prod."]
+    assert [one["state"] for one in progress["stages"]] == ["current", "to come"]
     world.approve("one", "prod")
     world.run(until=lambda: world.status("one") == "succeeded")
     status = run_manifest(StagedRun.objects.get())["status"]

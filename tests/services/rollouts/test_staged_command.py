@@ -39,11 +39,11 @@ def test_says_the_stages_before_anything_begins() -> None:
 
 
 def test_prepares_resumes_stops_and_abandons(world: StagedWorld) -> None:
-    said = [staged("start", "one", "web", "careful", "--prepare")]
+    outputs = [staged("start", "one", "web", "careful", "--prepare")]
     world.work()
-    said += [staged("resume", "one"), staged("stop", "one"), staged("abandon", "one"), staged("list")]
+    outputs += [staged("resume", "one"), staged("stop", "one"), staged("abandon", "one"), staged("list")]
 
-    assert [one.split(";")[0].strip() for one in said] == [
+    assert [one.split(";")[0].strip() for one in outputs] == [
         "Staged update run one created",
         "Staged update run one started.",
         "Staged update run one stopped.",

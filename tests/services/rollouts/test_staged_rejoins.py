@@ -97,7 +97,7 @@ def test_s44_rejoined_after_a_change_it_gets_the_new_version_with_the_others() -
     assert world.changes() == 2
 
 
-def test_s44_rejoined_after_somebody_cleared_it_the_run_places_everything_anew() -> None:
+def test_s44_rejoined_after_it_was_cleared_the_run_places_everything_again() -> None:
     world = LeftWorld()
 
     world.rejoin()

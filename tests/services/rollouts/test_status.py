@@ -113,9 +113,9 @@ def test_a_run_reads_its_answer_back_and_names_its_versions() -> None:
     world.work()
     run = latest_run(placement)
     assert run is not None
-    said, progress = report_of(run), progress_of(run, now=world.now)
+    report, progress = report_of(run), progress_of(run, now=world.now)
 
-    rows = {one.cluster: one for one in clusters_in(run, names_in(run), said)}
+    rows = {one.cluster: one for one in clusters_in(run, names_in(run), report)}
 
     assert (rows["c000"].phase, rows["c000"].running, rows["c000"].wave) == ("settling", "r1", 1)
     assert (rows["c002"].phase, rows["c002"].running, rows["c002"].wanted) == ("available", "r0", "r1")

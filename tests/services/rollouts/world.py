@@ -150,6 +150,6 @@ def starts(name: str = "web") -> list[tuple[int, str, str]]:
 def handed_to(cluster: str, name: str = "web") -> dict[str, dict[str, Any]]:
     """Return the manifests, by kind, that the driver of a cluster gets for what was last started there."""
     binding = Binding.objects.get(placement__name=name, cluster_name=cluster)
-    found = ManifestCache().of(binding, MemberCluster.objects.get(name=cluster))
-    assert not isinstance(found, OverrideFailed)
-    return {one["kind"]: dict(one) for one in found}
+    objects = ManifestCache().of(binding, MemberCluster.objects.get(name=cluster))
+    assert not isinstance(objects, OverrideFailed)
+    return {one["kind"]: dict(one) for one in objects}
