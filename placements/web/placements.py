@@ -276,6 +276,7 @@ def _head_context(
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
         "has_better_set": exact is not None and exact.has_better_set,
+        "broken_assertions": checked.broken if (checked := check_of(placement)) else 0,
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
         "is_waiting": is_waiting,
         "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,

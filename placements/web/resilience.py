@@ -34,7 +34,7 @@ from placements.services.resilience.queries import (
 from placements.services.teams import labels_in
 from placements.web.request import current_user, requested_table, unknown_words, word_from
 
-_LOSSES_SHOWN = 25
+_LOSSES_SHOWN, _MOST_LOSSES_SHOWN = 10, 200
 _PLACEMENTS_SHOWN = 100
 _KEPT_SECONDS = 60
 
@@ -115,14 +115,15 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
         def what_if(one: ResilienceLoss) -> str:
             return f"{reverse('web:what-if')}?{urlencode(what_if_query(one.level, one.value, variant))}"
 
-        rows = list(worst_losses(report, variant, level)[: _LOSSES_SHOWN + 1])
+        most = _MOST_LOSSES_SHOWN if "all" in request.GET else _LOSSES_SHOWN
+        rows = list(worst_losses(report, variant, level)[: most + 1])
         weakest = weakest_placements(report)
         context |= {
             "age": age_of(report),
             "worst": worst_by_level(report.totals, variant),
             "level": level,
-            "losses": [(one, loss_name(one.level, one.value), what_if(one)) for one in rows[:_LOSSES_SHOWN]],
-            "has_more": len(rows) > _LOSSES_SHOWN,
+            "losses": [(one, loss_name(one.level, one.value), what_if(one)) for one in rows[:most]],
+            "has_more": len(rows) > most,
             "weakest": [
                 (one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_PLACEMENTS_SHOWN]
             ],
