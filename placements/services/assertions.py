@@ -110,6 +110,13 @@ def recheck(name: str) -> None:
     AssertionCheck.objects.filter(others__contains=f"|{name}|").update(decisions_made=0)
 
 
+def recheck_reading(names: Collection[str]) -> None:
+    """Have the assertions checked again of placements whose policy reads one of these properties."""
+    rows = AssertionCheck.objects.values_list("pk", "placement__property_names_read") if names else ()
+    for part in batched([pk for pk, read in rows if not set(read).isdisjoint(names)]):
+        AssertionCheck.objects.filter(pk__in=part).update(decisions_made=0)
+
+
 def assertion_documents() -> list[PlacementAssertion]:
     return [parse_placement_assertion(one.document) for one in AssertionDocument.objects.order_by("name")]
 
@@ -120,10 +127,10 @@ def _about(placement: Placement, documents: Collection[PlacementAssertion]) -> l
     return assertions_about(placement.full_name, labels, annotations, documents)
 
 
-def has_assertions(manifest: ClusterResourcePlacement) -> bool:
-    metadata = manifest.metadata
-    documents = assertion_documents()
-    return bool(assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents))
+def written_assertions(manifest: ClusterResourcePlacement) -> list[tuple[str, Assertions]]:
+    """Return the assertions of a manifest, by the document that has them."""
+    metadata, documents = manifest.metadata, assertion_documents()
+    return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
 
 
 @on_live_hub(refuse)
@@ -157,10 +164,8 @@ def delete_assertions(name: str, *, by: User | None, now: datetime, expected: in
 def _have_checked(changed: str) -> None:
     """Have the placements checked that a document is about, or was about."""
     documents, pks_by_state = assertion_documents(), dict[bool, list[int]]()
-    before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|").values_list(
-        "placement", flat=True
-    )
-    stale = set(before)
+    before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|")
+    stale = set(before.values_list("placement", flat=True))
     for one in Placement.objects.filter(deleting_since=None).only("full_name", "document").iterator():
         about = _about(one, documents)
         if one.pk in stale or changed in dict(about):
@@ -266,9 +271,7 @@ def assertion_results(
     manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
 ) -> list[SourcedResult]:
     """Evaluate the assertions of a manifest on the decision that saving it would lead to."""
-    metadata = manifest.metadata
-    documents = assertion_documents()
-    about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
+    about = written_assertions(manifest)
     items = [one for _, assertions in about for one in assertions.items]
     if not items:
         return []
@@ -286,7 +289,7 @@ def check_assertions_before_save(
     manifest: ClusterResourcePlacement, *, saved: Placement | None, now: datetime
 ) -> tuple[ManifestWarning, ...]:
     """Return the warnings of broken assertions. Raise InvalidManifest where `onBreak` is `refuse`."""
-    if not has_assertions(manifest):
+    if not written_assertions(manifest):
         return ()
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=load_fleet()))
     results = assertion_results(manifest, decision, saved=saved, now=now)

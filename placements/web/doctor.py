@@ -63,13 +63,10 @@ def doctor(request: HttpRequest) -> HttpResponse:
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
     severities = Counter(one.severity for _, one in report.findings)
+    titled = [(one, f"{one} {RULES[one].title}", count) for one, count in sorted(rules.items())]
     facets = [
         Facet("severity", "Severity", [(one, _WORDS[one], severities[one]) for one in Severity], is_row=True),
-        Facet(
-            "rule",
-            "Rule",
-            [(one, f"{one} {RULES[one].title}", count) for one, count in sorted(rules.items())],
-        ),
+        Facet("rule", "Rule", titled),
     ]
     context = {
         "bar": filter_bar(request, _FILTERS, facets, rule=[*RULES, *ALIASES], severity=Severity),
