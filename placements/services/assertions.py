@@ -74,7 +74,7 @@ class UnknownAssertionsError(LookupError):
 
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements whose decision, manifest, fleet or neighbours changed; return how many."""
-    rows = list(due_checks().order_by("pk")[:BATCH])
+    rows = list(due_checks(now=now).order_by("pk")[:BATCH])
     if rows:
         documents = assertion_documents()
         for placement, cycle in cycles_of(rows, current_fleet().fleet):
@@ -83,11 +83,10 @@ def check_due(*, now: datetime) -> int:
 
 
 def is_due(*, now: datetime) -> bool:
-    del now
-    return due_checks().exists()
+    return due_checks(now=now).exists()
 
 
-def due_checks() -> QuerySet[Placement]:
+def due_checks(*, now: datetime) -> QuerySet[Placement]:
     """Return the placements with assertions whose check is not about what is there now."""
     asserting = Placement.objects.filter(has_assertions=True, deleting_since=None, decisions_made__gt=0)
     check = "assertion_check__"
@@ -98,11 +97,13 @@ def due_checks() -> QuerySet[Placement]:
             f"{check}fleet_version": Subquery(FleetState.objects.values("version")[:1]),
         }
     )
-    return asserting.exclude(is_same)
+    aged = AssertionCheck.objects.filter(others__contains=CLOCK, checked_at__lt=now - RECHECK)
+    return asserting.exclude(is_same & ~Q(pk__in=aged.values("placement")))
 
 
-REPORT = "*report"
-"""The name of the resilience report among the names that assertions read."""
+REPORT, CLOCK = "*report", "*clock"
+"""The names of the resilience report and of the time among the names that assertions read."""
+_READ, RECHECK = {"survives": REPORT, "churn": CLOCK}, timedelta(hours=1)
 
 
 def recheck(name: str) -> None:
@@ -185,7 +186,7 @@ def _check(
     results = evaluate_assertions(items, at_rest(cycle), _facts_for(placement, items, now=now))
     plain_results = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
-    others |= {REPORT for one in items if one.predicate == "survives"}
+    others |= {_READ[one.predicate] for one in items if one.predicate in _READ}
     with transaction.atomic():
         former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
         before = {_identity(one): one["state"] for one in (former.results if former else [])}

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,18 @@ def test_a_decision_of_another_placement_is_a_reason_to_check_again() -> None:
     run_due()
     assert check_due(now=NOW) == 1
     assert AssertionCheck.objects.get().broken == 1
+
+
+@pytest.mark.django_db
+def test_changes_of_clusters_stop_to_count_after_a_week() -> None:
+    joined("a")
+    _save("web", [{"churn": {"perWeek": 0}}])
+    run_due()
+    check_due(now=NOW)
+    week = NOW + timedelta(days=7, seconds=1)
+    assert (AssertionCheck.objects.get().broken, is_due(now=NOW), is_due(now=week)) == (1, False, True)
+    assert check_due(now=week) == 1
+    assert (AssertionCheck.objects.get().broken, is_due(now=week)) == (0, False)
 
 
 @pytest.mark.django_db
