@@ -16,7 +16,7 @@ _COLUMN_WORDS = {
     "wasHere": "selected before",
 }
 _BEST = "the scheduler found the best set"
-_DROPPED = {"eligibility": "all clusters eligible"}
+_DROPPED = {"eligibility": "all clusters ready"}
 STAGE_WORDS = {"picks": "Selected in this cycle", "skew": "Skew, summed", "affinity": "Affinity, summed"}
 OPEN_WORDS = {
     OpenReason.SEMANTICS: "exact search does not support these scheduling rules",
