@@ -111,13 +111,6 @@ def recheck(name: str) -> None:
     AssertionCheck.objects.filter(others__contains=f"|{name}|").update(decisions_made=0)
 
 
-def recheck_reading(names: Collection[str]) -> None:
-    """Have the assertions checked again of placements whose policy reads one of these properties."""
-    rows = AssertionCheck.objects.values_list("pk", "placement__property_names_read") if names else ()
-    for part in batched([pk for pk, read in rows if not set(read).isdisjoint(names)]):
-        AssertionCheck.objects.filter(pk__in=part).update(decisions_made=0)
-
-
 def assertion_documents() -> list[PlacementAssertion]:
     return [parse_placement_assertion(one.document) for one in AssertionDocument.objects.order_by("name")]
 

@@ -12,8 +12,7 @@ from fleetui.apimachinery.words import names_and_more
 from fleetui.bulk import batched
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.fleet_change import can_change_picks
-from placements.models import Binding, Decision, Drain, Placement, Rollout
-from placements.services.assertions import recheck_reading
+from placements.models import AssertionCheck, Binding, Decision, Drain, Placement, Rollout
 from placements.services.overrides.operations import labels_changed
 from placements.services.snapshots import cycles_of
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
@@ -65,6 +64,13 @@ def losing_a_cluster(names: Iterable[str]) -> list[int]:
     return pks
 
 
+def recheck_assertions(names: Set[str]) -> None:
+    """Have the assertions checked again of placements whose policy reads one of these properties."""
+    rows = AssertionCheck.objects.values_list("pk", "placement__property_names_read") if names else ()
+    for part in batched([pk for pk, read in rows if not names.isdisjoint(read)]):
+        AssertionCheck.objects.filter(pk__in=part).update(decisions_made=0)
+
+
 def enqueue_affected_placements() -> int:
     """Enqueue the placements affected by the logged changes, and delete the log; return how many.
 
@@ -84,7 +90,7 @@ def _enqueue_affected() -> int:
     keys = {key for change in changes for key in change.label_keys}
     names = {name for change in changes for name in change.property_names}
     affected = set(affected_by_change(opens=opens, label_keys=keys, property_names=names))
-    recheck_reading(names)
+    recheck_assertions(names)
     changed = clusters_changed_in(min(change.sequence for change in changes), most=_MOST_CHANGED)
     if changed is not None:
         affected -= _unchanged(affected, changed, changes)
