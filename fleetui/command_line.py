@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
             ManagementUtility([name, *words]).execute()
     except SettingRefused as refusal:
         sys.exit(f"{name}: {refusal}")
+    except BrokenPipeError:  # the reader of the output ended, as `head` does
+        os._exit(141)
     except ENVIRONMENT_ERRORS as error:  # of Django's own commands, and of `up`
         problem = environment_problem(error)
         if problem is None:

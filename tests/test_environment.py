@@ -18,7 +18,7 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, Operational
 from django.test import Client
 from rest_framework.test import APIClient
 
-from fleetui import environment
+from fleetui import command_line, environment
 from fleetui.environment import environment_problem
 from tests.rows import namespace, person
 
@@ -199,3 +199,13 @@ def test_a_full_database_changes_nothing(tmp_path: Path) -> None:
 
     assert refused.value.returncode == 4
     assert call_command("export", "resources") is None
+
+
+def test_a_command_ends_silently_where_the_reader_of_its_output_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    def execute(_utility: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(command_line.ManagementUtility, "execute", execute)
+    monkeypatch.setattr(command_line.os, "_exit", sys.exit)
+    with pytest.raises(SystemExit, match="141"):
+        command_line.main(["manage.py", "doctor"])

@@ -16,6 +16,7 @@ _COLUMN_WORDS = {
     "wasHere": "selected before",
 }
 _BEST = "the scheduler found the best set"
+_DROPPED = {"eligibility": "all clusters ready"}
 STAGE_WORDS = {"picks": "Selected in this cycle", "skew": "Skew, summed", "affinity": "Affinity, summed"}
 OPEN_WORDS = {
     OpenReason.SEMANTICS: "exact search does not support these scheduling rules",
@@ -81,7 +82,7 @@ def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
 
 def _correction(correction: Correction) -> str:
     changes = [
-        f"without {FILTER_WORDS.get(element.name, element.name)}"
+        _DROPPED.get(element.name, f"without {FILTER_WORDS.get(element.name, element.name)}")
         if to is None
         else f"{element.name} maxSkew {to}"
         for element, to in correction.changes

@@ -74,7 +74,7 @@ class UnknownAssertionsError(LookupError):
 
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements whose decision, manifest, fleet or neighbours changed; return how many."""
-    rows = list(due_checks().order_by("pk")[:BATCH])
+    rows = list(due_checks(now=now).order_by("pk")[:BATCH])
     if rows:
         documents = assertion_documents()
         for placement, cycle in cycles_of(rows, current_fleet().fleet):
@@ -83,11 +83,10 @@ def check_due(*, now: datetime) -> int:
 
 
 def is_due(*, now: datetime) -> bool:
-    del now
-    return due_checks().exists()
+    return due_checks(now=now).exists()
 
 
-def due_checks() -> QuerySet[Placement]:
+def due_checks(*, now: datetime) -> QuerySet[Placement]:
     """Return the placements with assertions whose check is not about what is there now."""
     asserting = Placement.objects.filter(has_assertions=True, deleting_since=None, decisions_made__gt=0)
     check = "assertion_check__"
@@ -98,11 +97,13 @@ def due_checks() -> QuerySet[Placement]:
             f"{check}fleet_version": Subquery(FleetState.objects.values("version")[:1]),
         }
     )
-    return asserting.exclude(is_same)
+    aged = AssertionCheck.objects.filter(others__contains=CLOCK, checked_at__lt=now - RECHECK)
+    return asserting.exclude(is_same & ~Q(pk__in=aged.values("placement")))
 
 
-REPORT = "*report"
-"""The name of the resilience report among the names that assertions read."""
+REPORT, CLOCK = "*report", "*clock"
+"""The names of the resilience report and of the time among the names that assertions read."""
+_READ, RECHECK = {"survives": REPORT, "churn": CLOCK}, timedelta(hours=1)
 
 
 def recheck(name: str) -> None:
@@ -120,10 +121,10 @@ def _about(placement: Placement, documents: Collection[PlacementAssertion]) -> l
     return assertions_about(placement.full_name, labels, annotations, documents)
 
 
-def has_assertions(manifest: ClusterResourcePlacement) -> bool:
-    metadata = manifest.metadata
-    documents = assertion_documents()
-    return bool(assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents))
+def written_assertions(manifest: ClusterResourcePlacement) -> list[tuple[str, Assertions]]:
+    """Return the assertions of a manifest, by the document that has them."""
+    metadata, documents = manifest.metadata, assertion_documents()
+    return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
 
 
 @on_live_hub(refuse)
@@ -157,10 +158,8 @@ def delete_assertions(name: str, *, by: User | None, now: datetime, expected: in
 def _have_checked(changed: str) -> None:
     """Have the placements checked that a document is about, or was about."""
     documents, pks_by_state = assertion_documents(), dict[bool, list[int]]()
-    before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|").values_list(
-        "placement", flat=True
-    )
-    stale = set(before)
+    before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|")
+    stale = set(before.values_list("placement", flat=True))
     for one in Placement.objects.filter(deleting_since=None).only("full_name", "document").iterator():
         about = _about(one, documents)
         if one.pk in stale or changed in dict(about):
@@ -180,7 +179,7 @@ def _check(
     results = evaluate_assertions(items, at_rest(cycle), _facts_for(placement, items, now=now))
     plain_results = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
-    others |= {REPORT for one in items if one.predicate == "survives"}
+    others |= {_READ[one.predicate] for one in items if one.predicate in _READ}
     with transaction.atomic():
         former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
         before = {_identity(one): one["state"] for one in (former.results if former else [])}
@@ -266,9 +265,7 @@ def assertion_results(
     manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
 ) -> list[SourcedResult]:
     """Evaluate the assertions of a manifest on the decision that saving it would lead to."""
-    metadata = manifest.metadata
-    documents = assertion_documents()
-    about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
+    about = written_assertions(manifest)
     items = [one for _, assertions in about for one in assertions.items]
     if not items:
         return []
@@ -286,7 +283,7 @@ def check_assertions_before_save(
     manifest: ClusterResourcePlacement, *, saved: Placement | None, now: datetime
 ) -> tuple[ManifestWarning, ...]:
     """Return the warnings of broken assertions. Raise InvalidManifest where `onBreak` is `refuse`."""
-    if not has_assertions(manifest):
+    if not written_assertions(manifest):
         return ()
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=load_fleet()))
     results = assertion_results(manifest, decision, saved=saved, now=now)

@@ -12,7 +12,7 @@ from fleetui.apimachinery.words import names_and_more
 from fleetui.bulk import batched
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.fleet_change import can_change_picks
-from placements.models import Binding, Decision, Drain, Placement, Rollout
+from placements.models import AssertionCheck, Binding, Decision, Drain, Placement, Rollout
 from placements.services.overrides.operations import labels_changed
 from placements.services.snapshots import cycles_of
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
@@ -64,6 +64,13 @@ def losing_a_cluster(names: Iterable[str]) -> list[int]:
     return pks
 
 
+def recheck_assertions(names: Set[str]) -> None:
+    """Have the assertions checked again of placements whose policy reads one of these properties."""
+    rows = AssertionCheck.objects.values_list("pk", "placement__property_names_read") if names else ()
+    for part in batched([pk for pk, read in rows if not names.isdisjoint(read)]):
+        AssertionCheck.objects.filter(pk__in=part).update(decisions_made=0)
+
+
 def enqueue_affected_placements() -> int:
     """Enqueue the placements affected by the logged changes, and delete the log; return how many.
 
@@ -79,13 +86,11 @@ def _enqueue_affected() -> int:
     changes = list(FleetChange.objects.select_for_update().order_by("pk"))
     if not changes:
         return 0
-    affected = set(
-        affected_by_change(
-            opens=any(change.opens or change.gone for change in changes),
-            label_keys={key for change in changes for key in change.label_keys},
-            property_names={name for change in changes for name in change.property_names},
-        )
-    )
+    opens = any(change.opens or change.gone for change in changes)
+    keys = {key for change in changes for key in change.label_keys}
+    names = {name for change in changes for name in change.property_names}
+    affected = set(affected_by_change(opens=opens, label_keys=keys, property_names=names))
+    recheck_assertions(names)
     changed = clusters_changed_in(min(change.sequence for change in changes), most=_MOST_CHANGED)
     if changed is not None:
         affected -= _unchanged(affected, changed, changes)
@@ -102,6 +107,6 @@ def _enqueue_affected() -> int:
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     reasons = list(dict.fromkeys(change.reason for change in changes))
     trigger = names_and_more(reasons, 1)
-    if any(change.label_keys for change in changes):
+    if keys:
         labels_changed(trigger)
     return enqueue_scheduling(sorted(affected | losing), trigger=trigger)

@@ -40,7 +40,7 @@ from placements.manifests.placement import (
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
 from placements.models import Placement, PolicySnapshot, ResourceSnapshot
-from placements.services.assertions import check_assertions_before_save, has_assertions
+from placements.services.assertions import check_assertions_before_save, written_assertions
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
 from placements.services.results import (
@@ -129,7 +129,7 @@ def save_placement(
             is_demo=is_demo,
             scheduled="Unknown",
             scheduled_since=now,
-            **{**placement_columns(manifest), "has_assertions": has_assertions(manifest)},
+            **{**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))},
         )
         warnings += check_assertions_before_save(manifest, saved=None, now=now)
         created.save(force_insert=True)
@@ -200,7 +200,7 @@ def _update(
     placement.document, placement.updated_at = content, now
     placement.revision += 1
     columns = {**placement_columns(manifest), **scheduled_columns(placement, "Unknown", now=now)}
-    columns["has_assertions"] = has_assertions(manifest)
+    columns["has_assertions"] = bool(written_assertions(manifest))
     for name, value in columns.items():
         setattr(placement, name, value)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:  # its runs are stopped, not the placement

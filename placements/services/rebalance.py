@@ -73,7 +73,7 @@ class RebalancePreview:
     refusal: str
     batches: tuple[tuple[RebalanceStep, ...], ...] = ()
     hub: str = ""
-    """Of a live hub, whether its own decisions would follow the plan."""
+    """Of a live hub, whether its own decisions would follow the plan, as they do the `batches`."""
     basis: tuple[int, int | None, str] | None = None
     """What the plan holds for: the policy, the number of clusters, and a digest of the selected ones."""
 
@@ -112,7 +112,10 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
     elif not plan.steps:
         refusal = repair_sentence(plan)
     batches = tuple(batches_of(plan.steps, max(1, unavailable or surge)))
-    hub = hub_sentence(hub_difference(inputs.cycle, batches)) if placement.is_mirrored and batches else ""
+    is_hub = placement.is_mirrored and bool(batches)
+    difference = hub_difference(inputs.cycle, batches) if is_hub else None
+    hub = hub_sentence(difference) if is_hub else ""
+    batches = batches[: difference[0] - 1] if difference else batches
     return RebalancePreview(plan, refusal, batches, hub, _basis(inputs))
 
 

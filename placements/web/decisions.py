@@ -184,9 +184,10 @@ class DecisionPage(DecisionView):
             return False
         return self.exact is not None and self.exact.has_better_set
 
-    @property
+    @cached_property
     def exact_sentences(self) -> list[str]:
-        return list(exact_sentences(self.exact, self.value.cycle.policy)) if self.exact else []
+        found = exact_sentences(self.exact, self.value.cycle.policy) if self.exact else ()
+        return [one for one in found if not self.has_issues_panel or one not in self.problems]
 
     @cached_property
     def step(self) -> int | None:

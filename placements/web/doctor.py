@@ -21,7 +21,7 @@ from placements.services.doctor import current_report, fixed_document
 from placements.web.badges import Badge
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 
-_ROWS_SHOWN, _LINKS_SHOWN = 100, 5
+_ROWS_SHOWN, _MOST_ROWS_SHOWN, _LINKS_SHOWN = 10, 500, 5
 _FILTERS = ("rule", "severity", "placement")
 _WORDS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Information"}
 
@@ -56,25 +56,22 @@ def doctor(request: HttpRequest) -> HttpResponse:
         for placement, one in report.findings_of(name, rule)
         if severity in ("", str(one.severity)) and text in f"{placement} {one.message}".lower()
     ]
-    order = list(Severity)
+    order, most = list(Severity), _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN
     findings.sort(key=lambda pair: order.index(pair[1].severity))
-    names = {placement for placement, _ in findings[:_ROWS_SHOWN]}
+    names = {placement for placement, _ in findings[:most]}
     placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
     severities = Counter(one.severity for _, one in report.findings)
+    titled = [(one, f"{one} {RULES[one].title}", count) for one, count in sorted(rules.items())]
     facets = [
         Facet("severity", "Severity", [(one, _WORDS[one], severities[one]) for one in Severity], is_row=True),
-        Facet(
-            "rule",
-            "Rule",
-            [(one, f"{one} {RULES[one].title}", count) for one, count in sorted(rules.items())],
-        ),
+        Facet("rule", "Rule", titled),
     ]
     context = {
         "bar": filter_bar(request, _FILTERS, facets, rule=[*RULES, *ALIASES], severity=Severity),
-        "rows": [_row(placements.get(placement), one) for placement, one in findings[:_ROWS_SHOWN]],
-        "more": max(0, len(findings) - _ROWS_SHOWN),
+        "rows": [_row(placements.get(placement), one) for placement, one in findings[:most]],
+        "more": max(0, len(findings) - most),
         "total": len(report.findings),
         "examined": len(report.placements),
         "muted": sum(one.muted for one in examined),

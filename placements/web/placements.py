@@ -277,6 +277,7 @@ def _head_context(
         "picked": badges.picked_of(placement),
         "skews": skew_badges(skews_of(placement)),
         "has_better_set": exact is not None and exact.has_better_set,
+        "assertions": check_of(placement),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
         "is_waiting": is_waiting,
         "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,
@@ -318,7 +319,6 @@ def _clusters_tab(
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
         "resilience": (resilience := resilience_in(placement)),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value) if resilience else "",
-        "assertions": check_of(placement),
         "findings": doctor_check_of(placement),
     }
     return context, health

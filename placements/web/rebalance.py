@@ -24,7 +24,7 @@ from placements.services.teams import of_placement
 from placements.web.badges import Badge
 from placements.web.request import current_user, number_of, requested_table
 
-_BATCHES_SHOWN = 100
+_BATCHES_SHOWN = 10
 PLANS = {
     RebalancePlan.State.RUNNING: Badge("progress", "In progress"),
     RebalancePlan.State.PAUSED: Badge("suspended", "Paused"),
@@ -117,15 +117,15 @@ def _page(
         preview = preview_rebalance(placement, moves=moves)
         context |= {"preview": preview, "chart": None}
         if preview.plan is not None:
-            chart = curve_chart(preview.plan)
+            chart, most = curve_chart(preview.plan), None if "all" in request.GET else _BATCHES_SHOWN
             if table := requested_table(request, [chart] if chart else []):
                 return table
             context |= {
                 "chart": chart,
                 "today": balance_sentence(preview.plan),
                 "reached": repair_sentence(preview.plan),
-                "planned": list(enumerate(preview.batches[:_BATCHES_SHOWN], start=1)),
-                "more": max(0, len(preview.batches) - _BATCHES_SHOWN),
+                "planned": list(enumerate(preview.batches[:most], start=1)),
+                "more": len(preview.batches[most:]) if most else 0,
             }
     fragment = "rebalance/_progress.html" if request.method != "POST" else None
     return render_page(request, "rebalance/rebalance.html", context, fragment=fragment, status=status)

@@ -34,8 +34,7 @@ from placements.services.resilience.queries import (
 from placements.services.teams import labels_in
 from placements.web.request import current_user, requested_table, unknown_words, word_from
 
-_LOSSES_SHOWN = 25
-_PLACEMENTS_SHOWN = 100
+_LOSSES_SHOWN, _MOST = 10, 200
 _KEPT_SECONDS = 60
 
 
@@ -115,17 +114,16 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
         def what_if(one: ResilienceLoss) -> str:
             return f"{reverse('web:what-if')}?{urlencode(what_if_query(one.level, one.value, variant))}"
 
-        rows = list(worst_losses(report, variant, level)[: _LOSSES_SHOWN + 1])
+        most = _MOST if "all" in request.GET else _LOSSES_SHOWN
+        rows = list(worst_losses(report, variant, level)[: most + 1])
         weakest = weakest_placements(report)
         context |= {
             "age": age_of(report),
             "worst": worst_by_level(report.totals, variant),
             "level": level,
-            "losses": [(one, loss_name(one.level, one.value), what_if(one)) for one in rows[:_LOSSES_SHOWN]],
-            "has_more": len(rows) > _LOSSES_SHOWN,
-            "weakest": [
-                (one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_PLACEMENTS_SHOWN]
-            ],
+            "losses": [(one, loss_name(one.level, one.value), what_if(one)) for one in rows[:most]],
+            "has_more": len(rows) > most,
+            "weakest": [(one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_MOST]],
             "weakest_count": len(weakest),
             "charts": _charts(report, variant, level),
             "trend": [(one, worst_by_level(one.totals, variant)) for one in trend()],
@@ -137,10 +135,9 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
 
 def overview_card(report: int | None) -> dict[str, Any]:
     """Return the worst losses of the last reports for the overview; this process keeps them for a minute."""
-    if report is None:
-        return {"resilience": None}
     key, make = f"resilience-{report}", partial(trend, most=5)
-    reports: list[ResilienceReport] = caches["process"].get_or_set(key, make, _KEPT_SECONDS) or []
+    kept = caches["process"].get_or_set(key, make, _KEPT_SECONDS) if report else None
+    reports: list[ResilienceReport] = kept or []
     if not reports:
         return {"resilience": None}
     variant = reports[0].variants[-1]

@@ -8,7 +8,7 @@ from django.test import Client
 from clusters.queries import load_fleet
 from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
-from placements.services import scheduling
+from placements.services import rebalance, scheduling
 from placements.services.rollouts import controller, worker
 from placements.services.snapshots import draft_cycle
 from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
@@ -417,7 +417,7 @@ def test_a_namespaced_placement_of_cluster_scoped_kinds_shows_what_the_hub_repor
 
 
 def test_a_rebalance_plan_of_a_live_hub_says_whether_the_hub_would_follow_it(
-    live: ProjectedHub, admin_client: Client
+    live: ProjectedHub, admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     regions = {"paris": "east", "rome": "east", "oslo": "west"}
     spread = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
@@ -435,4 +435,9 @@ def test_a_rebalance_plan_of_a_live_hub_says_whether_the_hub_would_follow_it(
 
     assert "Hard spread limits exceeded by 1." in page
     assert "The hub follows this plan: evict the clusters" in page
-    assert 'value="start"' not in page
+    assert ("Evict on the hub" in page, 'value="start"' in page) == (True, False)
+
+    monkeypatch.setattr(rebalance, "hub_difference", lambda *_: (1, ()))
+    page = admin_client.get("/hubs/prod-eu/placements/web/rebalance/").content.decode()
+    assert "The hub does not follow this plan" in page
+    assert ("Evict on the hub" in page, 'id="steps"' in page) == (False, False)

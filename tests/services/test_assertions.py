@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from clusters.drivers.base import Observation
 from clusters.operations.edit import set_labels
+from clusters.operations.heartbeat import report
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
@@ -29,6 +32,7 @@ from placements.services.assertions import (
     is_due,
     save_assertions,
 )
+from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from tests.builders import binding, cluster, cycle, fleet, pick_n
 from tests.load.problems import large_world
@@ -171,6 +175,43 @@ def test_a_decision_of_another_placement_is_a_reason_to_check_again() -> None:
     save_placement(placement_document("shop", pick_n_spec(1)), by=None, now=NOW)
     run_due()
     assert check_due(now=NOW) == 1
+    assert AssertionCheck.objects.get().broken == 1
+
+
+@pytest.mark.django_db
+def test_changes_of_clusters_stop_to_count_after_a_week() -> None:
+    joined("a")
+    _save("web", [{"churn": {"perWeek": 0}}])
+    run_due()
+    check_due(now=NOW)
+    week = NOW + timedelta(days=7, seconds=1)
+    assert (AssertionCheck.objects.get().broken, is_due(now=NOW), is_due(now=week)) == (1, False, True)
+    assert check_due(now=week) == 1
+    assert (AssertionCheck.objects.get().broken, is_due(now=week)) == (0, False)
+
+
+@pytest.mark.django_db
+def test_a_property_that_the_policy_reads_is_a_reason_to_check_again() -> None:
+    for name in ("a", "b"):
+        joined(name)
+        report(name, Observation(is_healthy=True, properties={"nodes": "3"}), by=None, now=NOW)
+    large = {"matchExpressions": [{"name": "nodes", "operator": "Ge", "values": ["3"]}]}
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [{"propertySelector": large}]
+        }
+    }
+    wanted = pick_n_spec(1, affinity={"clusterAffinity": affinity})
+    save_placement(
+        placement_document("web", wanted, assertions=json.dumps([{"minFree": 1}])), by=None, now=NOW
+    )
+    enqueue_affected_placements()
+    run_due()
+    check_due(now=NOW)
+    assert AssertionCheck.objects.get().broken == 0
+    report("a", Observation(is_healthy=True, properties={"nodes": "1"}), by=None, now=NOW)
+    enqueue_affected_placements()
+    assert (run_due(), check_due(now=NOW)) == (0, 1)
     assert AssertionCheck.objects.get().broken == 1
 
 

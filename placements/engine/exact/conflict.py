@@ -24,7 +24,7 @@ _MOST_TUPLES = 20_000
 _FILTER_NAMES = {"affinity": "required-affinity"}
 FILTER_WORDS = {
     "required-affinity": "the required affinity",
-    "eligibility": "eligibility",
+    "eligibility": "clusters that are not ready",
     "taints": "taints",
     "namespace": "the namespace",
 }

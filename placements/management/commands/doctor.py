@@ -43,7 +43,7 @@ class Command(HubCommand):
         """Examine, print, and fail if something severe was found."""
         side = read_files(filename) if filename else None
         report = _examine_files(side) if side else current_report()
-        findings = report.findings
+        findings = sorted(report.findings, key=lambda pair: list(Severity).index(pair[1].severity))
         examined = [report.fleet, *report.placements.values()]
         muted = sum(one.muted for one in examined)
         not_checked = sorted({rule for one in examined for rule in one.not_checked})
