@@ -239,7 +239,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         ends = {
             Phase.AVAILABLE.value: Part.UPDATED,
             **dict.fromkeys((Phase.REMOVED.value, RELEASE, "released"), Part.REMOVED),
-            **dict.fromkeys((one.value for one in _FAILED), Part.FAILED),
+            **dict.fromkeys(_FAILED, Part.FAILED),
         }
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = Binding.objects.filter(placement=run.placement_id)
