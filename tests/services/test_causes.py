@@ -65,7 +65,7 @@ def test_a_decision_names_the_field_that_was_edited(ana: User) -> None:
         (pick_n_spec(1, tolerations=[{"key": "a"}]), "tolerations added"),
         (
             pick_n_spec(3, tolerations=[{"key": "a"}], affinity={}),
-            "numberOfClusters 1 → 3, tolerations added, 1 more",
+            "numberOfClusters 1 → 3, tolerations added and 1 more",
         ),
         ({**pick_n_spec(1), "revisionHistoryLimit": 3}, "revisionHistoryLimit added"),
     ],
