@@ -203,7 +203,7 @@ document.addEventListener("keydown", (event) => { if (event.key === "Escape") cl
 /* The panel beside the fleet map is not modal: Escape or a click elsewhere closes it, and the focus returns. */
 document.addEventListener("htmx:afterSwap", (event) => {
   const panel = event.detail.target;
-  if (!panel.matches?.(".side-panel")) return;
+  if (!panel?.matches?.(".side-panel")) return;
   panel.showPopover();
   panel.querySelector("[autofocus]").focus();
 });
