@@ -12,12 +12,12 @@ from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.staged_run import (
     RunStatus,
     Stage,
-    StageConcurrency,
     StagedRunOutcome,
     StagedUpdateResult,
     StageReason,
     Wait,
     WaitReason,
+    names_waiting_for,
 )
 from placements.explain.vocabulary import counted, first_names, label_words
 from placements.manifests.staged_update import StageSpec
@@ -38,8 +38,11 @@ def run_sentences(result: StagedUpdateResult) -> list[str]:
     """Return in a sentence each what a run is doing, what it waits for, and why it ended."""
     sentences = [_STATUS[result.status]] if result.status in _STATUS else []
     sentences += [reason_sentence(reason) for reason in result.run.reasons]
-    if result.concurrency and result.concurrency.running:
-        sentences.append(concurrency_sentence(result.concurrency))
+    if (stage := result.concurrency) and stage.running:
+        failed = len(names_waiting_for(result.waits, WaitReason.RETRY))
+        started = f"{stage.running - failed:,} updating, {f'{failed:,} failed, ' if failed else ''}"
+        numbers = f"{started}{stage.done:,} done, {stage.waiting:,} pending"
+        sentences.append(f"Stage {stage.stage}: {numbers} (max {stage.limit:,} at a time).")
     sentences += [wait_sentence(wait) for wait in result.waits]
     if result.stuck:
         sentences.append(f"Stuck: {_first_ten(result.stuck)} not updated within 5m.")
@@ -67,11 +70,6 @@ _STATUS = {
     RunStatus.FAILED: "The run failed. Start a new run.",
     RunStatus.ABANDONED: "The run was aborted.",
 }
-
-
-def concurrency_sentence(one: StageConcurrency) -> str:
-    numbers = f"{one.running:,} updating, {one.done:,} done, {one.waiting:,} pending"
-    return f"Stage {one.stage}: {numbers} (max {one.limit:,} at a time)."
 
 
 def wait_sentence(wait: Wait) -> str:

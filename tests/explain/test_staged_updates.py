@@ -33,6 +33,17 @@ def test_a_run_says_its_arithmetic_and_what_it_waits_for() -> None:
     ]
 
 
+def test_a_cluster_that_failed_is_not_counted_as_updating() -> None:
+    world = prod()
+    world.failures = {"c1": 1}
+    world.go()
+    world.pass_time(10)
+
+    assert run_sentences(world.go())[0] == (
+        "Stage prod: 1 updating, 1 failed, 0 done, 1 pending (max 2 at a time)."
+    )
+
+
 def test_a_run_says_that_it_is_stuck() -> None:
     world = prod()
     world.go()
