@@ -308,12 +308,16 @@ def _clusters_tab(
     key = domain_key(under_policy)
     health, selected = health_by_domain(placement, key, now=now)
     domains, more_domains = domain_nodes(key, selected)
+    spreads = spreads_of(under_policy) if under_policy else ()
+    skews = {one.key: one.skew for one in skews_of(placement)}
     context = {
         "clusters": placement_clusters(request, placement, decision, selected, outdated, now=now),
         "key": key,
         "domains": domains,
         "more_domains": more_domains,
-        "spreads": spreads_of(under_policy) if under_policy else (),
+        "spreads": spreads,
+        "spreads_differ": any(skews.get(one.topology_key, one.skew) != one.skew for one in spreads),
+        "under_policy": under_policy,
         "ranking": decision,
         "is_of_policy": is_of_policy,
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),

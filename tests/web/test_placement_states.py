@@ -6,12 +6,13 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from placements.models import Rollout
+from clusters.operations.edit import set_labels
+from placements.models import Binding, Rollout
 from placements.services.dashboard import queries
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
-from placements.services.verification import refresh_staleness
+from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from tests.rows import NOW, decided, joined, load_nine, namespace, pick_n_spec, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
@@ -46,6 +47,19 @@ def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fe
     assert rows(page)["web"][4:6] == ["skew region 1 / 1 env 1 / 2 soft", NOTHING]
     assert counts(page)["Outdated"] == 1
     assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
+
+
+def test_says_that_the_domains_of_the_decision_are_not_those_of_today(viewer: Client, text_of: Fetch) -> None:
+    load_nine()
+    refresh_staleness(now=NOW)
+    words = "Labels of clusters have changed since."
+    assert words not in text_of(viewer, "/placements/web/")
+
+    for name in Binding.objects.filter(placement__full_name="web").values_list("cluster_name", flat=True):
+        set_labels(name, {"region": "north", "env": "prod"}, by=None, now=NOW)
+    refresh_staleness(now=NOW + STALENESS_EVERY)
+
+    assert words in text_of(viewer, "/placements/web/")
 
 
 @pytest.mark.nightly
