@@ -8,10 +8,10 @@ from django.db.models import F
 from clusters.fleet import Fleet
 from clusters.models import FleetChange
 from clusters.queries import clusters_changed_in
-from fleetui.apimachinery.words import names_and_more
 from fleetui.bulk import batched
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.fleet_change import can_change_picks
+from placements.explain.vocabulary import counted
 from placements.models import AssertionCheck, Binding, Decision, Drain, Placement, Rollout
 from placements.services.overrides.operations import labels_changed
 from placements.services.snapshots import cycles_of
@@ -105,8 +105,8 @@ def _enqueue_affected() -> int:
     draining = Drain.objects.filter(cluster_name__in=removed, state=Drain.State.RUNNING)
     draining.update(requeue_at=F("started_at"))
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
-    reasons = list(dict.fromkeys(change.reason for change in changes))
-    trigger = names_and_more(reasons, 1)
+    trigger, *others = dict.fromkeys(change.reason for change in changes)
+    trigger += f" and {counted(len(others), 'more change')}" if others else ""
     if keys:
         labels_changed(trigger)
     return enqueue_scheduling(sorted(affected | losing), trigger=trigger)
