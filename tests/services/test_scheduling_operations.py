@@ -101,12 +101,14 @@ def test_pick_all_takes_on_a_new_cluster_without_a_full_cycle(monkeypatch: pytes
     all_joined("a")
     placement = decided("web", spec())
     joined("b")
+    joined("c")
     monkeypatch.setattr(scheduling, "schedule", lambda _cycle: pytest.fail("a full cycle ran"))
 
     enqueue_affected_placements()
     run_due()
 
-    assert placed(placement) == ["a", "b"]
+    assert placed(placement) == ["a", "b", "c"]
+    assert Placement.objects.get().trigger == "a joined and 2 more changes"
     assert FleetChange.objects.count() == 0
 
 
