@@ -1,24 +1,17 @@
 """The results of assertions of placements, as of the latest check."""
 
-from uuid import uuid4
-
 from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
-from fleetui.fields import OrderedJSONField
+from placements.models.objects import ObjectRow
 from placements.models.placements import LONGEST_NAME, Placement
 
 
-class AssertionDocument(HubRow):
+class AssertionDocument(ObjectRow):
     """A PlacementAssertion: assertions of the placements that it names or selects by labels."""
 
     name = models.CharField(max_length=LONGEST_NAME)
-    uid = models.UUIDField(default=uuid4, editable=False)
-    document = OrderedJSONField()
-    revision = models.PositiveBigIntegerField(default=1)
-    created_at = models.DateTimeField()
-    updated_at = models.DateTimeField()
 
     class Meta:
         constraints = [

@@ -1,7 +1,5 @@
 """Evictions, disruption budgets and drains."""
 
-from uuid import uuid4
-
 from django.db import models
 from django.db.models import Q
 
@@ -9,20 +7,16 @@ from clusters.models import HubRow
 from fleetui.fields import OrderedJSONField
 from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known
+from placements.models.objects import ObjectRow
 from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 
 LONGEST_OBJECT_NAME = 253
 
 
-class DisruptionBudget(HubRow):
+class DisruptionBudget(ObjectRow):
     """How many clusters evictions may remove from the placement of the same name; it may exist before it."""
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME)
-    uid = models.UUIDField(default=uuid4, editable=False)
-    document = OrderedJSONField()
-    revision = models.PositiveBigIntegerField(default=1)
-    created_at = models.DateTimeField()
-    updated_at = models.DateTimeField()
 
     class Meta:
         constraints = [

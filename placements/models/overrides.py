@@ -1,7 +1,5 @@
 """Overrides and their immutable snapshots."""
 
-from uuid import uuid4
-
 from django.db import models
 
 from clusters.models import HubRow
@@ -11,23 +9,20 @@ from fleetui.fields import ManifestField
 from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known
 from placements.models.full_names import LONGEST_NAMESPACE
+from placements.models.objects import ObjectRow
 
 OVERRIDE_KINDS = (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
 _LONGEST_NAME = 253
 
 
-class Override(HubRow):
+class Override(ObjectRow):
     """An override as it was written; `placement_name` is the full name, empty for every placement."""
 
     kind = models.CharField(max_length=30)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=_LONGEST_NAME)
-    uid = models.UUIDField(default=uuid4, editable=False)
     document = ManifestField()
-    revision = models.PositiveBigIntegerField(default=1)
     placement_name = models.CharField(max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True)
-    created_at = models.DateTimeField()
-    updated_at = models.DateTimeField()
 
     class Meta:
         constraints = [

@@ -1,7 +1,6 @@
 """Placements with the state of their scheduling and rollout, and the drafts of users."""
 
 from datetime import timedelta
-from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
@@ -9,19 +8,19 @@ from django.db.models import F, Q
 
 from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
-from fleetui.fields import OrderedJSONField
 from fleetui.hub_scope import LOCAL_HUB
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
 from placements.models.closed_sets import known
 from placements.models.full_names import LONGEST_NAMESPACE, full_name_column
+from placements.models.objects import ObjectRow
 
 LONGEST_NAME = 63
 LONGEST_FULL_NAME = LONGEST_NAMESPACE + 1 + LONGEST_NAME
 """Of a placement with its namespace."""
 
 
-class Placement(HubRow):
+class Placement(ObjectRow):
     """Which resources are placed on which clusters, and how they are rolled out.
 
     `namespace` is empty for one that is cluster-scoped; others refer to a placement by `full_name`.
@@ -42,12 +41,7 @@ class Placement(HubRow):
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=LONGEST_NAME)
     full_name = full_name_column(LONGEST_NAME)
-    uid = models.UUIDField(default=uuid4, editable=False)
-    document = OrderedJSONField()
-    revision = models.PositiveBigIntegerField(default=1)
     is_demo = models.BooleanField(default=False)
-    created_at = models.DateTimeField()
-    updated_at = models.DateTimeField()
     deleting_since = models.DateTimeField(null=True)
 
     placement_type = models.CharField(max_length=10)

@@ -15,6 +15,7 @@ from fleetui.fields import OrderedJSONField
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
 from placements.models.closed_sets import known, one_of
 from placements.models.full_names import LONGEST_NAMESPACE, full_name_column
+from placements.models.objects import ObjectRow
 from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
 from placements.models.snapshots import ResourceSnapshot
 
@@ -146,17 +147,12 @@ INITIALISING = "initialising"
 ENDS = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.ABANDONED)
 
 
-class StagedStrategy(HubRow):
+class StagedStrategy(ObjectRow):
     """Stages as they were written; a run keeps a copy, so that changing them changes no run."""
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=_LONGEST_NAME)
     full_name = full_name_column(_LONGEST_NAME)
-    uid = models.UUIDField(default=uuid4, editable=False)
-    document = OrderedJSONField()
-    revision = models.PositiveBigIntegerField(default=1)
-    created_at = models.DateTimeField()
-    updated_at = models.DateTimeField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["full_name", "hub"], name="staged_strategy_once")]
