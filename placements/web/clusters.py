@@ -34,10 +34,12 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
+from fleetui.polling import not_modified
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
 from placements.explain.vocabulary import counted
 from placements.models import Placement
+from placements.services.dashboard.queries import pulse
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
     LABEL,
@@ -275,10 +277,13 @@ def taint_text(written: dict[str, Any]) -> str:
 @require_safe
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
+    version = pulse()
+    if same := not_modified(request, version, pulse):
+        return same
     row = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
-    here = bindings_on(name)
     context = {
+        "version": version,
         "cluster": row,
         "tab": tab,
         "state": badges.cluster_badge(row, is_cordoned=is_cordoned),
@@ -288,13 +293,13 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "faults": fault_rows(row, now=now),
         "not_ready_at": not_ready_at(row, now=now),
         "now": now,
-        "placements": here.count(),
+        "placements": bindings_on(name).count(),
         "outdated": stale_on([name]).get(name, 0),
         **_tab_context(request, row, tab),
     }
-    is_changing = any(status.level == "progress" for _, status, _ in context.get("bindings", ()))
-    is_changing = is_changing or row.awaits_first_heartbeat or Placement.objects.filter(IS_DUE).exists()
-    context["is_changing"] = is_changing
+    is_rolling = any(status.level == "progress" for _, status, _ in context.get("bindings", ()))
+    is_expected = row.awaits_first_heartbeat or Placement.objects.filter(IS_DUE).exists()
+    context["is_changing"] = is_rolling or is_expected
     return render_page(request, "clusters/cluster.html", context, fragment="clusters/_live.html")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -13,7 +14,8 @@ from clusters.operations.edit import cordon
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
-from tests.rows import NOW, joined, member_document, simulated
+from placements.models import Placement
+from tests.rows import NOW, joined, member_document, run_due, simulated
 
 pytestmark = pytest.mark.django_db
 
@@ -153,6 +155,19 @@ def test_says_what_is_placed_there_and_which_decision_put_it_there(
     assert "region" in text_of(viewer, "/clusters/nimblefox/labels/")
 
 
+@pytest.mark.usefixtures("web")
+def test_a_page_that_follows_a_change_is_sent_again_only_when_something_changed(viewer: Client) -> None:
+    Placement.objects.update(generation=F("generation") + 1)
+    page = viewer.get("/clusters/bravelion/").content.decode()
+    polled = re.findall(r'id="live" hx-get="([^"]+)"', page)[0]
+
+    meanwhile = viewer.get(f"/clusters/bravelion/{polled}", headers={"HX-Request": "true"})
+    run_due()
+    later = viewer.get(f"/clusters/bravelion/{polled}", headers={"HX-Request": "true"})
+
+    assert (meanwhile.status_code, later.status_code) == (204, 200)
+
+
 @pytest.mark.nightly
 def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) -> None:
     simulated("silent", fault="silent")
@@ -161,7 +176,7 @@ def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) ->
     page, other = text_of(viewer, "/clusters/silent/"), text_of(viewer, "/clusters/quiet/")
 
     assert "Waiting for the first heartbeat" in page
-    assert 'hx-get="/clusters/silent/" hx-trigger="tick from:body"' in page
+    assert re.search(r'hx-get="\?v=[^"]+" hx-trigger="tick from:body"', page)
     assert "tick from:body" not in other
     assert "Never reported" not in page
     assert "Not expected" in other
