@@ -12,7 +12,7 @@ from tokenize import COMMENT, generate_tokens
 
 import pytest
 
-from tests.source_code import PRODUCT, ROOT, Module, nodes_of
+from tests.source_code import PRODUCT, ROOT, TESTS, Module, nodes_of
 
 # In one process, which parses each module once.
 pytestmark = pytest.mark.xdist_group("sources")
@@ -110,6 +110,10 @@ def test_names_use_the_terms_of_the_glossary():
     }
 
     assert found == set()
+    names = {
+        f"{one.name}: {name}" for one in TESTS for name in re.findall(r"\b(?:def|class) (\w+)", one.text)
+    }
+    assert [one for one in names if FORMER_NAMES.search(one.rpartition(" ")[2].lower())] == []
 
 
 def test_every_rule_has_a_replacement():

@@ -171,25 +171,36 @@ def test_no_secret_leaves(
     pair = authority().issue("admin")
     secrets = [TOKEN, "marker-second", pair.key.splitlines()[2]]
     joined("member")
-    said = [admin.put(PATH, {"kubeconfig": kubeconfig(server)})]
+    answers = [admin.put(PATH, {"kubeconfig": kubeconfig(server)})]
     fields = {"server": server.url, "ca": authority().pem, "certificate": pair.certificate, "key": pair.key}
-    said += [admin.put(f"{PATH}?confirm=failed-check", fields), admin.get(PATH), admin.post(f"{PATH}/check")]
+    answers += [
+        admin.put(f"{PATH}?confirm=failed-check", fields),
+        admin.get(PATH),
+        admin.post(f"{PATH}/check"),
+    ]
     member.tokens.add("marker-second")
-    said += [
+    answers += [
         admin.put(PATH, {**fields, "certificate": "", "key": "", "token": "marker-second"}),
         admin.get(PATH),
     ]
-    said += [admin.put(PATH, {**fields, "token": "marker-second"})]  # both: refused
-    said += [admin.put(PATH, {"kubeconfig": kubeconfig(server, "marker-second x")})]
-    said += [admin.put(PATH, {"kubeconfig": kubeconfig(server) + "}"}), admin.put(PATH, {"token": [TOKEN]})]
+    answers += [admin.put(PATH, {**fields, "token": "marker-second"})]  # both: refused
+    answers += [admin.put(PATH, {"kubeconfig": kubeconfig(server, "marker-second x")})]
+    answers += [
+        admin.put(PATH, {"kubeconfig": kubeconfig(server) + "}"}),
+        admin.put(PATH, {"token": [TOKEN]}),
+    ]
     row = MemberCluster.objects.select_related("credential").get()
     driver = driver_for(row)
     driver.observe(timeout=2)
     member.tokens.clear()
-    said += [admin.post(f"{PATH}/check"), admin.get("/api/v1/events"), admin.get("/api/v1/clusters/member")]
+    answers += [
+        admin.post(f"{PATH}/check"),
+        admin.get("/api/v1/events"),
+        admin.get("/api/v1/clusters/member"),
+    ]
 
     texts = [
-        *(one.content.decode() for one in said),
+        *(one.content.decode() for one in answers),
         caplog.text,
         repr([row, row.credential, driver, vars(driver)]),
         repr(list(kubernetes_drivers.drivers._cached.values())),

@@ -143,7 +143,7 @@ def test_json_lines_know_their_lines() -> None:
     assert [(one.member.metadata.name, one.line) for one in read(text)] == [("a", 1), ("b", 3)]
 
 
-def test_every_bad_json_line_is_told() -> None:
+def test_every_bad_json_line_is_reported() -> None:
     text = '{"name": "a"}\n{"name": \n{"name": "b", "name": "c"}\n[]\n{"name": "a"}'
 
     assert errors(text) == [

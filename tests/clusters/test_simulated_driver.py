@@ -123,7 +123,7 @@ def test_a_state_goes_with_its_cluster() -> None:
     assert not SimulatedPlacement.objects.exists()
 
 
-def test_an_apply_that_lost_against_another_is_done_anew(store: StateStore, clock: Clock) -> None:
+def test_an_apply_that_lost_against_another_is_repeated(store: StateStore, clock: Clock) -> None:
     other = SimulatedDriver({}, store, clock, clock.sleep)
     rival = _Rival(store, lambda: other.apply(V2))
 

@@ -173,7 +173,7 @@ def test_after_a_gap_a_silent_cluster_is_called_before_it_is_judged() -> None:
 
 
 @pytest.mark.servers
-def test_farewells_are_said_at_once_and_slow_ones_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_departures_are_sent_at_once_and_slow_ones_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving, "_SECONDS_EACH", 0.2)
     timing_out("slow0", "slow1", "slow2")
     simulated("quick")

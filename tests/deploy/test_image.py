@@ -62,12 +62,12 @@ def test_it_runs_without_rights_on_a_read_only_root(image: Stage, tmp_path: Path
     with running(
         image, ["-c", "touch /usr/x /opt/x /etc/x; id -u; cat /proc/self/status"], data, entrypoint=["sh"]
     ) as shell:
-        said = shell.communicate(timeout=30)[0]
-    assert said.count("Read-only file system") == 3
-    assert "\n10001\n" in said
-    assert "CapEff:\t0000000000000000" in said
-    assert "CapBnd:\t0000000000000000" in said
-    assert "NoNewPrivs:\t1" in said
+        output = shell.communicate(timeout=30)[0]
+    assert output.count("Read-only file system") == 3
+    assert "\n10001\n" in output
+    assert "CapEff:\t0000000000000000" in output
+    assert "CapBnd:\t0000000000000000" in output
+    assert "NoNewPrivs:\t1" in output
 
     with running(image, ["prepare"], data, FLEETUI_ADMIN_PASSWORD=password) as prepare:
         assert "Administrator admin" in prepare.communicate(timeout=120)[0]

@@ -48,7 +48,7 @@ STRATEGIES: list[SpreadStrategy] = [
 ]
 
 
-def _said(decision: Decision, name: str) -> list[str]:
+def _reason_texts(decision: Decision, name: str) -> list[str]:
     return [vocabulary.reason_sentence(reason) for reason in Outcomes(decision).of(name).reasons]
 
 
@@ -79,19 +79,19 @@ def test_a_required_term_is_reported_with_what_the_cluster_has_instead() -> None
     ]
     one = cluster("c", env="dev", zone="a", properties={"cost": "2"})
 
-    (said,) = _said(decide(fleet(one), pick_all(required=terms)), "c")
+    (text,) = _reason_texts(decide(fleet(one), pick_all(required=terms)), "c")
 
-    assert said == (
+    assert text == (
         "Does not match required affinity: env=dev, required prod and no label tier, required edge; "
         "or zone=a, required any value except a or b; or zone=a, required no such label; "
         "or cost is 2, required < 0.5"
     )
 
 
-def test_every_failing_filter_is_told() -> None:
+def test_every_failing_filter_is_reported() -> None:
     one = cluster("c", taints=[taint("gpu", "true"), taint("spot")], not_eligible="staleHeartbeat")
 
-    assert _said(decide(fleet(one), pick_all()), "c") == [
+    assert _reason_texts(decide(fleet(one), pick_all()), "c") == [
         "staleHeartbeat",
         "Untolerated taints: gpu=true and spot",
     ]
@@ -102,7 +102,7 @@ def test_a_full_group_is_reported_with_its_count_and_limit() -> None:
     stuck = decide(fleet(*grouped("zone", a="a1 a2 a3", b="b1")), pick_n(4, spread=[spread("zone")]))
 
     assert decision.is_fulfilled
-    assert _said(stuck, "a1") == [
+    assert _reason_texts(stuck, "a1") == [
         "Step 4: selecting it would make zone=a 3 vs. minimum 1 (skew 2 > maxSkew 1)"
     ]
 
@@ -120,11 +120,13 @@ def test_outranked_is_reported_by_what_decided(
 ) -> None:
     clusters = [cluster(name) if name == "c" else cluster(name, zone=name) for name in names.split()]
 
-    assert _said(decide(fleet(*clusters), pick_n(1, prefer=preferred, spread=spreads)), "a") == [sentence]
+    assert _reason_texts(decide(fleet(*clusters), pick_n(1, prefer=preferred, spread=spreads)), "a") == [
+        sentence
+    ]
 
 
 @pytest.mark.parametrize(
-    ("decision", "said"),
+    ("decision", "text"),
     [
         (
             decide(fleet("a", "b"), pick_n(2, spread=[spread("zone")])),
@@ -135,8 +137,8 @@ def test_outranked_is_reported_by_what_decided(
         (decide(fleet(), pick_n(1)), ["no candidates left: no cluster passes the filters"]),
     ],
 )
-def test_a_round_is_reported_in_a_sentence(decision: Decision, said: list[str]) -> None:
-    assert [vocabulary.round_sentence(step) for step in Replay(decision)] == said
+def test_a_round_is_reported_in_a_sentence(decision: Decision, text: list[str]) -> None:
+    assert [vocabulary.round_sentence(step) for step in Replay(decision)] == text
 
 
 def test_a_round_that_picked_no_cluster_names_the_limits() -> None:
@@ -229,7 +231,7 @@ def test_pick_fixed_speaks_of_names() -> None:
     decision = decide(fleet("a", "b"), pick_fixed("b"))
 
     assert vocabulary.headline(decision) == "1 of 1 named clusters selected"
-    assert _said(decision, "a") == ["Not in the list of cluster names"]
+    assert _reason_texts(decision, "a") == ["Not in the list of cluster names"]
 
 
 @pytest.mark.parametrize(

@@ -185,11 +185,11 @@ def _obsolete(name: str) -> PlacedBinding:
 
 BY_PLAN = {"picked-by-plan", "moved-by-plan", "not-in-batch"}
 NEVER_GIVEN = {
-    FLEET: {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
-    KUBEFLEET: {"already-placed", "chosen-anew", "missing-topology-key"},
+    FLEET: {"already-placed", "chosen-again", "cycle-failed", "missing-topology-key"},
+    KUBEFLEET: {"already-placed", "chosen-again", "missing-topology-key"},
     OCM: BY_PLAN
     | {"already-placed", "kept", "namespace-missing", "nothing-to-do", "scaled-down", "scaling-down"},
-    KUBERNETES: BY_PLAN | {"already-placed", "chosen-anew", "cycle-failed", "missing-topology-key"},
+    KUBERNETES: BY_PLAN | {"already-placed", "chosen-again", "cycle-failed", "missing-topology-key"},
 }
 """What each set of rules does not use: no outcome has the reason that a cluster is placed already."""
 
@@ -254,7 +254,7 @@ def _two_keys(*, hard: bool) -> Decision:
     return schedule(Cycle(one, pick_n(2, spread=limits), (), KUBERNETES))
 
 
-def test_a_label_that_a_cluster_has_is_not_said_to_be_missing() -> None:
+def test_a_label_that_a_cluster_has_is_not_reported_as_missing() -> None:
     soft, hard = _two_keys(hard=False), _two_keys(hard=True)
 
     steps = _step_words(soft)

@@ -230,7 +230,7 @@ def test_a_field_of_another_manager_is_removed_by_a_merge_patch(hub: Hubs) -> No
     assert [one.verb for one in hub.writes()] == ["patch"]
 
 
-def test_each_precondition_is_told_apart(hub: Hubs) -> None:
+def test_each_precondition_is_distinguished(hub: Hubs) -> None:
     live = hub.fresh_placement("conditions")
     metadata = live["metadata"]
 

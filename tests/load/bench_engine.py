@@ -129,12 +129,12 @@ def _print_records(rows: Iterable[Row]) -> None:
     )
     print(f"{'a cell':>9}{'with rank':>10}{'a table':>9}")
     for row in rows:
-        one, asking = row.problem, row.asking
-        costs = (row.record.p50 * 1e3, row.record_share * 100, asking.cell.p50 * 1e3)
+        one, replay = row.problem, row.replay
+        costs = (row.record.p50 * 1e3, row.record_share * 100, replay.cell.p50 * 1e3)
         print(
             f"{one.name:<15}{one.semantics:<10}{one.clusters:>8}{one.wanted:>7}{row.cells:>8}"
             f"{row.record_bytes / 1e3:>8.1f}{costs[0]:>8.2f}{costs[1]:>9.1f}{costs[2]:>9.3f}"
-            f"{asking.ranked_cell.p50 * 1e3:>10.3f}{asking.table.p50 * 1e3:>9.2f}"
+            f"{replay.ranked_cell.p50 * 1e3:>10.3f}{replay.table.p50 * 1e3:>9.2f}"
         )
 
 

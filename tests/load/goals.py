@@ -158,8 +158,8 @@ def _records(results: Results) -> Iterator[Goal]:
         if clusters == 10_000:
             yield _at_most("record at 10k/1k", rows, lambda row: row.record_bytes / 1e3, 100, "kB")
         yield _at_most(f"record over run, {size}", rows, lambda row: row.record_share * 100, 15, "%")
-        yield _at_most(f"a cell, {size}", rows, lambda row: row.asking.cell.p50 * 1e3, 0.1, "ms")
-        yield _at_most(f"a step's table, {size}", rows, lambda row: row.asking.table.p50 * 1e3, table, "ms")
+        yield _at_most(f"a cell, {size}", rows, lambda row: row.replay.cell.p50 * 1e3, 0.1, "ms")
+        yield _at_most(f"a step's table, {size}", rows, lambda row: row.replay.table.p50 * 1e3, table, "ms")
 
 
 def _worst_cases(results: Results) -> Iterator[Goal]:

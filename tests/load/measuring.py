@@ -48,8 +48,8 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """What it costs to ask the record about one round."""
+class ReplayTimes:
+    """Times of what a replay shows of one round."""
 
     cell: Times
     ranked_cell: Times
@@ -69,7 +69,7 @@ class Row:
     plain: Plain
     record: Times
     record_bytes: int
-    asking: Asking
+    replay: ReplayTimes
 
     @property
     def seconds_a_pick(self) -> float:
@@ -115,7 +115,7 @@ def measure(problem: Problem, *, plain_seconds: float = 2.0) -> Row:
             plain=_plain(problem, decision, plain_seconds),
             record=timed(lambda _: pack(decision)),
             record_bytes=len(pack(decision)),
-            asking=_asking(decision),
+            replay=_replay_times(decision),
         )
 
 
@@ -169,8 +169,8 @@ def _plain(problem: Problem, decision: Decision, seconds: float) -> Plain:
     return Plain(len(picks), spent / max(len(picks), 1))
 
 
-def _asking(decision: Decision) -> Asking:
-    """Ask about another cluster in another round each time, two thirds into the run."""
+def _replay_times(decision: Decision) -> ReplayTimes:
+    """Replay another cluster in another round each time, two thirds into the run."""
     replay, names = Replay(decision), decision.cycle.fleet.names
     middle = max(1, decision.number_of_rounds * 2 // 3 - MOST_REPEATS)
 
@@ -191,4 +191,4 @@ def _asking(decision: Decision) -> Asking:
         return replay.candidate(round_of(number), names[place_of(number)])
 
     ranked_cell(0)
-    return Asking(timed(cell), timed(ranked_cell), timed(table))
+    return ReplayTimes(timed(cell), timed(ranked_cell), timed(table))

@@ -137,23 +137,23 @@ class _Counting(FleetSpread):
     """The rules of `fleet`, noting how many counts each question was about."""
 
     def __init__(self) -> None:
-        self.questions: list[int] = []
+        self.sizes: list[int] = []
 
     def score(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Ints:
-        self.questions.append(len(after_pick.counts))
+        self.sizes.append(len(after_pick.counts))
         return super().score(constraint, after_pick)
 
 
 @pytest.mark.parametrize("wanted", [200, 1_600])
-def test_the_rules_are_evaluated_once_per_standing_not_once_per_pick_or_cluster(wanted: int) -> None:
+def test_the_rules_are_evaluated_once_per_domain_state_not_once_per_pick_or_cluster(wanted: int) -> None:
     counting = _Counting()
     candidates = replace(candidates_of(GATE.cycle(GATE.fleet())), strategy=counting)
 
     picks = pick(candidates, wanted)
 
     assert len(picks.positions) == wanted
-    assert len(counting.questions) <= 10 * len(GATE.domains)
-    assert max(counting.questions) <= 10
+    assert len(counting.sizes) <= 10 * len(GATE.domains)
+    assert max(counting.sizes) <= 10
 
 
 def test_columns_of_a_fleet_are_made_once_for_all_placements(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,8 @@ def test_a_restored_rollout_converges_and_old_leases_are_void(stage: Stage, tmp_
         up.process.wait(timeout=60)
 
     stage.manage("shell", "-v0", "-c", f"from django.db import connection as c; c.cursor().execute({HELD!r})")
-    code, said = _failure(stage, "restore", backup)
-    assert (code, "--force replaces it" in said) == (1, True)
+    code, output = _failure(stage, "restore", backup)
+    assert (code, "--force replaces it" in output) == (1, True)
     stage.manage("restore", "--force", backup)
     assert stage.ask("select count(*) from placements_binding where call_lease_token != ''")[0][0] == 0
     assert stage.ask("select count(*) from django_session")[0][0] == 0

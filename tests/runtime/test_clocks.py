@@ -119,7 +119,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
         bound = "select count(*) from placements_binding"
         eventually(lambda: stage.ask(bound) == [(2 * CLUSTERS,)], seconds=120)
         stage.manage("apply", "-f", "-", text=as_yaml(run_document("one")))
-        eventually(lambda: _asked(stage, "before") == 1, seconds=120)
+        eventually(lambda: _requests(stage, "before") == 1, seconds=120)
         act(stage, APPROVE, shifted(-30))
         eventually(lambda: _failed(stage) == 2, seconds=120)
         act(
@@ -129,7 +129,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
             + 'operations.retry("rolling", "c000", by=None, now=now)',
             shifted(60),
         )
-        eventually(lambda: _asked(stage, "after") == 1, seconds=120)
+        eventually(lambda: _requests(stage, "after") == 1, seconds=120)
         act(stage, APPROVE, shifted(60))
         eventually(lambda: _available(stage) == 2 * CLUSTERS, seconds=120)
         waiting = "select count(*) from placements_stagedrun where status = 'waiting'"
@@ -154,5 +154,5 @@ def _failed(stage: Stage) -> int:
     return stage.ask("select count(*) from placements_binding where phase = 'failed'")[0][0]
 
 
-def _asked(stage: Stage, side: str) -> int:
+def _requests(stage: Stage, side: str) -> int:
     return stage.ask(f"select count(*) from placements_approvalrequest where side = '{side}'")[0][0]

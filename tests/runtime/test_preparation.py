@@ -21,17 +21,17 @@ UNREACHABLE = "postgres://user:hunter2@127.0.0.1:1/fleet"
 
 
 def test_a_database_that_never_answers_is_reported_once_and_without_its_password(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     settings = connections.settings["default"] | read_database({"D": UNREACHABLE}, "D", default=tmp_path)
 
     with pytest.raises(
         DatabaseMissingError, match=r"did not answer within 0\.7 s: .*port 1 failed"
     ) as missing:
-        wait_for_database(settings, seconds=0.7, say=said.append)
+        wait_for_database(settings, seconds=0.7, say=messages.append)
 
-    assert len(said) == 1
-    assert said[0].startswith("waiting up to 0.7 s for the database: ")
-    assert "hunter2" not in said[0] + str(missing.value)
+    assert len(messages) == 1
+    assert messages[0].startswith("waiting up to 0.7 s for the database: ")
+    assert "hunter2" not in messages[0] + str(missing.value)
 
 
 def test_goes_on_as_soon_as_the_database_answers(tmp_path: Path) -> None:
@@ -45,13 +45,13 @@ def test_goes_on_as_soon_as_the_database_answers(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 def test_the_database_of_this_run_answers_and_can_be_prepared(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
-    wait_for_database(connections.settings["default"], say=said.append)
+    wait_for_database(connections.settings["default"], say=messages.append)
     with one_at_a_time(tmp_path):
         migrate()
 
-    assert said == []
+    assert messages == []
 
 
 def test_static_files_are_collected_only_when_one_changed(tmp_path: Path, settings: Settings) -> None:

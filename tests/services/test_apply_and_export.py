@@ -180,7 +180,7 @@ def test_a_run_of_nothing_is_refused_with_its_line(tmp_path: Path) -> None:
         run("apply", "-f", str(file))
 
 
-def test_exporting_what_is_not_there_is_told() -> None:
+def test_exporting_what_is_not_there_is_reported() -> None:
     with pytest.raises(CommandError, match="Not found: ghost"):
         run("export", "placements", "ghost")
 
@@ -228,7 +228,7 @@ def test_a_faulty_import_changes_nothing(tmp_path: Path) -> None:
     assert not MemberCluster.objects.exists()
 
 
-def test_an_unreadable_file_is_told() -> None:
+def test_an_unreadable_file_is_reported() -> None:
     with pytest.raises(CommandError, match="cannot read file"):
         run("apply", "-f", "/nowhere.yaml")
 
@@ -242,7 +242,7 @@ def test_a_document_twice_in_one_request_is_refused(tmp_path: Path) -> None:
         run("apply", "-f", str(file))
 
 
-def test_a_file_with_nothing_in_it_is_told(tmp_path: Path) -> None:
+def test_a_file_with_nothing_in_it_is_reported(tmp_path: Path) -> None:
     empty = tmp_path / "empty.yaml"
     empty.write_text("# nothing yet\n")
 

@@ -55,7 +55,7 @@ def test_a_cluster_that_was_begun_meanwhile_and_goes_is_removed_and_not_forgotte
     assert (after.state, after.previous_state) == (BindingState.UNSCHEDULED, BindingState.BOUND)
 
 
-def test_a_cluster_that_ended_meanwhile_and_is_picked_again_begins_anew() -> None:
+def test_a_cluster_that_ended_meanwhile_and_is_picked_again_begins_again() -> None:
     cycled = run_cycle(_changed_policy(3))
     Binding.objects.filter(cluster_name="b").delete()
 

@@ -69,7 +69,7 @@ def sentences(row: DryRun) -> list[str]:
     return [one.text for one in dry_run_sentences(answers, not_asked=row.not_asked, left_out=row.left_out)]
 
 
-def test_a_refusal_of_one_cluster_is_said_with_the_message_of_its_server(fleet: Fleet) -> None:
+def test_a_refusal_of_one_cluster_has_the_message_of_its_server(fleet: Fleet) -> None:
     fleet.servers["two"].refusals["settings"] = (422, 'ConfigMap "settings" is invalid: too large')
 
     row = run(placement_document("web", spec()))

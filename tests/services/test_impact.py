@@ -122,7 +122,7 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     gone = tuple(one.name for one in after if one.is_leaving)
     run_later = {one: list(held) for one, held in names.items()}
 
-    impact = _asked_before(before, after, gone)
+    impact = _impact_of_change(before, after, gone)
     for row in impact.rows:
         run_later[row.placement] = sorted({*names[row.placement], *row.joins} - {*row.leaves})
     enqueue_affected_placements()
@@ -131,8 +131,8 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     assert run_later == {one: placed(Placement.objects.get(name=one)) for one in names}
 
 
-def _asked_before(before: Any, after: Any, gone: tuple[str, ...]) -> Impact:
-    """Ask as if the change were still to come."""
+def _impact_of_change(before: Any, after: Any, gone: tuple[str, ...]) -> Impact:
+    """Return the impact as if the change were still to come."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(impact, "current_fleet", lambda: type("View", (), {"fleet": before}))
         return impact_of(after, gone=gone)

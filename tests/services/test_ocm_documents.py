@@ -160,7 +160,7 @@ def test_tolerates_taints_and_may_stop_to() -> None:
 
 
 @pytest.mark.nightly
-def test_the_number_may_come_and_go_since_it_chooses_anew_each_time() -> None:
+def test_the_number_may_come_and_go_since_every_cycle_selects_again() -> None:
     all_joined("a", "b", "c")
 
     first = placed(save(ocm_document(numberOfClusters=2)))

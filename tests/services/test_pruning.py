@@ -194,14 +194,14 @@ def test_the_command_counts_and_then_deletes(world: World) -> None:
     Event.objects.update(at=NOW - timedelta(days=3650))
     events = Event.objects.count()
 
-    def said(*arguments: str) -> str:
+    def output_of(*arguments: str) -> str:
         out = StringIO()
         call_command("prune", *arguments, stdout=out)
         return out.getvalue()
 
-    assert f"{events:>8} events" in said("--dry-run")
+    assert f"{events:>8} events" in output_of("--dry-run")
     assert Event.objects.count() == events
-    assert f"{events:>8} events" in said()
+    assert f"{events:>8} events" in output_of()
     assert not Event.objects.exists()
     del world
 

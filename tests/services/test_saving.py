@@ -218,7 +218,7 @@ def test_deleting_an_unknown_placement_is_refused() -> None:
         delete_placement("ghost", by=None, now=NOW)
 
 
-def test_what_a_decision_came_from_is_said_with_it() -> None:
+def test_a_decision_names_what_caused_it() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
     document = placement_document("web", pick_n_spec(2))

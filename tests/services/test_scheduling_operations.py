@@ -84,7 +84,7 @@ def test_equal_fleets_are_stored_once() -> None:
 def test_nothing_is_written_when_a_cycle_repeats_the_last_one() -> None:
     all_joined("a")
     placement = decided("web", pick_n_spec(1))
-    scheduling_asked_again(placement)
+    make_due_again(placement)
 
     run_due()
 
@@ -92,8 +92,8 @@ def test_nothing_is_written_when_a_cycle_repeats_the_last_one() -> None:
     assert not Placement.objects.get().is_due
 
 
-def scheduling_asked_again(placement: Placement) -> None:
-    """Ask as a spurious wake-up would."""
+def make_due_again(placement: Placement) -> None:
+    """Make a cycle due as a spurious wake-up would."""
     Placement.objects.filter(pk=placement.pk).update(generation=placement.generation + 1)
 
 
@@ -195,7 +195,7 @@ def test_a_change_that_no_filter_passes_runs_no_cycle() -> None:
     joined("c")
     assert enqueue_affected_placements() == 0
 
-    scheduling_asked_again(web)
+    make_due_again(web)
     change_labels(["a"], put={"tier": "cloud"}, by=None, now=NOW)
     assert enqueue_affected_placements() == 1  # it is due, and the cycle may see another policy
 
@@ -277,15 +277,15 @@ def test_after_three_reruns_nothing_is_written_if_a_pick_has_left(monkeypatch) -
     assert Placement.objects.get().is_due
 
 
-def _during_each_cycle(monkeypatch: pytest.MonkeyPatch, happenings: list) -> list[object]:
+def _during_each_cycle(monkeypatch: pytest.MonkeyPatch, changes: list) -> list[object]:
     """Let something happen to the fleet between what a cycle reads and what it writes, cycle by cycle."""
     cycles: list[object] = []
 
     def schedule(cycle):
         cycles.append(cycle)
         decision = real(cycle)
-        if happenings:
-            happenings.pop(0)()
+        if changes:
+            changes.pop(0)()
         return decision
 
     real = scheduling.schedule

@@ -140,7 +140,7 @@ def test_a_soft_term_of_ocm_has_no_limit_to_carry_over() -> None:
     assert (carried.max_skew, carried.when_unsatisfiable) == (1, "ScheduleAnyway")
 
 
-def test_every_option_that_other_semantics_lack_is_told() -> None:
+def test_every_option_that_other_semantics_lack_is_reported() -> None:
     memory = {"scoreCoordinate": {"builtIn": "ResourceAllocatableMemory"}, "weight": 2}
     document = {
         "apiVersion": "cluster.open-cluster-management.io/v1beta1",
@@ -160,7 +160,7 @@ def test_every_option_that_other_semantics_lack_is_told() -> None:
     ]
 
 
-def test_weights_of_a_key_that_nothing_spreads_over_are_told() -> None:
+def test_weights_of_a_key_that_nothing_spreads_over_are_reported() -> None:
     options = {"domainWeights": {"zon": {"a": 2}, "zone": {"a": 2}}}
     soft = [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
     annotations = {"fleetui.io/semantics": "ocm", "fleetui.io/spread-options": json.dumps(options)}
@@ -178,7 +178,7 @@ def test_without_any_heartbeat_none_is_called_stale(write: Any) -> None:
     assert "1970" not in run.output
 
 
-def test_a_moment_before_the_heartbeats_is_told(write: Any) -> None:
+def test_a_moment_before_the_heartbeats_is_reported(write: Any) -> None:
     clusters = write("c.json", _member("a", "2026-01-01T12:00:00Z"))
 
     run = simulate("--clusters", clusters, "--placement", WEB, "--now", "2025-01-01T00:00:00Z")

@@ -88,13 +88,13 @@ def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -
     other = sqlite3.connect(file_of_many, check_same_thread=False, isolation_level=None)
     letting_go = Timer(0.3, other.commit)
 
-    def somebody_writes(_record: DecisionRecord) -> str:
+    def another_writes(_record: DecisionRecord) -> str:
         if letting_go.ident is None:
             other.execute("BEGIN IMMEDIATE")
             letting_go.start()
         return ""
 
-    with mock.patch("placements.services.verification.fault_of", somebody_writes):
+    with mock.patch("placements.services.verification.fault_of", another_writes):
         call_command("verify_decisions", stdout=(output := StringIO()))
 
     letting_go.join()

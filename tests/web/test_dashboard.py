@@ -373,7 +373,7 @@ def test_whatever_happens_moves_its_version(change: Callable[[], object]) -> Non
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_the_picture_of_the_fleet_comes_anew_only_when_the_fleet_has_changed(viewer: Client) -> None:
+def test_the_chart_of_the_fleet_is_sent_again_only_when_the_fleet_has_changed(viewer: Client) -> None:
     version = _version(viewer.get("/").content.decode())
     saved("late", pick_n_spec(1))
     news = viewer.get("/", {"v": version}, headers=HTMX).content.decode()

@@ -384,7 +384,7 @@ def test_what_no_order_reaches_is_called_impossible(viewer: Client, text_of: Fet
     assert "Dead end" not in words
 
 
-def test_the_advantage_of_a_missing_label_is_told(viewer: Client, text_of: Fetch) -> None:
+def test_the_advantage_of_a_missing_label_is_reported(viewer: Client, text_of: Fetch) -> None:
     joined("aa", region="east")
     joined("bb", region="west")
     joined("zz")

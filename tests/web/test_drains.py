@@ -67,7 +67,7 @@ def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> N
 
 
 @pytest.mark.usefixtures("nine")
-def test_begins_at_the_pace_that_was_said(operator: Client) -> None:
+def test_begins_at_the_requested_pace(operator: Client) -> None:
     given = {"do": "start", "how": "drain", "at_once": "2", "minutes": "30", "first": "web, batch"}
 
     answer = operator.post(PAGE, {**given, "name": "nimblefox"})
@@ -114,18 +114,20 @@ def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, st
 
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("at_once", "0", "Invalid value: &#x27;0&#x27;"),
         ("minutes", "soon", "Invalid value: &#x27;soon&#x27;"),
         ("first", "missing", "&#x27;missing&#x27; is not placed on nimblefox"),
     ],
 )
-def test_an_odd_pace_is_refused_with_its_fault(operator: Client, field: str, value: str, said: str) -> None:
+def test_an_odd_pace_is_refused_with_its_fault(
+    operator: Client, field: str, value: str, message: str
+) -> None:
     answer = operator.post(PAGE, {"do": "start", "how": "drain", "name": "nimblefox", field: value})
 
     assert answer.status_code == 422
-    assert said in answer.content.decode()
+    assert message in answer.content.decode()
     assert not Drain.objects.exists()
 
 

@@ -54,7 +54,7 @@ def test_the_fragment_polls_until_the_clusters_answered(operator: Client) -> Non
     assert "3 clusters without a connection: not checked." in ended
 
 
-def test_simulated_clusters_are_counted_and_not_asked(operator: Client) -> None:
+def test_simulated_clusters_are_counted_and_not_called(operator: Client) -> None:
     MemberCluster.objects.update(driver="simulated")
     operator.post(
         "/resources/apply/dry-run/", {"manifest": dump_yaml(config_map("settings", data={"color": "blue"}))}

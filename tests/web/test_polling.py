@@ -33,7 +33,7 @@ def world() -> World:
     return world_once("in the middle", make)
 
 
-def _asking(client: Client, address: str = RUN) -> str:
+def _polled_address(client: Client, address: str = RUN) -> str:
     """Return the address that the live part of the page polls."""
     page = client.get(address).content.decode()
     return address + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
@@ -49,7 +49,7 @@ def _tokens(page: bytes) -> set[bytes]:
 def test_the_second_time_that_nothing_is_new_takes_one_query(
     viewer: Client, address: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    question = _asking(viewer, address)
+    question = _polled_address(viewer, address)
     assert viewer.get(question, headers=HTMX).status_code == 204
 
     with django_assert_num_queries(1):
@@ -62,7 +62,7 @@ def test_the_second_time_that_nothing_is_new_takes_one_query(
 @pytest.mark.nightly
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/"])
 def test_what_changes_is_reported_at_once(viewer: Client, world: World, address: str) -> None:
-    question = _asking(viewer, address)
+    question = _polled_address(viewer, address)
     viewer.get(question, headers=HTMX)
 
     world.pass_time(3)
@@ -72,7 +72,7 @@ def test_what_changes_is_reported_at_once(viewer: Client, world: World, address:
 
 @pytest.mark.usefixtures("world")
 def test_another_session_is_identified(viewer: Client) -> None:
-    address = _asking(viewer)
+    address = _polled_address(viewer)
     viewer.get(address, headers=HTMX)
     stranger, anonymous = Client(), Client()
     stranger.force_login(person("eve"))
@@ -85,7 +85,7 @@ def test_another_session_is_identified(viewer: Client) -> None:
 def test_who_lost_the_role_is_let_go_soon_and_learns_nothing_meanwhile(
     viewer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = _asking(viewer)
+    address = _polled_address(viewer)
     viewer.get(address, headers=HTMX)
     Group.objects.get(name=Role.VIEWER).user_set.clear()
 
@@ -163,7 +163,7 @@ def test_what_is_shared_is_not_for_a_user_who_changed(polled: Client, field: dic
 def test_the_view_answers_at_least_once_a_minute(
     viewer: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    address, started = _asking(viewer), live.monotonic()
+    address, started = _polled_address(viewer), live.monotonic()
     queries_after = {0.0: 4, live.LONGEST: 6, live.LONGEST + 1: 1, live.LONGEST + live.SECONDS: 3}
 
     for seconds, queries in queries_after.items():

@@ -125,7 +125,7 @@ def test_shows_the_page_again_to_who_confirms_nothing_that_was_seen(operator: Cl
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_there_is_nothing_to_choose_anew_where_the_clusters_are_named(operator: Client) -> None:
+def test_there_is_nothing_to_reschedule_where_the_clusters_are_named(operator: Client) -> None:
     decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["bravelion"]}))
 
     refused = operator.post("/placements/fixed/reschedule/", {"revision": "1"})

@@ -91,7 +91,7 @@ def test_a_viewer_finds_no_secret_value_anywhere(planted: Placement, viewer: Cli
 
 
 @pytest.mark.usefixtures("planted")
-def test_values_are_shown_where_they_are_edited_and_to_whom_the_permission_allows(operator: Client) -> None:
+def test_values_are_shown_where_they_are_edited_and_to_users_with_the_permission(operator: Client) -> None:
     assert "cGxhbnRlZC12YWx1ZQ" not in operator.get(SECRET_ADDRESS).content.decode()
     assert "cGxhbnRlZC12YWx1ZQ" in operator.get("/resources/apply/?from=/Secret/shop/login").content.decode()
 

@@ -22,7 +22,9 @@ def web(nine: None) -> str:  # noqa: ARG001 -- it has the placement
     return rows.latest("number").record.decision_id
 
 
-def test_shows_whom_each_would_place_and_where_they_part(viewer: Client, text_of: Fetch, web: str) -> None:
+def test_shows_which_clusters_each_would_select_and_where_they_differ(
+    viewer: Client, text_of: Fetch, web: str
+) -> None:
     page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
 
     assert "First difference at rank 1." in page

@@ -78,7 +78,7 @@ def test_a_real_decision_is_not_called_hypothetical(viewer: Client, text_of: Fet
 
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"clusters": "missing"}, "Invalid value: &#x27;missing&#x27;"),
         ({"label": "region=moon"}, "No cluster has region:moon"),
@@ -86,12 +86,12 @@ def test_a_real_decision_is_not_called_hypothetical(viewer: Client, text_of: Fet
     ],
 )
 def test_an_analysis_without_clusters_is_returned_with_its_error(
-    viewer: Client, given: dict[str, str], said: str
+    viewer: Client, given: dict[str, str], message: str
 ) -> None:
     answer = viewer.post("/what-if/", given)
 
     assert answer.status_code == 422
-    assert said in answer.content.decode()
+    assert message in answer.content.decode()
     assert all(value in answer.content.decode() for value in given.values())
     assert not Scenario.objects.exists()
 

@@ -17,7 +17,7 @@ class ReasonCode(StrEnum):
     CLUSTER_LEFT = "cluster-left"
     POLICY_CHANGED = "policy-changed"
     SCALED_DOWN = "scaled-down"
-    CHOSEN_AGAIN = "chosen-anew"
+    CHOSEN_AGAIN = "chosen-again"
     MOVED_BY_PLAN = "moved-by-plan"
     NOT_NAMED = "not-named"
     SCALING_DOWN = "scaling-down"

@@ -170,7 +170,7 @@ def test_a_label_does_not_help_where_enough_clusters_are_placed() -> None:
     assert _details(advice.helps, ChangeKind.LABEL) == []
 
 
-def test_what_the_budget_leaves_out_is_said_to_be_untried() -> None:
+def test_what_the_budget_leaves_out_is_reported_as_not_tried() -> None:
     advice = why_not(decide(NINE, pick_n(1)), "bravelion", runs=0)
 
     assert advice.helps == advice.fails == ()

@@ -44,7 +44,7 @@ def test_a_fulfilled_decision_has_no_pinned_group() -> None:
     assert pinned_groups(decide(fleet("a"), pick_n(1, spread=[spread("region")]))) == ()
 
 
-def test_a_limit_broken_before_the_first_pick_is_told() -> None:
+def test_a_limit_broken_before_the_first_pick_is_reported() -> None:
     zones = fleet(*grouped("zone", z1="a1 a2 a3", z2="b1 b2"))
 
     decision = decide(zones, pick_n(4, spread=[spread("zone")]), *map(binding, ("a1", "a2", "a3")))

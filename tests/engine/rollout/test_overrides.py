@@ -242,8 +242,8 @@ PATCHES = st.builds(
 def test_overriding_is_repeatable_and_leaves_its_inputs_alone(patches: list[Document]) -> None:
     snapshots = [cro(rule(*patches)), ro(rule(*patches))]
     before = copy.deepcopy([each.content for each in OBJECTS])
-    said = [one.override.to_manifest() for one in snapshots]
-    plain = copy.deepcopy(said)
+    manifests = [one.override.to_manifest() for one in snapshots]
+    plain = copy.deepcopy(manifests)
 
     first, second = (override(OBJECTS, snapshots, CANARY) for _ in range(2))
 

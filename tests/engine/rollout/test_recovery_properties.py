@@ -30,12 +30,12 @@ def _available(world: World) -> int:
 
 @given(rollouts(calm=True), st.lists(one_cluster_events, max_size=12))
 def test_a_cluster_changes_at_most_once_a_version_whatever_fails(
-    rollout: RolloutState, happenings: list[Event]
+    rollout: RolloutState, sequence: list[Event]
 ) -> None:
     world = World(rollout)
 
-    for happening in happenings:
-        happening(world)
+    for event in sequence:
+        event(world)
         world.step()
     for name in world.clusters:
         world.find(name)

@@ -250,7 +250,7 @@ def test_a_cluster_picked_again_waits_until_its_removal_is_over() -> None:
     assert brief(next_actions(state(cluster("a", Phase.REMOVED))).actions) == "a:add"
 
 
-def test_a_cluster_picked_again_after_a_removal_that_failed_is_applied_anew() -> None:
+def test_a_cluster_picked_again_after_a_removal_that_failed_is_applied_again() -> None:
     facts = cluster("a", Phase.REMOVE_FAILED, runs=NEW, retry_at=after(60))
 
     assert brief(next_actions(state(facts)).actions) == "a:new"

@@ -48,11 +48,11 @@ def _calmed(world: World) -> World:
 
 @given(rollouts(), st.lists(events, max_size=12), st.booleans())
 def test_every_start_keeps_the_rules_and_what_can_finish_finishes(
-    rollout: RolloutState, happenings: list[Event], timed: bool
+    rollout: RolloutState, sequence: list[Event], timed: bool
 ) -> None:
     world = World(rollout, seconds=SECONDS, timed=timed)
-    for happening in happenings:
-        happening(world)
+    for event in sequence:
+        event(world)
     world = _calmed(world)
     can_finish = _can_finish(world.state)
 
@@ -152,10 +152,10 @@ def test_waves_cover_exactly_the_clusters_to_change(rollout: RolloutState) -> No
 
 
 @given(rollouts(), st.lists(events, max_size=6))
-def test_a_deletion_empties_every_cluster_in_reach(rollout: RolloutState, happenings: list[Event]) -> None:
+def test_a_deletion_empties_every_cluster_in_reach(rollout: RolloutState, sequence: list[Event]) -> None:
     world = World(rollout, seconds=SECONDS)
-    for happening in happenings:
-        happening(world)
+    for event in sequence:
+        event(world)
     world = _calmed(world)
     world.want({})
     world.state = replace(world.state, deletion=Deletion(NOON, len(rollout.clusters)))

@@ -50,7 +50,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 WHATS = ["sync", "sync", "sync", "crash", "stop", "resume", "lose", "find", "approve"]
-HAPPENINGS = st.lists(st.tuples(st.sampled_from(WHATS), st.integers(0, 9)), max_size=60)
+EVENTS = st.lists(st.tuples(st.sampled_from(WHATS), st.integers(0, 9)), max_size=60)
 
 
 def happen(world: World, what: str, which: int) -> None:
@@ -100,19 +100,19 @@ def check(world: World, before: StagedRunPlan, state: RunState, tries: int) -> N
             assert step.started_at or world.clusters[step.name].phase is Phase.NOT_STARTED
 
 
-@given(worlds(), HAPPENINGS)
-def test_no_rule_is_ever_broken(world: World, happenings: list[tuple[str, int]]) -> None:
-    for what, which in happenings:
+@given(worlds(), EVENTS)
+def test_no_rule_is_ever_broken(world: World, sequence: list[tuple[str, int]]) -> None:
+    for what, which in sequence:
         before, state, tries = world.run, world.state, len(world.started) + len(world.removed)
         happen(world, what, which)
         check(world, before, state, tries)
 
 
-@given(worlds(), HAPPENINGS)
+@given(worlds(), EVENTS)
 def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
-    world: World, happenings: list[tuple[str, int]]
+    world: World, sequence: list[tuple[str, int]]
 ) -> None:
-    for what, which in happenings:
+    for what, which in sequence:
         happen(world, what, which)
     for name in world.clusters:
         world.reach(name, reachable=True)
@@ -133,9 +133,9 @@ def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
     )
 
 
-@given(worlds(), HAPPENINGS)
-def test_a_second_sync_changes_nothing(world: World, happenings: list[tuple[str, int]]) -> None:
-    for what, which in happenings:
+@given(worlds(), EVENTS)
+def test_a_second_sync_changes_nothing(world: World, sequence: list[tuple[str, int]]) -> None:
+    for what, which in sequence:
         happen(world, what, which)
 
     first = world.sync_result()

@@ -281,7 +281,7 @@ def test_what_is_in_flight_when_it_stops_is_observed_to_its_end() -> None:
     assert world.started == ["c1", "c2"]
 
 
-def test_a_timed_wait_counts_from_the_last_cluster_and_anew_from_a_stop() -> None:
+def test_a_timed_wait_counts_from_the_last_cluster_and_again_from_a_stop() -> None:
     world = World(begin([stage("canary", env="canary", wait="1h")], C2))
     world.go()
     world.pass_time(20)

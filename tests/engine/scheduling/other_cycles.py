@@ -99,7 +99,7 @@ def per_group(decision: Decision, key: str) -> dict[str, int]:
     return {value: placed.count(value) for value in sorted(filter(None, set(clusters.values())))}
 
 
-def said(decision: Decision, name: str) -> list[str]:
+def reason_texts(decision: Decision, name: str) -> list[str]:
     """Return the reasons of one cluster in the words of the screen."""
     return [reason_sentence(reason) for reason in Outcomes(decision).of(name).reasons]
 

@@ -17,7 +17,7 @@ from tests.engine.scheduling.other_cycles import (
     pending,
     per_group,
     picks,
-    said,
+    reason_texts,
     zones,
 )
 
@@ -37,7 +37,7 @@ def test_d1_ocm_drops_one_and_adds_two(options: Document) -> None:
 
     assert per_group(decision, "zone") == {"z1": 2, "z2": 2, "z3": 2}
     assert decision.unscheduled == ("z1-3",)
-    assert said(decision, "z1-3")[0] == "Placed before, not selected again"
+    assert reason_texts(decision, "z1-3")[0] == "Placed before, not selected again"
 
 
 def test_d1_kubernetes_adds_one_in_either_of_the_emptier_zones() -> None:
@@ -75,7 +75,7 @@ def test_d2_kubernetes_leaves_one_pending_and_never_uses_the_unlabelled() -> Non
     decision = schedule(kubernetes(HALF_LABELLED, 3, [spread("region")]))
 
     assert (decision.picked_names, pending(decision)) == (("east-1", "west-1"), 1)
-    assert said(decision, "yak") == ["No label region, which the topology spread requires"]
+    assert reason_texts(decision, "yak") == ["No label region, which the topology spread requires"]
 
 
 # D3: two levels
@@ -105,7 +105,7 @@ def test_d3_kubernetes_with_two_hard_levels_is_stuck_half_way() -> None:
     decision = schedule(kubernetes(TWO_LEVELS, 6, _both(hard=True)))
 
     assert (decision.picked_names, pending(decision)) == (("ea1", "w1", "eb1"), 3)
-    assert said(decision, "w2") == [
+    assert reason_texts(decision, "w2") == [
         "Step 4: selecting it would make zone=w 2 vs. minimum 0 (gap 2 > maxSkew 1)"
     ]
 

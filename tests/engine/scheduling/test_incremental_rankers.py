@@ -153,7 +153,7 @@ def test_continues_with_the_generic_ranker_where_the_gaps_outgrow_their_bits(
     [("ocm", {"mode": "weighted"}, 9, 1), ("kubernetes", {}, 1, 1 << 51)],
     ids=["too many levels", "too large a preference"],
 )
-def test_keeps_no_standings_whose_numbers_would_not_be_exact(
+def test_caches_no_rows_whose_numbers_would_not_be_exact(
     semantics: str, options: dict[str, Any], levels: int, weight: int
 ) -> None:
     one = Fleet(cluster(f"c{index}", {f"k{key}": f"v{index % 2}" for key in range(9)}) for index in range(4))

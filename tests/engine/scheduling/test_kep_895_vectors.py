@@ -23,7 +23,7 @@ from tests.engine.scheduling.other_cycles import (
     numbered,
     pending,
     per_group,
-    said,
+    reason_texts,
     scores,
     zones,
 )
@@ -124,7 +124,7 @@ def test_k4_only_the_zones_that_affinity_chooses_count(hard: bool) -> None:
 
     assert decision.picked_names == ("zone01-1", "zone02-1", "zone01-2", "zone02-2")
     assert Replay(decision).step(1).spreads[0].before == {"zone01": 0, "zone02": 0}
-    assert said(decision, "zone03-1") == [
+    assert reason_texts(decision, "zone03-1") == [
         "Does not match required affinity: zone=zone03, required zone01 or zone02"
     ]
 
@@ -190,7 +190,7 @@ def test_k6a_as_a_placement_says_why_the_fuller_zones_are_closed() -> None:
 
     assert _open_zones(decision) == ["z3"]
     again = schedule(kubernetes(decision.cycle.fleet, 8, [spread("zone")], *_state([3, 2, 1])[1]))
-    assert said(again, "z1-4") == [
+    assert reason_texts(again, "z1-4") == [
         "Step 2: selecting it would make zone=z1 4 vs. minimum 2 (gap 2 > maxSkew 1)"
     ]
 
@@ -253,10 +253,10 @@ def test_honor_takes_a_tainted_zone_out_of_the_minimum(counts: list[int], open_t
 def test_k7_hard_says_that_the_unusable_zone_holds_the_minimum_at_none() -> None:
     decision = _one_more([3, 3, 0], infeasible=True)
 
-    assert said(decision, "z1-4") == [
+    assert reason_texts(decision, "z1-4") == [
         "Step 1: selecting it would make zone=z1 4 vs. minimum 0 (gap 4 > maxSkew 1)"
     ]
-    assert said(decision, "z3-1") == ["Untolerated taint: out-of-order"]
+    assert reason_texts(decision, "z3-1") == ["Untolerated taint: out-of-order"]
 
 
 def test_k9_honor_says_what_the_rest_is_measured_by() -> None:
@@ -266,7 +266,7 @@ def test_k9_honor_says_what_the_rest_is_measured_by() -> None:
     decision = schedule(kubernetes(members, 5, [constraint], *placed))
 
     assert (decision.picked_names, pending(decision)) == (("z2-2", "z1-3"), 0)
-    assert said(_one_more([2, 1, 0], infeasible=True, nodeTaintsPolicy="Honor"), "z1-3") == [
+    assert reason_texts(_one_more([2, 1, 0], infeasible=True, nodeTaintsPolicy="Honor"), "z1-3") == [
         "Step 1: selecting it would make zone=z1 3 vs. minimum 1 (gap 2 > maxSkew 1)"
     ]
 

@@ -24,7 +24,7 @@ from tests.engine.scheduling.other_cycles import (
     per_group,
     picks,
     ranking,
-    said,
+    reason_texts,
     scores,
     zones,
 )
@@ -115,10 +115,10 @@ def test_j2_nested_groups_are_reported_with_the_group_they_lie_in() -> None:
     decision = schedule(ocm(_region_of_three_zones(), 8, BOTH_HARD))
 
     assert list(Replay(decision).step(1).spreads[1].before) == ["east/a", "east/b", "east/c", "west/w"]
-    assert said(decision, "eb-2") == [
+    assert reason_texts(decision, "eb-2") == [
         "Step 8: selecting it would make region=east 5 vs. minimum 3 (gap 2 > maxSkew 1)",
     ]
-    assert said(schedule(ocm(_region_of_three_zones(), 4, BOTH_HARD)), "ea-2") == [
+    assert reason_texts(schedule(ocm(_region_of_three_zones(), 4, BOTH_HARD)), "ea-2") == [
         "Step 4: selecting it would make region=east 3 vs. minimum 1 (gap 2 > maxSkew 1)",
         "Step 4: selecting it would make zone=east/a 2 vs. minimum 0 among its siblings (gap 2 > maxSkew 1)",
     ]
@@ -172,7 +172,7 @@ def test_s1_one_chosen_cluster_is_moved(u: float | None) -> None:
 
     assert per_group(decision, "zone") == {"a": 1, "b": 1, "c": 1, "d": 1}
     assert decision.unscheduled == ("a-2",)
-    assert said(decision, "a-2")[0] == "Placed before, not selected again"
+    assert reason_texts(decision, "a-2")[0] == "Placed before, not selected again"
 
 
 def test_s2_steady_outweighs_a_quarter_of_a_u_and_nothing_is_moved() -> None:

@@ -39,7 +39,7 @@ def _wants(number: int, *spreads: Document) -> Document:
     return {"numberOfClusters": number, "topologySpreadConstraints": list(spreads)}
 
 
-def _said(cycle: Cycle, name: str) -> list[str]:
+def _reason_texts(cycle: Cycle, name: str) -> list[str]:
     return [reason_sentence(reason) for reason in Outcomes(schedule(cycle)).of(name).reasons]
 
 
@@ -134,8 +134,8 @@ def test_a_cluster_that_a_filter_keeps_from_being_counted_is_not_reported_withou
     }
     cycle = _kubernetes(members, {**_wants(2, spread("region")), "affinity": {"clusterAffinity": required}})
 
-    assert _said(cycle, "b") == ["Does not match required affinity: no label env, required prod"]
-    assert _said(cycle, "d") == ["No label region, which the topology spread requires"]
+    assert _reason_texts(cycle, "b") == ["Does not match required affinity: no label env, required prod"]
+    assert _reason_texts(cycle, "d") == ["No label region, which the topology spread requires"]
 
 
 def test_only_the_key_that_is_missing_is_named() -> None:
@@ -143,7 +143,7 @@ def test_only_the_key_that_is_missing_is_named() -> None:
 
     cycle = _kubernetes(members, _wants(2, spread("region"), spread("zone")))
 
-    assert _said(cycle, "b") == ["No label zone, which the topology spread requires"]
+    assert _reason_texts(cycle, "b") == ["No label zone, which the topology spread requires"]
     assert favoured_without_key(schedule(cycle)) == {}
     assert pinned_groups(schedule(cycle)) == ()
 
@@ -152,9 +152,11 @@ def test_a_claim_that_is_missing_is_named() -> None:
     exists = {"claimSelector": {"matchExpressions": [{"key": "platform", "operator": "Exists"}]}}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [exists]}}
 
-    said = _said(_ocm(fleet("a"), {"numberOfClusters": 1, "affinity": {"clusterAffinity": required}}), "a")
+    texts = _reason_texts(
+        _ocm(fleet("a"), {"numberOfClusters": 1, "affinity": {"clusterAffinity": required}}), "a"
+    )
 
-    assert said == ["Does not match required affinity: no claim platform, required any value"]
+    assert texts == ["Does not match required affinity: no claim platform, required any value"]
 
 
 def test_a_placed_cluster_that_is_not_chosen_again_is_explained_by_what_decided() -> None:
@@ -176,7 +178,7 @@ def test_the_number_that_ranks_is_shown_where_it_is_made_of_several() -> None:
     assert (facts["decidedBy"], facts["score"], facts["behindScore"]) == ("preference", 100, 200)
 
 
-def test_named_clusters_are_chosen_anew_as_well() -> None:
+def test_named_clusters_are_selected_again_as_well() -> None:
     policy = parse_policy({"placementType": "PickFixed", "clusterNames": ["a"]}, semantics=Semantics.OCM)
     options = parse_ocm_options(None).to_plain()
 

@@ -244,7 +244,7 @@ def test_a_broken_soft_constraint_filters_no_cluster() -> None:
     assert (outcome.outcome, _codes(outcome)) == (Outcome.OUTRANKED, ["outranked*"])
 
 
-def test_outranked_says_behind_whom_and_which_column_decided() -> None:
+def test_outranked_names_the_cluster_ahead_and_the_column_that_decided() -> None:
     one = fleet("a", cluster("b", tier="edge"), "c")
 
     outcome = _of(decide(one, pick_n(1, prefer=[prefer(20, labelled(tier="edge"))])), "a")

@@ -83,7 +83,7 @@ def test_a_group_that_only_clusters_out_of_reach_have_holds_the_minimum_down() -
 @pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 @pytest.mark.parametrize("hard", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_agrees_with_ranking_every_cluster_anew_each_round(semantics: str, hard: bool, seed: int) -> None:
+def test_agrees_with_ranking_every_cluster_again_each_round(semantics: str, hard: bool, seed: int) -> None:
     draw = np.random.default_rng(seed)
     sizes = {"region": 3, "zone": 9, "host": 400}
     rows = [

@@ -21,7 +21,7 @@ from tests.engine.scheduling.other_cycles import (
     kubernetes,
     pending,
     picks,
-    said,
+    reason_texts,
     scores,
     zones,
 )
@@ -87,7 +87,7 @@ def test_t5_a_misspelt_key_is_never_used_and_what_is_placed_there_never_counted(
 
     assert Replay(decision).step(1).spreads[0].before == {"a": 1, "b": 0}
     assert decision.picked_names == ("b-1", "a-2", "b-2")
-    assert said(schedule(kubernetes(members, 9, [spread("zone")])), "t-2") == [
+    assert reason_texts(schedule(kubernetes(members, 9, [spread("zone")])), "t-2") == [
         "No label zone, which the topology spread requires"
     ]
 
@@ -112,7 +112,7 @@ def test_t7_fewer_groups_than_min_domains_make_the_minimum_zero() -> None:
     assert (decision.picked, pending(decision)) == ((), 1)
     (verdict,) = Replay(decision).candidate(1, "z1-3").constraints
     assert (verdict.count, verdict.smallest, verdict.skew_after) == (2, 0, 3)
-    assert said(decision, "z1-3") == [
+    assert reason_texts(decision, "z1-3") == [
         "Step 1: selecting it would make zone=z1 3 vs. minimum 0, as there are fewer than 5 domains"
         " (gap 3 > maxSkew 2)"
     ]
@@ -128,7 +128,7 @@ def test_t7_with_enough_groups_or_an_empty_one_the_minimum_is_what_it_is() -> No
     empty = schedule(kubernetes(zones(z1=3, z2=1), 4, [{**FIVE_DOMAINS, "maxSkew": 1}], "z1-1"))
 
     assert decision.picked_names == ("z1-3", "z1-4", "z2-3")
-    assert said(empty, "z1-2") == [
+    assert reason_texts(empty, "z1-2") == [
         "Step 2: selecting it would make zone=z1 2 vs. minimum 0, as there are fewer than 5 domains"
         " (gap 2 > maxSkew 1)"
     ]
@@ -167,7 +167,7 @@ def test_t9_so_at_2_1_a_third_in_the_fuller_zone_is_always_one_too_many() -> Non
     decision = schedule(kubernetes(zones(a=3, b=1), 4, [spread("zone")], "a-1", "a-2", "b-1"))
 
     assert (decision.picked, pending(decision)) == ((), 1)
-    assert said(decision, "a-3") == [
+    assert reason_texts(decision, "a-3") == [
         "Step 1: selecting it would make zone=a 3 vs. minimum 1 (gap 2 > maxSkew 1)"
     ]
 
@@ -250,7 +250,7 @@ def test_spread_counts_twice_against_preference_and_says_so() -> None:
         "b-1": {"score": 200},
         "a-2": {"score": 0},
     }
-    assert said(decision, "a-2") == [
+    assert reason_texts(decision, "a-2") == [
         "Rank 2 in step 1; lost to b-1 on 2 \N{MULTIPLICATION SIGN} spread + affinity (0 vs. 200)"
     ]
 

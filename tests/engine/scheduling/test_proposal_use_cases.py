@@ -26,7 +26,7 @@ from tests.engine.scheduling.other_cycles import (
     per_group,
     picks,
     ranking,
-    said,
+    reason_texts,
     zones,
 )
 from tests.ocm_documents import ocm_document, regional
@@ -76,7 +76,7 @@ def test_uc1a_one_more_of_them_is_dropped_with_the_name_of_that_domain() -> None
         ocm_cycle(proposal(5, even("provider", maxSkew=1)), fleet(*SELF_HOSTED.clusters, "s3"))
     )
 
-    assert said(decision, "s3") == [
+    assert reason_texts(decision, "s3") == [
         "Step 5: selecting it would make provider=(unset) 3 vs. minimum 1 (gap 2 > maxSkew 1)"
     ]
 
@@ -86,7 +86,7 @@ def test_uc1b_clusters_without_the_key_may_be_excluded(options: Document) -> Non
     decision = schedule(ocm_cycle(THREE_PROVIDERS, SELF_HOSTED, unsetPolicy="exclude", **options))
 
     assert (decision.picked_names, pending(decision)) == (("p1", "p2"), 1)
-    assert said(decision, "s1") == ["No label provider, which the topology spread requires"]
+    assert reason_texts(decision, "s1") == ["No label provider, which the topology spread requires"]
 
 
 @BOTH_MODES
@@ -124,7 +124,7 @@ def test_uc1c_the_explanation_says_that_the_domain_is_that_of_a_claim() -> None:
 
     decision = schedule(ocm_cycle(document, members))
 
-    assert said(decision, "p3") == [
+    assert reason_texts(decision, "p3") == [
         "Step 4: selecting it would make claim provider=aws 3 vs. minimum 1 (gap 2 > maxSkew 1)"
     ]
     (verdict,) = Replay(decision).candidate(4, "p3").constraints
@@ -158,7 +158,7 @@ def test_uc3a_a_limit_of_one_leaves_one_pending_and_says_why(options: Document) 
 
     assert decision.picked_names == ("us-east-1a-1", "us-east-1b-1", "us-east-1a-2")
     assert (pending(decision), decision.is_fulfilled) == (1, False)
-    assert said(decision, "us-east-1a-3") == [
+    assert reason_texts(decision, "us-east-1a-3") == [
         "Step 4: selecting it would make zone=us-east-1a 3 vs. minimum 1 (gap 2 > maxSkew 1)"
     ]
 
@@ -252,7 +252,7 @@ def test_uc5b_half_a_u_leaves_the_other_region_empty_against_the_draft() -> None
     decision = schedule(cycle)
 
     assert list(decision.picked_names) == [f"us-east-1a-{number}" for number in range(1, 5)]
-    assert said(decision, "us-west-1a-1") == [
+    assert reason_texts(decision, "us-west-1a-1") == [
         "Rank 2 in step 4; lost to us-east-1a-4 on u \N{MULTIPLICATION SIGN} spread + preference (50 vs. 150)"
     ]
 
@@ -326,7 +326,7 @@ def test_uc6_the_ratio_is_reported_as_places_behind_the_region_whose_turn_it_is(
         ocm_cycle(proposal(4, even("region")), zones(key="region", east=9, west=9), **TWO_TO_ONE)
     )
 
-    assert said(decision, "west-2") == ["Rank 8 in step 4; lost to east-3 on the gap (-1 vs. 0)"]
+    assert reason_texts(decision, "west-2") == ["Rank 8 in step 4; lost to east-3 on the gap (-1 vs. 0)"]
 
 
 # The API examples
@@ -388,7 +388,7 @@ def test_ex2b_a_provider_that_is_used_up_holds_the_other_back(options: Document)
 
     assert per_group(decision, "region") == {"us-east": 2, "us-west": 2, "cn-hangzhou": 1, "cn-shenzhen": 1}
     assert (len(decision.picked), pending(decision)) == (6, 4)
-    assert said(decision, "us-west-1a-3") == [
+    assert reason_texts(decision, "us-west-1a-3") == [
         "Step 7: selecting it would make provider=aws 5 vs. minimum 2 (gap 3 > maxSkew 2)"
     ]
     limits = [(one.topology_key, one.max_skew, one.forbids) for one in Replay(decision).step(7).spreads]

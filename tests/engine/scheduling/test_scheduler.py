@@ -287,7 +287,7 @@ def test_pick_n_replaces_a_cluster_that_left() -> None:
     assert (decision.kept, decision.picked_names, decision.unscheduled) == (("b",), ("a",), ("gone",))
 
 
-def test_pick_n_chooses_anew_after_a_policy_change_and_drops_the_rest() -> None:
+def test_pick_n_selects_again_after_a_policy_change_and_drops_the_rest() -> None:
     one = fleet("a", "b", cluster("edge", tier="edge"))
     bindings = [binding("a", obsolete=True), binding("b", obsolete=True)]
 

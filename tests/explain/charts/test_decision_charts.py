@@ -319,7 +319,7 @@ def test_the_groups_say_what_their_bars_mean_and_where_these_are_cut() -> None:
     assert "outlined: candidates (more of them where open)" in chart.caption
 
 
-def test_what_is_placed_does_not_count_where_every_cycle_chooses_anew() -> None:
+def test_what_is_placed_does_not_count_where_every_cycle_selects_again() -> None:
     one = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
     placed = (binding("e1"), binding("e2"))
 

@@ -51,7 +51,7 @@ def test_a_combination_without_clusters_is_an_empty_cell() -> None:
     assert chart.caption == "6 clusters in 2 domains by region and env, 1 to 2 each; 3 without a label."
 
 
-def test_the_largest_values_are_drawn_and_that_is_said(monkeypatch) -> None:
+def test_the_largest_values_are_drawn_with_a_note(monkeypatch) -> None:
     monkeypatch.setattr(fleet, "MOST_BARS", 1)
 
     chart = topology_chart(("region",), ONE)

@@ -305,7 +305,7 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
 
 
 @pytest.mark.nightly
-def test_the_impact_under_rules_that_pick_everybody_anew_names_only_those_who_join() -> None:
+def test_the_impact_under_rules_that_select_all_again_names_only_those_that_join() -> None:
     world = world_with(3, even=pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}]))
     save_placement(
         placement_document("even", Placement.objects.get().document["spec"], semantics="ocm"),

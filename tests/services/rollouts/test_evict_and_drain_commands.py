@@ -16,7 +16,7 @@ from tests.services.rollouts.world import World
 pytestmark = pytest.mark.django_db
 
 
-def said(*words: str) -> str:
+def output_of(*words: str) -> str:
     """Return what a command writes."""
     out = StringIO()
     call_command(*words, stdout=out)
@@ -29,16 +29,16 @@ def test_evict_says_what_became_of_it() -> None:
     world.run(until=world.is_settled)
     save_budget(budget(maxUnavailable=1), by=None, now=NOW)
 
-    assert said("evict", "web", "c000").startswith("Executed: the disruption budget allows it")
+    assert output_of("evict", "web", "c000").startswith("Executed: the disruption budget allows it")
     with pytest.raises(CommandError, match="does not allow it") as refused:
-        said("evict", "web", "c001")
+        output_of("evict", "web", "c001")
     assert refused.value.returncode == 1
     with pytest.raises(CommandError, match="not on this cluster") as invalid:
-        said("evict", "web", "c009")
+        output_of("evict", "web", "c009")
     assert invalid.value.returncode == 2
     before = Eviction.objects.count()
     with pytest.raises(CommandError, match="no placement is named 'api'"):
-        said("evict", "api", "c000")
+        output_of("evict", "api", "c000")
     assert Eviction.objects.count() == before
 
 
@@ -47,16 +47,16 @@ def test_drain_is_looked_at_begun_and_cancelled() -> None:
     world.place("web", spec())
     world.run(until=world.is_settled)
 
-    assert said("drain", "c001", "--status") == "web: No replacement needed (PickAll).\nc001: no drain\n"
-    assert said("drain", "c001").endswith("drain of c001: running\n")
+    assert output_of("drain", "c001", "--status") == "web: No replacement needed (PickAll).\nc001: no drain\n"
+    assert output_of("drain", "c001").endswith("drain of c001: running\n")
     advance_drains(now=world.now.replace(year=2100))
-    assert "web: Removing resources." in said("drain", "c001", "--status")
-    assert "cancelled, cancelled by system" in said("drain", "c001", "--cancel")
+    assert "web: Removing resources." in output_of("drain", "c001", "--status")
+    assert "cancelled, cancelled by system" in output_of("drain", "c001", "--cancel")
     with pytest.raises(CommandError, match="not being drained"):
-        said("drain", "c001", "--cancel")
+        output_of("drain", "c001", "--cancel")
     for words in (["c009"], ["c009", "--status"]):
         with pytest.raises(CommandError, match="cluster 'c009' not found"):
-            said("drain", *words)
+            output_of("drain", *words)
 
 
 def test_budgets_are_exported_as_they_were_written() -> None:
@@ -64,6 +64,6 @@ def test_budgets_are_exported_as_they_were_written() -> None:
     decided("web", pick_n_spec(1))
     save_budget(budget(maxUnavailable="30%"), by=None, now=NOW)
 
-    assert json.loads(said("export", "budgets", "-o", "json", "--no-status"))["items"] == [
+    assert json.loads(output_of("export", "budgets", "-o", "json", "--no-status"))["items"] == [
         budget(maxUnavailable="30%")
     ]

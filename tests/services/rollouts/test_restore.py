@@ -67,7 +67,7 @@ def test_it_says_of_each_placement_that_the_drain_took_off_how_it_would_come_bac
 
 
 @pytest.mark.nightly
-def test_rescheduling_does_what_was_said_within_the_rollout() -> None:
+def test_rescheduling_does_within_the_rollout_what_its_preview_showed() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
     world.pass_time(10)
