@@ -88,8 +88,8 @@ class LiveMiddleware(Middleware):
         if request.method != "GET" or not session or "HX-Request" not in request.headers:
             return self._get_response(request)
         query = tuple((name, *values) for name, values in request.GET.lists() if name != "v")
-        question = current_hub_id(), session, request.path, query
-        known = _known.get(question)
+        poll = current_hub_id(), session, request.path, query
+        known = _known.get(poll)
         if known and monotonic() < known.ends and (answer := self._answer(request, session, known)):
             return answer
         # Ahead of the view, so that what changes while it runs is noticed next time.
@@ -103,7 +103,7 @@ class LiveMiddleware(Middleware):
                 key, headers = response.key, dict(response.headers)
             user, now = request.user.pk or 0, monotonic()
             until, ends = now + SECONDS, now + LONGEST
-            _known[question] = _Known(response.read_version, user, access, until, ends, key, headers)
+            _known[poll] = _Known(response.read_version, user, access, until, ends, key, headers)
         return response
 
     def _answer(self, request: HttpRequest, session: str, known: _Known) -> HttpResponse | None:

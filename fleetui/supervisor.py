@@ -29,7 +29,7 @@ _PERIODIC_SLOTS = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 _STEADY_SECONDS = 30.0
 _WANTED_SECONDS = 30.0
-"""Between two questions whether there is work for a process."""
+"""Between two checks whether there is work for a process."""
 
 
 class AlreadyRunningError(Exception):

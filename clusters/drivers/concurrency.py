@@ -25,7 +25,7 @@ class NotCalled(Enum):
 
 
 def call_all(
-    questions: Mapping[Key, Callable[[], Value]],
+    functions: Mapping[Key, Callable[[], Value]],
     *,
     threads: int,
     seconds: float,
@@ -39,7 +39,7 @@ def call_all(
     its last call. With no thread the calls run in that of the caller. The threads have copies of the caller's
     context variables.
     """
-    calls = deque((Future[Value](), key, function) for key, function in questions.items())
+    calls = deque((Future[Value](), key, function) for key, function in functions.items())
     if threads == 0:
         for future, key, function in calls:
             _run(future, function)
@@ -77,7 +77,7 @@ def call_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(future: Future[Value], ask: Callable[[], Value]) -> None:
+def _run(future: Future[Value], function: Callable[[], Value]) -> None:
     """Make a call; its error is kept for the caller, as an executor does."""
 
     def keep(_kind: object, error: BaseException | None, _trace: object) -> bool:
@@ -87,7 +87,7 @@ def _run(future: Future[Value], ask: Callable[[], Value]) -> None:
 
     with ExitStack() as stack:
         stack.push(keep)
-        future.set_result(ask())
+        future.set_result(function())
 
 
 def _answer(future: Future[Value]) -> Value | DriverError:

@@ -67,9 +67,9 @@ def observe(*, now: datetime) -> ObservationResult:
     FleetState.objects.update(observed_at=now, **({} if is_watched else {"observing_since": now}))
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
-    questions = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
+    calls = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
     answers = call_all(
-        questions,
+        calls,
         threads=THREADS,
         seconds=ROUND_SECONDS,
         patience=CALL_SECONDS,

@@ -67,8 +67,8 @@ def finish_leaving(*, now: datetime) -> list[str]:
     """Remove the clusters whose agents confirmed, the others after 15 minutes; return their names."""
     candidates = list(MemberCluster.objects.filter(membership=Membership.LEAVING))
     reachable = {row.pk: row for row in candidates if row.driver in DRIVERS}
-    questions = {pk: partial(notify_cluster, row) for pk, row in reachable.items()}
-    answers = call_all(questions, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH)
+    calls = {pk: partial(notify_cluster, row) for pk, row in reachable.items()}
+    answers = call_all(calls, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH)
     confirmed = {pk for pk, answer in answers if answer is True}
     confirmed |= {row.pk for row in candidates if row.pk not in reachable}
     away = [

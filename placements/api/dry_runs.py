@@ -66,13 +66,13 @@ class DryRunSerializer(CamelCaseSerializer):
     faults = serializers.ListField(child=serializers.CharField(), help_text="Why the edit cannot be saved.")
     sentences = serializers.SerializerMethodField()
     answers = serializers.SerializerMethodField()
-    not_asked = serializers.DictField(
+    not_checked = serializers.DictField(
         child=serializers.IntegerField(), help_text="Clusters without an API server, by driver."
     )
     left_out = serializers.IntegerField(help_text="Clusters beyond the limit of 50.")
 
     def get_sentences(self, row: DryRun) -> list[str]:
-        sentences = dry_run_sentences(answers_of(row), not_asked=row.not_asked, left_out=row.left_out)
+        sentences = dry_run_sentences(answers_of(row), not_checked=row.not_checked, left_out=row.left_out)
         return [one.text for one in sentences]
 
     def get_answers(self, row: DryRun) -> list[Any]:

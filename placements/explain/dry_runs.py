@@ -88,7 +88,7 @@ class DryRunSentence(NamedTuple):
 
 
 def dry_run_sentences(
-    answers: Sequence[DryRunAnswer], *, not_asked: Mapping[str, int], left_out: int
+    answers: Sequence[DryRunAnswer], *, not_checked: Mapping[str, int], left_out: int
 ) -> list[DryRunSentence]:
     """Return what a dry run found, the worst first."""
     by_outcome: dict[DryRunOutcome, list[DryRunAnswer]] = {one: [] for one in DryRunOutcome}
@@ -109,7 +109,7 @@ def dry_run_sentences(
     if unchecked := sum(len(one.unchecked) for one in answers):
         text = f"{counted(unchecked, 'object')} not tried before what they need exists, such as a Namespace."
         sentences.append(DryRunSentence("pending", text))
-    for driver, count in sorted(not_asked.items()):
+    for driver, count in sorted(not_checked.items()):
         why = "simulated" if driver == SIMULATED else "without a connection"
         sentences.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))
     if left_out:

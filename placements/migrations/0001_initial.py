@@ -81,7 +81,7 @@ class Migration(migrations.Migration):
                 ('ended_at', models.DateTimeField(null=True)),
                 ('results', models.JSONField(default=list)),
                 ('faults', models.JSONField(default=list)),
-                ('not_asked', models.JSONField(default=dict)),
+                ('not_checked', models.JSONField(default=dict)),
                 ('left_out', models.PositiveIntegerField(default=0)),
                 ('hub', models.ForeignKey(db_index=False, default=fleetui.hub_scope.current_hub_id, editable=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.hub')),
             ],

@@ -13,8 +13,8 @@ class DryRun(HubRow):
     `manifests` is the edit as YAML, removed once the clusters answered: it may have Secrets. Of an empty one
     `placement_name` is tried as it is. `clusters`: those to check, by default all that would be selected. A
     worker runs it from `run_at` on, and moves that time before it does; None once it is done. `results` has
-    an entry for each cluster that was checked, `faults` why the edit cannot be saved. `not_asked` counts the
-    clusters without an API server, by their driver, and `left_out` those beyond the limit.
+    an entry for each cluster that was checked, `faults` why the edit cannot be saved. `not_checked` counts
+    the clusters without an API server, by their driver, and `left_out` those beyond the limit.
     """
 
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME, blank=True)
@@ -26,7 +26,7 @@ class DryRun(HubRow):
     ended_at = models.DateTimeField(null=True)
     results = models.JSONField(default=list)
     faults = models.JSONField(default=list)
-    not_asked = models.JSONField(default=dict)
+    not_checked = models.JSONField(default=dict)
     left_out = models.PositiveIntegerField(default=0)
 
     class Meta:

@@ -118,21 +118,19 @@ def run_due(*, now: datetime, threads: int = THREADS, clock: Callable[[], dateti
         plan = plan_dry_run(row, now=now)
     except InvalidManifest as invalid:
         faults = list(map(str, invalid.errors))
-    questions = {
-        one: partial(_ask, one, clock)
-        for one in plan.questions
-        if not isinstance(one.manifests, OverrideFailed)
+    functions = {
+        one: partial(_diff, one, clock) for one in plan.calls if not isinstance(one.manifests, OverrideFailed)
     }
     answers = dict(
         call_all(
-            questions,
+            functions,
             threads=threads,
             seconds=ROUND_SECONDS,
             patience=CALL_SECONDS,
             at_end=connections.close_all,
         )
     )
-    for one in plan.questions:
+    for one in plan.calls:
         answer = one.manifests if isinstance(one.manifests, OverrideFailed) else answers[one]
         results.append(answer_row(one, answer, now=clock()))
     order = list(DryRunOutcome)
@@ -143,14 +141,14 @@ def run_due(*, now: datetime, threads: int = THREADS, clock: Callable[[], dateti
         manifests="",
         results=results,
         faults=faults,
-        not_asked=plan.not_asked,
+        not_checked=plan.not_checked,
         left_out=plan.left_out,
     )
     return 1
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class DryRunCall:
     """One cluster, and what a placement would be there."""
 
     number: int
@@ -162,10 +160,10 @@ class Question:
 
 @dataclass
 class Plan:
-    """The questions of a dry run, at most 50; other clusters are counted, by driver and beyond the limit."""
+    """The calls of a dry run, at most 50; other clusters are counted, by driver and beyond the limit."""
 
-    questions: list[Question] = field(default_factory=list)
-    not_asked: Counter[str] = field(default_factory=Counter)
+    calls: list[DryRunCall] = field(default_factory=list)
+    not_checked: Counter[str] = field(default_factory=Counter)
     left_out: int = 0
 
 
@@ -177,7 +175,7 @@ def plan_dry_run(row: DryRun, *, now: datetime) -> Plan:
     plan = Plan()
     with transaction.atomic():
         for placement, names in _placed_by(row, now=now):
-            _add_questions(plan, row, placement, row.clusters or names, now=now)
+            _add_calls(plan, row, placement, row.clusters or names, now=now)
         transaction.set_rollback(True)
     return plan
 
@@ -200,9 +198,7 @@ def _placed_by(row: DryRun, *, now: datetime) -> Iterator[tuple[Placement, list[
         yield placement, sorted(one.cluster for one in bindings if one.is_active)
 
 
-def _add_questions(
-    plan: Plan, row: DryRun, placement: Placement, names: Sequence[str], *, now: datetime
-) -> None:
+def _add_calls(plan: Plan, row: DryRun, placement: Placement, names: Sequence[str], *, now: datetime) -> None:
     target = _target(placement, now=now)
     if target is None or not target.objects_count:
         return
@@ -213,8 +209,8 @@ def _add_questions(
     members = MemberCluster.objects.filter(name__in=names).select_related("credential").order_by("name")
     for member in members:
         if member.driver not in ACTING_DRIVERS:
-            plan.not_asked[member.driver or REPORTED] += 1
-        elif len(plan.questions) >= MOST_CLUSTERS:
+            plan.not_checked[member.driver or REPORTED] += 1
+        elif len(plan.calls) >= MOST_CLUSTERS:
             plan.left_out += 1
         else:
             several = tuple(map(frozen_of, overrides.get(member.name, ())))
@@ -222,7 +218,7 @@ def _add_questions(
             if not isinstance(rendered, OverrideFailed):
                 rendered = unwrapped(rendered)
             strategy = versions.strategy_on(member.name)
-            plan.questions.append(Question(row.pk, placement.full_name, member, rendered, strategy))
+            plan.calls.append(DryRunCall(row.pk, placement.full_name, member, rendered, strategy))
 
 
 def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
@@ -232,19 +228,19 @@ def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
     return take_resource_snapshot(placement, objects, by=SYSTEM, now=now)
 
 
-def _ask(question: Question, clock: Callable[[], datetime]) -> DiffResult:
-    manifests = () if isinstance(question.manifests, OverrideFailed) else question.manifests
+def _diff(call: DryRunCall, clock: Callable[[], datetime]) -> DiffResult:
+    manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
     version = Version(
-        f"dry-run-{question.number}", question.placement, manifests, options=apply_options(question.strategy)
+        f"dry-run-{call.number}", call.placement, manifests, options=apply_options(call.strategy)
     )
-    return driver_for(question.cluster, clock=clock).diff(version, as_apply=True, timeout=CALL_SECONDS)
+    return driver_for(call.cluster, clock=clock).diff(version, as_apply=True, timeout=CALL_SECONDS)
 
 
 def answer_row(
-    question: Question, answer: DiffResult | DriverError | NotCalled | OverrideFailed, *, now: datetime
+    call: DryRunCall, answer: DiffResult | DriverError | NotCalled | OverrideFailed, *, now: datetime
 ) -> dict[str, Any]:
     """Return what is stored of an answer, for `DryRunAnswer`."""
-    name = question.cluster.name
+    name = call.cluster.name
     outcome, message, columns = DryRunOutcome.NOT_REACHED, str(answer), dict[str, list[Any]]()
     match answer:
         case DiffResult():
@@ -266,7 +262,7 @@ def answer_row(
         case NotCalled():
             message = str(answer.value)
     lists: dict[str, list[Any]] = {key: [] for key in ("refusals", "changes", "removed", "unchecked")}
-    row = {"placement": question.placement, "cluster": name, "outcome": outcome, "message": message}
+    row = {"placement": call.placement, "cluster": name, "outcome": outcome, "message": message}
     return {**row, **lists, **columns}
 
 

@@ -34,7 +34,7 @@ def dry_run(request: HttpRequest, number: int) -> HttpResponse:
     context = {
         "dry_run": row,
         "version": version,
-        "sentences": dry_run_sentences(answers, not_asked=row.not_asked, left_out=row.left_out),
+        "sentences": dry_run_sentences(answers, not_checked=row.not_checked, left_out=row.left_out),
         "answers": [(one, _MARKS[one.outcome]) for one in answers],
         "differing": [one for one in answers if one.changes],
         "several": len({one.placement for one in answers}) > 1,

@@ -28,7 +28,7 @@ def test_a_dry_run_is_accepted_and_answered_later(api: APIClient) -> None:
 
     found = api.get(accepted["Location"]).json()
     assert found["endedAt"] is not None
-    assert (found["answers"], found["notAsked"]) == ([], {"reported": 2})
+    assert (found["answers"], found["notChecked"]) == ([], {"reported": 2})
     assert found["sentences"] == ["2 clusters without a connection: not checked."]
 
 

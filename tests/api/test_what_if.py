@@ -20,9 +20,9 @@ def _web() -> None:
 
 @pytest.mark.nightly
 def test_a_viewer_creates_a_scenario_and_reads_its_result(reader: APIClient) -> None:
-    question = {"labels": ["region:west"], "clusters": ["bravelion"], "variant": "cordon"}
+    analysis = {"labels": ["region:west"], "clusters": ["bravelion"], "variant": "cordon"}
 
-    created = reader.post("/api/v1/what-if", question, format="json")
+    created = reader.post("/api/v1/what-if", analysis, format="json")
     read = reader.get(created.headers["Location"]).json()
     rows = reader.get(created.json()["result"]).json()["items"]
 

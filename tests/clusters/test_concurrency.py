@@ -11,13 +11,13 @@ from clusters.drivers.base import DriverRejected, DriverUnavailable
 from clusters.drivers.concurrency import NotCalled, call_all
 
 
-def results_of(questions: dict[Any, Callable[[], Any]], **limits: Any) -> dict[Any, Any]:
+def results_of(functions: dict[Any, Callable[[], Any]], **limits: Any) -> dict[Any, Any]:
     """Call, by default with much time."""
-    return dict(call_all(questions, **{"threads": 4, "seconds": 30, "patience": 30, **limits}))
+    return dict(call_all(functions, **{"threads": 4, "seconds": 30, "patience": 30, **limits}))
 
 
 def failing(error: Exception) -> Callable[[], Any]:
-    """Make a question that fails."""
+    """Return a function that fails."""
 
     def call() -> Any:
         raise error

@@ -196,8 +196,8 @@ def observe_while(monkeypatch: pytest.MonkeyPatch, interfere: Any) -> Observatio
     """Look at the fleet; after the answers came and before they are written another change is made."""
     call_all = heartbeat.call_all
 
-    def call_and_wait(*questions: Any, **limits: Any) -> Iterator[Any]:
-        answers = list(call_all(*questions, **limits))
+    def call_and_wait(*functions: Any, **limits: Any) -> Iterator[Any]:
+        answers = list(call_all(*functions, **limits))
         monkeypatch.setattr(heartbeat, "call_all", call_all)
         interfere()
         yield from answers

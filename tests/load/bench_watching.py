@@ -28,7 +28,7 @@ class Watcher(threading.Thread):
         self.known: dict[str, int] = {}
         self.version, self.watches, self.wrong = "", 0, ""
 
-    def ask(self, path: str) -> tuple[int, dict[str, Any], int]:
+    def get(self, path: str) -> tuple[int, dict[str, Any], int]:
         for _ in range(3):
             try:
                 self.connection.request("GET", path, headers=self.headers)
@@ -49,13 +49,13 @@ class Watcher(threading.Thread):
             self.wrong = repr(error)
 
     def list(self) -> None:
-        _, content, _ = self.ask(f"{LIST}&watchable=true")
+        _, content, _ = self.get(f"{LIST}&watchable=true")
         self.version = content["resourceVersion"]
         self.known = {one["name"]: one["revision"] for one in content["items"]}
 
     def watch(self, seconds: int) -> None:
         query = f"watch=true&resourceVersion={self.version}&timeoutSeconds={seconds}"
-        status, content, wait = self.ask(f"{LIST}&{query}")
+        status, content, wait = self.get(f"{LIST}&{query}")
         if status == 410:
             self.list()
             return
@@ -133,7 +133,7 @@ def _change(other: Watcher, watchers: list[Watcher], *, until: float) -> tuple[f
         if number % 2:
             MemberCluster.objects.filter(name=f"new{number}").delete()
         begin = time.monotonic()
-        other.ask("/api/v1/overview")
+        other.get("/api/v1/overview")
         if begin > settled:
             slowest = max(slowest, time.monotonic() - begin)
         elif all(one.version for one in watchers):

@@ -58,12 +58,12 @@ class Tab(threading.Thread):
         """Ask every two seconds."""
         while not self.stop.wait(max(0.0, self.due - time.monotonic())):
             started = time.monotonic()
-            self.ask()
+            self.poll()
             self.slowest = max(self.slowest, time.monotonic() - started)
             self.due += PERIOD
         self.connection.close()
 
-    def ask(self) -> None:
+    def poll(self) -> None:
         """Ask once."""
         try:
             answer = self._answer()
@@ -99,7 +99,7 @@ def poll(
     """Let the tabs ask, the first round not counted; `meanwhile` makes the run change."""
     stop = threading.Event()
     first = Tab(port, path, cookie, version="0", first=0.0, stop=stop)
-    first.ask()
+    first.poll()
     begin = time.monotonic() + 0.5
     open_tabs = [
         Tab(port, path, cookie, version=first.version, first=begin + PERIOD * number / tabs, stop=stop)

@@ -126,15 +126,15 @@ def test_the_eight_questions_are_not_evaluated_in_every_round(
 ) -> None:
     calls: list[RoundState] = []
     candidates = candidates_of(replace(GATE, semantics=semantics).cycle(GATE.fleet()))
-    for question in ("verdicts", "scores", "combine"):
-        monkeypatch.setattr(type(candidates.strategy), question, lambda _, state, *_rest: calls.append(state))
+    for name in ("verdicts", "scores", "combine"):
+        monkeypatch.setattr(type(candidates.strategy), name, lambda _, state, *_rest: calls.append(state))
 
     assert len(pick(candidates, GATE.wanted).positions) == GATE.wanted
     assert not calls
 
 
 class _Counting(FleetSpread):
-    """The rules of `fleet`, noting how many counts each question was about."""
+    """The rules of `fleet`, with how many counts each call had."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

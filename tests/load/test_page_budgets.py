@@ -183,8 +183,8 @@ def test_the_doctor_takes_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_is_polled_again_and_again_is_smaller(operator: Client, pages: dict[str, str]) -> None:
     found = {}
     for name in POLLED:
-        ask = partial(operator.get, pages[name], headers={"HX-Request": "true"})
-        looked = Look.within(ask, queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL)
+        fetch = partial(operator.get, pages[name], headers={"HX-Request": "true"})
+        looked = Look.within(fetch, queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL)
         print(f"{looked} polled {name}")
         if faults := looked.faults(queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL):
             found[name] = faults
@@ -226,21 +226,21 @@ class Look:
     elements: int
 
     @classmethod
-    def at(cls, ask: Callable[[], Any]) -> "Look":
+    def at(cls, fetch: Callable[[], Any]) -> "Look":
         """Ask once, and count."""
         counter = StatementCounter()
         began = process_time()
         with connection.execute_wrapper(counter):
-            answer = ask()
+            answer = fetch()
         took = (process_time() - began) * 1000
         elements = Elements(answer.content.decode()).count
         return cls(answer.status_code, took, counter.count, len(answer.content), elements)
 
     @classmethod
-    def within(cls, ask: Callable[[], Any], *, queries: int, size: int) -> "Look":
+    def within(cls, fetch: Callable[[], Any], *, queries: int, size: int) -> "Look":
         """Ask once, and again where that is not within the limits: some things are kept afterwards."""
-        looked = cls.at(ask)
-        return cls.at(ask) if looked.faults(queries=queries, size=size) else looked
+        looked = cls.at(fetch)
+        return cls.at(fetch) if looked.faults(queries=queries, size=size) else looked
 
     def __str__(self) -> str:
         """Write it as a line of a table."""

@@ -42,7 +42,7 @@ def _failure(stage: Stage, *arguments: str) -> tuple[int, str]:
 
 
 def _available(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
 
 
 @linux
@@ -61,9 +61,9 @@ def test_a_restored_rollout_converges_and_old_leases_are_void(stage: Stage, tmp_
         updated = (
             f"select count(*) from placements_clusterupdate where rollout_id = {second} and outcome != ''"
         )
-        eventually(lambda: stage.ask(updated)[0][0] >= 3)
+        eventually(lambda: stage.query(updated)[0][0] >= 3)
         stage.manage("backup", backup)
-        progress = stage.ask(updated)[0][0]
+        progress = stage.query(updated)[0][0]
         assert _failure(stage, "restore", "--force", backup)[0] == 1
         eventually(lambda: finished(stage) == 2)
         # What was never in the backup is deleted afterwards.
@@ -76,17 +76,17 @@ def test_a_restored_rollout_converges_and_old_leases_are_void(stage: Stage, tmp_
     code, output = _failure(stage, "restore", backup)
     assert (code, "--force replaces it" in output) == (1, True)
     stage.manage("restore", "--force", backup)
-    assert stage.ask("select count(*) from placements_binding where call_lease_token != ''")[0][0] == 0
-    assert stage.ask("select count(*) from django_session")[0][0] == 0
-    assert stage.ask(updated)[0][0] <= progress < CLUSTERS
+    assert stage.query("select count(*) from placements_binding where call_lease_token != ''")[0][0] == 0
+    assert stage.query("select count(*) from django_session")[0][0] == 0
+    assert stage.query(updated)[0][0] <= progress < CLUSTERS
     with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
         up.wait_for("ready in")
         eventually(lambda: finished(stage) == 2 and _available(stage) == CLUSTERS)
         up.process.terminate()
         up.process.wait(timeout=60)
 
-    assert stage.ask("select count(*) from placements_resource where name = 'later'")[0][0] == 0
-    wanted = stage.ask("select version from placements_rollout where number = 2")[0][0]
+    assert stage.query("select count(*) from placements_resource where name = 'later'")[0][0] == 0
+    wanted = stage.query("select version from placements_rollout where number = 2")[0][0]
     assert {book["web"]["held"]["version"] for book in books_of(stage)} == {wanted}
 
 

@@ -100,7 +100,7 @@ def test_a_worker_with_another_clock_does_all_the_work(stage: Stage, shifted: Cl
         documents = (namespace("shop"), deployment("web", "web:1"), placement_document("web", spec()))
         stage.manage("apply", "-f", "-", text=as_yaml(*documents))
         eventually(lambda: _available(stage) == CLUSTERS, seconds=120)
-        assert stage.ask("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
+        assert stage.query("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
 
 
 def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None:
@@ -117,7 +117,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
     ):
         stage.manage("apply", "-f", "-", text=as_yaml(*documents))
         bound = "select count(*) from placements_binding"
-        eventually(lambda: stage.ask(bound) == [(2 * CLUSTERS,)], seconds=120)
+        eventually(lambda: stage.query(bound) == [(2 * CLUSTERS,)], seconds=120)
         stage.manage("apply", "-f", "-", text=as_yaml(run_document("one")))
         eventually(lambda: _requests(stage, "before") == 1, seconds=120)
         act(stage, APPROVE, shifted(-30))
@@ -133,11 +133,11 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
         act(stage, APPROVE, shifted(60))
         eventually(lambda: _available(stage) == 2 * CLUSTERS, seconds=120)
         waiting = "select count(*) from placements_stagedrun where status = 'waiting'"
-        eventually(lambda: stage.ask(waiting) == [(1,)], seconds=60)
+        eventually(lambda: stage.query(waiting) == [(1,)], seconds=60)
         act(stage, 'staged_operations.skip_wait("one", "second", by=None, now=now)', shifted(-30))
         succeeded = "select count(*) from placements_stagedrun where status = 'succeeded'"
-        eventually(lambda: stage.ask(succeeded) == [(1,)], seconds=60)
-        assert stage.ask("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
+        eventually(lambda: stage.query(succeeded) == [(1,)], seconds=60)
+        assert stage.query("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
 
     changes = [state["changes"] for book in books_of(stage) for state in book.values()]
     assert len(changes) == 2 * CLUSTERS
@@ -147,12 +147,12 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
 
 
 def _available(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
 
 
 def _failed(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_binding where phase = 'failed'")[0][0]
+    return stage.query("select count(*) from placements_binding where phase = 'failed'")[0][0]
 
 
 def _requests(stage: Stage, side: str) -> int:
-    return stage.ask(f"select count(*) from placements_approvalrequest where side = '{side}'")[0][0]
+    return stage.query(f"select count(*) from placements_approvalrequest where side = '{side}'")[0][0]

@@ -31,7 +31,7 @@ def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: St
         stage.manage("apply", "-f", "-", text=as_yaml(_job("m:2")))
         eventually(lambda: finished(stage) == 2, seconds=120)
 
-    (version,) = (row[0] for row in stage.ask("select version from placements_rollout where number = 2"))
+    (version,) = (row[0] for row in stage.query("select version from placements_rollout where number = 2"))
     moments = [
         datetime.fromisoformat(at)
         for book in books_of(stage)

@@ -52,8 +52,8 @@ def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
         _disturb(console, stage, chance)
         eventually(lambda: finished(stage) == 2, seconds=180)
 
-    running = stage.ask("select distinct applied_version, phase from placements_binding")
-    first, second = (row[0] for row in stage.ask("select version from placements_rollout order by number"))
+    running = stage.query("select distinct applied_version, phase from placements_binding")
+    first, second = (row[0] for row in stage.query("select version from placements_rollout order by number"))
     books = [book["web"] for book in books_of(stage)]
     assert running == [(second, "available")]
     assert [book["held"]["version"] for book in books] == [second] * CLUSTERS
@@ -73,19 +73,19 @@ def as_yaml(*documents: Mapping[str, Any]) -> str:
 
 
 def _available(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
 
 
 def finished(stage: Stage) -> int:
     """Count the runs that have come to their end."""
-    return stage.ask("select count(*) from placements_rollout where state = 'finished'")[0][0]
+    return stage.query("select count(*) from placements_rollout where state = 'finished'")[0][0]
 
 
 def _updated(stage: Stage) -> int:
     """Count the clusters on which the second run has come to its end."""
     number = "(select id from placements_rollout where number = 2)"
     ended = f"rollout_id = {number} and outcome = 'available'"
-    return stage.ask(f"select count(*) from placements_clusterupdate where {ended}")[0][0]
+    return stage.query(f"select count(*) from placements_clusterupdate where {ended}")[0][0]
 
 
 def _disturb(console: Console, stage: Stage, chance: random.Random) -> None:
@@ -117,7 +117,7 @@ def books_of(stage: Stage) -> list[dict[str, Any]]:
     """Return what each simulated cluster keeps by placement: what it holds, its calls and changes."""
     query = "select cluster_id, placement_name, content from clusters_simulatedplacement order by 1, 2"
     books: dict[int, dict[str, Any]] = {}
-    rows: list[tuple[Any, ...]] = list(stage.ask(query))
+    rows: list[tuple[Any, ...]] = list(stage.query(query))
     for cluster, placement, content in rows:
         kept = json.loads(content) if isinstance(content, str) else content
         books.setdefault(cluster, {})[placement] = kept

@@ -64,12 +64,12 @@ def test_a_worker_that_continues_after_its_lease_changes_nothing(stage: Stage) -
 
 
 def _called(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_binding where call_lease_token != ''")[0][0]
+    return stage.query("select count(*) from placements_binding where call_lease_token != ''")[0][0]
 
 
 def _available(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
 
 
 def _placements(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_placement")[0][0]
+    return stage.query("select count(*) from placements_placement")[0][0]

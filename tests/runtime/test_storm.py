@@ -49,7 +49,7 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
     with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
         up.wait_for("ready in")
         eventually(lambda: _bound(stage) == placements * clusters, seconds=600)
-        eventually(lambda: stage.ask(CONVERGED)[0][0] == 0, seconds=600)
+        eventually(lambda: stage.query(CONVERGED)[0][0] == 0, seconds=600)
         longest_gap, most_messages, before = 0.0, 0, _processor_seconds(up)
         storm = Thread(target=stage.manage, args=("shell", "-v0", "-c", STORM.format(seconds=seconds)))
         storm.start()
@@ -73,7 +73,7 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
         assert longest_gap <= LONGEST_GAP
         assert most_messages <= MOST_MESSAGES
         stale = "select count(*) from clusters_membercluster where verdict != ''"
-        assert stage.ask(stale) == [(0,)]
+        assert stage.query(stale) == [(0,)]
 
 
 def _processor_seconds(up: Watched) -> Counter[str]:
@@ -90,21 +90,21 @@ def _yaml(*documents: object) -> str:
 
 
 def _bound(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_binding")[0][0]
+    return stage.query("select count(*) from placements_binding")[0][0]
 
 
 def _is_converged(stage: Stage) -> bool:
-    running = stage.ask("select count(*) from placements_rollout where state = 'running'")[0][0]
-    return running == 0 and stage.ask(CONVERGED)[0][0] == 0
+    running = stage.query("select count(*) from placements_rollout where state = 'running'")[0][0]
+    return running == 0 and stage.query(CONVERGED)[0][0] == 0
 
 
 def _edits(stage: Stage) -> int:
-    return stage.ask("select max(revision) from placements_resource where kind = 'Deployment'")[0][0]
+    return stage.query("select max(revision) from placements_resource where kind = 'Deployment'")[0][0]
 
 
 def _gap(stage: Stage) -> float:
     """Return the seconds since the last round of observation."""
-    at = str(stage.ask("select observed_at from clusters_fleetstate")[0][0])
+    at = str(stage.query("select observed_at from clusters_fleetstate")[0][0])
     moment = datetime.fromisoformat(at)
     return (datetime.now(UTC) - moment.replace(tzinfo=moment.tzinfo or UTC)).total_seconds()
 

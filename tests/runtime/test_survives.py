@@ -55,17 +55,17 @@ class Stage:
             with psycopg.connect(self.server, autocommit=True) as connection:
                 connection.execute(statement.encode())
 
-    def ask(self, question: str) -> list[tuple[int, ...]]:
+    def query(self, sql: str) -> list[tuple[int, ...]]:
         """Query the database of the running console from outside of it, over one connection."""
         if self.server:
             if not self._connection:
                 self._connection = psycopg.connect(self.variables["DATABASE_URL"], autocommit=True)
             assert isinstance(self._connection, psycopg.Connection)
-            return self._connection.execute(question.encode()).fetchall()
+            return self._connection.execute(sql.encode()).fetchall()
         if not self._connection:
             self._connection = sqlite3.connect(f"file:{self.folder}/fleetui.sqlite3?mode=ro", uri=True)
         assert isinstance(self._connection, sqlite3.Connection)
-        return self._connection.execute(question).fetchall()
+        return self._connection.execute(sql).fetchall()
 
     def manage(self, *arguments: str, text: str = "") -> None:
         """Run a command of the console."""
@@ -98,11 +98,13 @@ def stage(console_folder: Path) -> Iterator[Stage]:
 
 
 def _decided(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_decision")[0][0]
+    return stage.query("select count(*) from placements_decision")[0][0]
 
 
 def _due(stage: Stage) -> int:
-    return stage.ask("select count(*) from placements_placement where observed_generation < generation")[0][0]
+    return stage.query("select count(*) from placements_placement where observed_generation < generation")[0][
+        0
+    ]
 
 
 def _kill_everything(up: Watched, stage: Stage) -> None:
@@ -130,7 +132,7 @@ def test_every_placement_is_decided_exactly_once(stage: Stage) -> None:
         up.process.wait(timeout=PATIENCE)
 
     assert killed_at < PLACEMENTS
-    each = stage.ask("select placement_id, count(*) from placements_decision group by 1")
+    each = stage.query("select placement_id, count(*) from placements_decision group by 1")
     assert [count for _, count in each] == [1] * PLACEMENTS
-    bindings = stage.ask("select placement_id, count(*) from placements_binding group by 1")
+    bindings = stage.query("select placement_id, count(*) from placements_binding group by 1")
     assert [count for _, count in bindings] == [CLUSTERS] * PLACEMENTS

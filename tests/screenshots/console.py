@@ -32,7 +32,7 @@ class Console:
         """Name the placement that is photographed."""
         return SUBJECTS[self.size]
 
-    def ask(self, path: str) -> dict[str, Any]:
+    def get(self, path: str) -> dict[str, Any]:
         """Return what the API answers to a GET."""
         answer = self.api.get(f"{self.url}/api/v1/{path}", timeout=60_000)
         assert answer.ok, f"{path}: {answer.status} {answer.text()[:300]}"
@@ -41,12 +41,12 @@ class Console:
 
     def decisions(self) -> list[dict[str, Any]]:
         """List the decisions of the placement, newest first."""
-        found: list[dict[str, Any]] = self.ask(f"placements/{self.placement}/decisions")["items"]
+        found: list[dict[str, Any]] = self.get(f"placements/{self.placement}/decisions")["items"]
         return found
 
     def run(self) -> dict[str, Any] | None:
         """Return the newest run of the placement, if it has one."""
-        runs = self.ask(f"rollouts?placement={self.placement}")["items"]
+        runs = self.get(f"rollouts?placement={self.placement}")["items"]
         return runs[0] if runs else None
 
     def put(self, path: str, manifest: dict[str, Any]) -> None:
@@ -56,14 +56,14 @@ class Console:
 
     def ask_for_one_more(self) -> None:
         """Save the placement with one cluster more, so that there are two policies to compare."""
-        manifest = self.ask(f"placements/{self.placement}")
+        manifest = self.get(f"placements/{self.placement}")
         manifest["spec"]["policy"]["numberOfClusters"] += 1
         self.put(f"placements/{self.placement}", manifest)
 
     def change_a_resource(self) -> None:
         """Change what the placement selects, so that there is an update to watch."""
         path = f"resources/core/ConfigMap/{self.placement}/{self.placement}-settings"
-        manifest = self.ask(path)
+        manifest = self.get(path)
         manifest["data"]["photographed"] = "yes"
         self.put(path, manifest)
 
@@ -99,7 +99,7 @@ def _token(url: str, playwright: Playwright) -> dict[str, str]:
 
 
 def _settle(console: Console) -> None:
-    eventually(lambda: console.ask("overview")["beingDecided"] == 0, seconds=_PATIENCE)
+    eventually(lambda: console.get("overview")["beingDecided"] == 0, seconds=_PATIENCE)
     if len(console.decisions()) < 2:
         console.ask_for_one_more()
         eventually(lambda: len(console.decisions()) > 1, seconds=_PATIENCE)
@@ -118,6 +118,6 @@ def _is_worth_a_picture(console: Console, *, after: int) -> bool:
     run = console.run()
     if run is None or run["number"] <= after:
         return False
-    clusters = console.ask(f"rollouts/{console.placement}/{run['number']}")["clusters"]
+    clusters = console.get(f"rollouts/{console.placement}/{run['number']}")["clusters"]
     later = [one for one in clusters if (one["wave"] or 0) > 1]
     return run["state"] == "finished" or any(one["phase"] not in ("waiting", "available") for one in later)

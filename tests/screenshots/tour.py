@@ -29,7 +29,7 @@ def addresses(page: Page, console: Console) -> Addresses:
     run = console.run()
     assert run
     member = _a_cluster(console, decision)
-    labels = console.ask(f"clusters/{member}")["metadata"]["labels"]
+    labels = console.get(f"clusters/{member}")["metadata"]["labels"]
     second = "env" if "env" in labels else "system"
     found = {
         "overview": "/",
@@ -62,7 +62,7 @@ def _more(name: str, run: int, decision: str, member: str) -> Addresses:
 
 def _a_cluster(console: Console, decision: str) -> str:
     """Name a cluster of which people ask why it was not picked: one that lost its place, or was outranked."""
-    outcomes = console.ask(f"decisions/{decision}/clusters?limit=500")["items"]
+    outcomes = console.get(f"decisions/{decision}/clusters?limit=500")["items"]
     for wanted in ("unscheduled", "outranked"):
         for one in outcomes:
             if one["outcome"] == wanted:

@@ -66,7 +66,9 @@ def run(*documents: dict[str, Any], **options: Any) -> DryRun:
 
 def sentences(row: DryRun) -> list[str]:
     answers = answers_of(row)
-    return [one.text for one in dry_run_sentences(answers, not_asked=row.not_asked, left_out=row.left_out)]
+    return [
+        one.text for one in dry_run_sentences(answers, not_checked=row.not_checked, left_out=row.left_out)
+    ]
 
 
 def test_a_refusal_of_one_cluster_has_the_message_of_its_server(fleet: Fleet) -> None:

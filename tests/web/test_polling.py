@@ -49,11 +49,11 @@ def _tokens(page: bytes) -> set[bytes]:
 def test_the_second_time_that_nothing_is_new_takes_one_query(
     viewer: Client, address: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    question = _polled_address(viewer, address)
-    assert viewer.get(question, headers=HTMX).status_code == 204
+    polled = _polled_address(viewer, address)
+    assert viewer.get(polled, headers=HTMX).status_code == 204
 
     with django_assert_num_queries(1):
-        again = viewer.get(question, headers=HTMX)
+        again = viewer.get(polled, headers=HTMX)
 
     assert (again.status_code, again.content) == (204, b"")
     assert "Content-Security-Policy" in again.headers
@@ -62,12 +62,12 @@ def test_the_second_time_that_nothing_is_new_takes_one_query(
 @pytest.mark.nightly
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/"])
 def test_what_changes_is_reported_at_once(viewer: Client, world: World, address: str) -> None:
-    question = _polled_address(viewer, address)
-    viewer.get(question, headers=HTMX)
+    polled = _polled_address(viewer, address)
+    viewer.get(polled, headers=HTMX)
 
     world.pass_time(3)
 
-    assert viewer.get(question, headers=HTMX).status_code == 200
+    assert viewer.get(polled, headers=HTMX).status_code == 200
 
 
 @pytest.mark.usefixtures("world")

@@ -53,7 +53,7 @@ OWN_DRAFTS = {"placement-new", "draft-discard"}
 """A draft of the caller; saving it is another address."""
 READING = {"simulate", "preview", "preview-semantics", "plan", "scenarios", "what-if", "resilience"}
 READING |= {"draft-completions", "exact", *(f"scenario-{one}" for one in ("run-again", "cancel", "save"))}
-"""They answer questions, or change what only its author may change (`test_what_if.py`)."""
+"""They run analyses, or change what only its author may change (`test_what_if.py`)."""
 
 
 ALIASES = {

@@ -73,8 +73,8 @@ def test_each_group_leads_to_its_clusters_and_to_what_if(viewer: Client, text_of
         re.findall(r'<th scope="row"><a href="/clusters/(\w)/">', text_of(viewer, link.replace("&amp;", "&")))
         for link in links
     ]
-    [question] = re.findall(r'href="(/what-if/\?label=%21region[^"]*)"', page)
-    page = text_of(viewer, question.replace("&amp;", "&"))
+    [analysis] = re.findall(r'href="(/what-if/\?label=%21region[^"]*)"', page)
+    page = text_of(viewer, analysis.replace("&amp;", "&"))
 
     assert listed == [["b"], ["a"], ["c"], ["d"]]
     assert 'value="!region env=prod"' in page

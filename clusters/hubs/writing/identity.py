@@ -116,7 +116,7 @@ class HubAccessCheck:
         }
 
     def key(self, hub: Hub, requester: Requester) -> tuple[object, ...]:
-        """Return where a review is kept: another server, credential or identity is another question."""
+        """Return where a review is kept: another server, credential or identity has another review."""
         server = str(hub.connection.get("server"))
         return (hub.pk, server, requester.user, requester.groups, *self.attributes.values())
 

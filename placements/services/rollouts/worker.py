@@ -208,14 +208,14 @@ def call_clusters(
         if one.cluster.driver == SIMULATED:
             simulated.setdefault(one.cluster.pk, []).append(one.placement)
     states = read_states(simulated)  # at once: a query for each call would cost more than the call
-    questions = {
+    functions = {
         tuple(one.binding.pk for one in group): partial(
             call_cluster, group, clock, states.get(group[0].cluster.pk)
         )
         for group in group_by_cluster(calls.values())
     }
     yield from call_all(
-        questions,
+        functions,
         threads=threads,
         seconds=ROUND_SECONDS,
         patience=CALL_SECONDS,

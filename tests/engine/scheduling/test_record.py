@@ -1,4 +1,4 @@
-"""A stored decision answers every question as the original does."""
+"""A stored decision shows the same as the original."""
 
 import pytest
 from hypothesis import given
