@@ -50,7 +50,7 @@ def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
     placement = headroom.placement
     return HeadroomRow(
         headroom,
-        badges.picked_of(placement),
+        badges.picked_of(placement, headroom.health.counts),
         badges.placement_state(headroom.health),
         skew_badges(headroom.skews),
         run,

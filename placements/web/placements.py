@@ -274,7 +274,7 @@ def _head_context(
         "placement": placement,
         "health": health,
         "state": badges.placement_state(health),
-        "picked": badges.picked_of(placement),
+        "picked": badges.picked_of(placement, health.counts),
         "skews": skew_badges(skews_of(placement)),
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
