@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from clusters.hubs.dispatch import acts_through
-from clusters.models import MemberCluster
+from clusters.models import FleetState, MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -236,6 +237,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         return same
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
+    rows = rows.annotate(fleet_version=Subquery(FleetState.objects.values("version")[:1]))
     row = rows.first() if version else None
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
