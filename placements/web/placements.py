@@ -72,7 +72,7 @@ from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
-from placements.services.rollouts.staged_queries import result_in, sentences_of
+from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
 from placements.services.teams import of_placement
@@ -400,11 +400,13 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
     result = result_in(run) if run and run.ended_at is None else None
     rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
     failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
+    has_started = has_started_run(placement)
     return {
         "staged_run": run,
         "staged_state": badges.staged_state(run) if run else None,
         "staged_sentences": sentences_of(run, result) if run and result else [],
-        "staged_started": has_started_run(placement),
+        "staged_started": has_started,
+        "staged_waits": "" if has_started or placement.is_mirrored else waits_for_run(placement),
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),
     }
