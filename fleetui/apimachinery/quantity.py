@@ -64,6 +64,33 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(-unscaled if match["sign"] == "-" else unscaled, exponent)
 
 
+def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -> str:
+    """Return a quantity as people read it: "2,560" for 2560000m, "15.62Gi" for 16380000Ki.
+
+    Memory, by the `name` or the suffix, has the largest binary unit. What is no quantity or a fraction such
+    as 0.04000 stays as it is; with `exact` also what would be rounded.
+    """
+    is_binary = "memory" in name or "storage" in name or str(value).endswith("i")
+    if isinstance(value, str):
+        if not is_binary and "." in value and value[-1].isdigit():
+            return value
+        try:
+            amount = parse_quantity(value).approximate
+        except QuantityError:
+            return value
+        if 0 < abs(amount) < 1:
+            return value
+    else:
+        amount = value
+    number, unit = amount, ""
+    for suffix, power in _BINARY_EXPONENTS.items() if is_binary else ():
+        if abs(amount) >= 1 << power:
+            number, unit = amount / (1 << power), suffix
+    if exact and round(number, 2) != number:
+        return str(value)
+    return f"{number:,.2f}".rstrip("0").rstrip(".") + unit
+
+
 def _within_bounds(unscaled: int, exponent: int) -> tuple[int, int]:
     if unscaled == 0:
         return 0, 0

@@ -11,6 +11,7 @@ import numpy as np
 from clusters.columns import Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.quantity import quantity_words
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.equivalence import classes_of
@@ -278,9 +279,9 @@ def composition(decision: Decision, cluster: str) -> Composition:
 
 def _term(term: PreferredTerm, fleet: Fleet) -> str:
     words, sorter = preference_words(term), term.preference.property_sorter
-    bounds = observed_range(sorter.name, fleet) if sorter else None
-    if bounds:
-        words += f", observed from {score_text(bounds[0])} to {score_text(bounds[1])}"
+    if sorter and (bounds := observed_range(sorter.name, fleet)):
+        low, high = (quantity_words(one, sorter.name) for one in bounds)
+        words += f", observed from {low} to {high}"
     return words
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
+from fleetui.apimachinery.quantity import quantity_words
 from placements.explain.charts.figure import Cell, Chart, Color, GroupName, figure, heatmap, stacked_bars
 
 MOST_BARS, MOST_SIDE = 40, 40
@@ -195,7 +196,13 @@ def waffle_chart(
     parts = ", ".join(f"{total[state]:,} {one.words} {one.sign}".rstrip() for state, one in states.items())
     if measure:
         mean, low, high = measure.row([one for members in groups.values() for one in members])
-        spread = "no values" if mean is None else f"{low:,} to {high:,}, mean {mean:,}"
+        spread = (
+            "no values"
+            if mean is None
+            else "{1} to {2}, mean {0}".format(
+                *(quantity_words(one or 0, measure.name) for one in (mean, low, high))
+            )
+        )
         return Chart(
             name="waffle",
             title=f"Fleet by {key}: {measure.name}" if key else f"Fleet: {measure.name}",
