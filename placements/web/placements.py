@@ -264,29 +264,19 @@ def _head_context(
     placement: Any, latest: Decision | None, health: PlacementHealth, *, now: datetime
 ) -> dict[str, Any]:
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
-    manifest, run = parse_placement(placement.document), latest_run(placement)
+    manifest = parse_placement(placement.document)
     judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
     exact = DecisionView(latest).exact if problems and latest else None
     is_pick_n = placement.placement_type == PlacementType.PICK_N
-    is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
     over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
-        "placement": placement,
-        "health": health,
+        **strip_context(placement, health),
         "state": badges.placement_state(health),
-        "picked": badges.picked_of(placement, health.counts),
-        "skews": skew_badges(skews_of(placement)),
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
-        "is_waiting": is_waiting,
-        "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,
-        **(_staged_context(placement) if placement.is_staged else {}),
-        "run": run,
-        "is_running": run is not None and run.state == Rollout.State.RUNNING,
-        "run_state": badges.run_state(run) if run else None,
         "agreement": agreement_of_row(judged) if judged else None,
         "differs": DIFFERS_SENTENCE,
         "decision": latest,
@@ -296,6 +286,24 @@ def _head_context(
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
+    }
+
+
+def strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
+    """Return the values of the strip under the name of a placement."""
+    run = latest_run(placement)
+    is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
+    return {
+        "placement": placement,
+        "health": health,
+        "picked": badges.picked_of(placement, health.counts),
+        "skews": skew_badges(skews_of(placement)),
+        "is_waiting": is_waiting,
+        "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,
+        **(_staged_context(placement) if placement.is_staged else {}),
+        "run": run,
+        "is_running": run is not None and run.state == Rollout.State.RUNNING,
+        "run_state": badges.run_state(run) if run else None,
     }
 
 
