@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -51,6 +51,7 @@ class Cell:
     text: str
     is_deciding: bool = False
     note: str = ""
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
 def _rank_row(
     candidate: Candidate,
     *,
-    columns: Iterable[str],
+    columns: Mapping[str, str],
     size: int,
     cluster: str,
     alike: int = 0,
@@ -152,7 +153,7 @@ def _rank_row(
     return RankRow(
         rank=candidate.rank,
         cluster=candidate.cluster,
-        cells=tuple(_score_cell(key, candidate) for key in columns),
+        cells=tuple(replace(_score_cell(key, candidate), column=word) for key, word in columns.items()),
         decided_by=decided,
         is_in=is_in,
         is_highlighted=candidate.cluster == cluster,
