@@ -152,7 +152,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
         approver = request.user.get_username() if is_approver else ""
         who = (may_operate(request.user), approver, str(_snoozes(request)))
-        key = (request.path, *map(request.GET.get, MAP_FIELDS), _has_fleet(request, version), *who)
+        key = (request.path, *map(request.GET.get, (*MAP_FIELDS, "all")), _has_fleet(request, version), *who)
         return shared_fragment(request, key, version, lambda: _overview(request, version))
     return _overview(request, version)
 
