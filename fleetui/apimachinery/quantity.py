@@ -71,24 +71,18 @@ def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -
     as 0.04000 stays as it is; with `exact` also what would be rounded.
     """
     is_binary = "memory" in name or "storage" in name or str(value).endswith("i")
-    if isinstance(value, str):
-        if not is_binary and "." in value and value[-1].isdigit():
-            return value
-        try:
-            amount = parse_quantity(value).approximate
-        except QuantityError:
-            return value
-        if 0 < abs(amount) < 1:
-            return value
-    else:
-        amount = value
-    number, unit = amount, ""
-    for suffix, power in _BINARY_EXPONENTS.items() if is_binary else ():
-        if abs(amount) >= 1 << power:
-            number, unit = amount / (1 << power), suffix
-    if exact and round(number, 2) != number:
+    if isinstance(value, str) and not is_binary and "." in value and value[-1].isdigit():
+        return value
+    try:
+        amount = parse_quantity(value).approximate if isinstance(value, str) else value
+    except QuantityError:
         return str(value)
-    return f"{number:,.2f}".rstrip("0").rstrip(".") + unit
+    units = [1, *(1 << power for power in _BINARY_EXPONENTS.values() if is_binary)]
+    place = max(0, sum(abs(amount) >= one for one in units) - 1)
+    number = amount / units[place]
+    if (isinstance(value, str) and 0 < abs(amount) < 1) or (exact and round(number, 2) != number):
+        return str(value)
+    return f"{number:,.2f}".rstrip("0").rstrip(".") + ("", *_BINARY_EXPONENTS)[place]
 
 
 def _within_bounds(unscaled: int, exponent: int) -> tuple[int, int]:

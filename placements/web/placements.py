@@ -273,7 +273,6 @@ def _head_context(
     over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
         **strip_context(placement, health),
-        "state": badges.placement_state(health),
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],

@@ -195,14 +195,9 @@ def waffle_chart(
     by = f" in {len(counts):,} domains by {key}" if key else ""
     parts = ", ".join(f"{total[state]:,} {one.words} {one.sign}".rstrip() for state, one in states.items())
     if measure:
-        mean, low, high = measure.row([one for members in groups.values() for one in members])
-        spread = (
-            "no values"
-            if mean is None
-            else "{1} to {2}, mean {0}".format(
-                *(quantity_words(one or 0, measure.name) for one in (mean, low, high))
-            )
-        )
+        numbers = measure.row([one for members in groups.values() for one in members])
+        words = [quantity_words(one, measure.name) for one in numbers if one is not None]
+        spread = "{1} to {2}, mean {0}".format(*words) if words else "no values"
         return Chart(
             name="waffle",
             title=f"Fleet by {key}: {measure.name}" if key else f"Fleet: {measure.name}",

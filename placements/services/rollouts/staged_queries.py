@@ -426,10 +426,9 @@ def waits_for_run(placement: Placement) -> str:
         return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
     if latest is None:
         return ""
-    changed = Resource.objects.filter(updated_at__gt=latest.created_at).values_list("content", flat=True)
-    if placement.selected_count == latest.objects_count and not may_select(
-        placement, map(HubObject.of, changed)
-    ):
+    newer = Resource.objects.filter(updated_at__gt=latest.created_at).values_list("content", flat=True)
+    is_changed = placement.selected_count != latest.objects_count
+    if not is_changed and not may_select(placement, map(HubObject.of, newer)):
         return ""
     return f"The resources changed after r{latest.number}. The change waits for a staged update run."
 
