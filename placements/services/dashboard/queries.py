@@ -40,12 +40,7 @@ from placements.models import (
     StalenessCheck,
 )
 from placements.services.decisions.records import problems_of, reachable_records
-from placements.services.filters import (
-    PlacementFilterState,
-    PlacementTotals,
-    counts_in_all,
-    decisions_of,
-)
+from placements.services.filters import PlacementFilterState, PlacementTotals, counts_in_all, decisions_of
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.approvals import with_status
