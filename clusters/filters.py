@@ -7,19 +7,7 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Any
 
-from django.db.models import (
-    Case,
-    CharField,
-    Count,
-    F,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-    Window,
-)
+from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.db.models.functions import RowNumber
 
 from clusters.drivers.registry import SIMULATED

@@ -315,12 +315,7 @@ def _names(entries: object) -> list[str]:
 
 
 def _entry(
-    document: Mapping[str, Any],
-    plural: str,
-    kind: str,
-    name: object,
-    keys: Sequence[str | int],
-    path: str,
+    document: Mapping[str, Any], plural: str, kind: str, name: object, keys: Sequence[str | int], path: str
 ) -> Entry:
     """Return the keys and the content of a named entry; `keys` is the place that refers to it."""
     entries = document.get(plural)

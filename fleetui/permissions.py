@@ -67,11 +67,7 @@ def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role])
 
 
 _SCOPES = "_fleetui_scopes"
-_SCOPE_OF_ROLE = {
-    Role.OPERATOR: "operate",
-    Role.CLUSTER_ADMINISTRATOR: "operate",
-    Role.APPROVER: "approve",
-}
+_SCOPE_OF_ROLE = {Role.OPERATOR: "operate", Role.CLUSTER_ADMINISTRATOR: "operate", Role.APPROVER: "approve"}
 
 
 def set_scopes(user: User, scopes: Iterable[str]) -> None:

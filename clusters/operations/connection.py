@@ -263,12 +263,7 @@ def save_secret(
 
 
 def store_secret(
-    row: MemberCluster,
-    before: ClusterCredential | None,
-    secret: Secret,
-    *,
-    by: User | None,
-    now: datetime,
+    row: MemberCluster, before: ClusterCredential | None, secret: Secret, *, by: User | None, now: datetime
 ) -> ClusterCredential:
     """Save a secret with what may be shown of it, in the transaction of the operation."""
     values = {

@@ -64,6 +64,27 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(-unscaled if match["sign"] == "-" else unscaled, exponent)
 
 
+def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -> str:
+    """Return a quantity as people read it: "2,560" for 2560000m, "15.62Gi" for 16380000Ki.
+
+    Memory, by the `name` or the suffix, has the largest binary unit. What is no quantity or a fraction such
+    as 0.04000 stays as it is; with `exact` also what would be rounded.
+    """
+    is_binary = "memory" in name or "storage" in name or str(value).endswith("i")
+    if isinstance(value, str) and not is_binary and "." in value and value[-1].isdigit():
+        return value
+    try:
+        amount = parse_quantity(value).approximate if isinstance(value, str) else value
+    except QuantityError:
+        return str(value)
+    units = [1, *(1 << power for power in _BINARY_EXPONENTS.values() if is_binary)]
+    place = max(0, sum(abs(amount) >= one for one in units) - 1)
+    number = amount / units[place]
+    if (isinstance(value, str) and 0 < abs(amount) < 1) or (exact and round(number, 2) != number):
+        return str(value)
+    return f"{number:,.2f}".rstrip("0").rstrip(".") + ("", *_BINARY_EXPONENTS)[place]
+
+
 def _within_bounds(unscaled: int, exponent: int) -> tuple[int, int]:
     if unscaled == 0:
         return 0, 0

@@ -297,10 +297,7 @@ class BaseViewSet(GenericViewSet[Any]):
             raise ValidationError({"force": [message]}, code="not-supported")
         exists = self.get_queryset().filter(**self.key()).exists()
         expected = expected_revision(self.request, exists=exists)
-        with (
-            transaction.atomic() if is_dry_run else nullcontext(),
-            read_document(self.request) as body,
-        ):
+        with transaction.atomic() if is_dry_run else nullcontext(), read_document(self.request) as body:
             document = self.patched(body)
             self.check_document(document)
             version = revision_in(document) if expected is None else None

@@ -125,7 +125,8 @@ class PreviewViewSet(PlacementViewSet):
         with read_document(request) as document:
             result = preview(parse_placement(document))
         manifest = result.manifest
-        findings = examine_one(manifest, result.decision.cycle).findings
+        kept = result.decision.cycle.placed.tolist()
+        findings = examine_one(manifest, result.decision.cycle, kept=kept).findings
         decision, rounds = result.decision, result.decision.number_of_rounds
         document = {
             "decision": decision.id,

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +11,7 @@ import numpy as np
 from clusters.columns import Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.quantity import quantity_words
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.equivalence import classes_of
@@ -50,6 +51,7 @@ class Cell:
     text: str
     is_deciding: bool = False
     note: str = ""
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
 def _rank_row(
     candidate: Candidate,
     *,
-    columns: Iterable[str],
+    columns: Mapping[str, str],
     size: int,
     cluster: str,
     alike: int = 0,
@@ -151,7 +153,7 @@ def _rank_row(
     return RankRow(
         rank=candidate.rank,
         cluster=candidate.cluster,
-        cells=tuple(_score_cell(key, candidate) for key in columns),
+        cells=tuple(replace(_score_cell(key, candidate), column=word) for key, word in columns.items()),
         decided_by=decided,
         is_in=is_in,
         is_highlighted=candidate.cluster == cluster,
@@ -278,9 +280,9 @@ def composition(decision: Decision, cluster: str) -> Composition:
 
 def _term(term: PreferredTerm, fleet: Fleet) -> str:
     words, sorter = preference_words(term), term.preference.property_sorter
-    bounds = observed_range(sorter.name, fleet) if sorter else None
-    if bounds:
-        words += f", observed from {score_text(bounds[0])} to {score_text(bounds[1])}"
+    if sorter and (bounds := observed_range(sorter.name, fleet)):
+        low, high = (quantity_words(one, sorter.name) for one in bounds)
+        words += f", observed from {low} to {high}"
     return words
 
 

@@ -159,11 +159,7 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
     results = labels_sarif(impact.fleet_findings, impact.head.member_files)
     results += [
         SarifResult(
-            one.rule,
-            SARIF_LEVELS[one.severity],
-            f"{row.name}: {one.message}",
-            row.where.file,
-            row.where.line,
+            one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}", row.where.file, row.where.line
         )
         for row in impact.changed
         for one in row.findings

@@ -8,6 +8,7 @@ from typing import Any
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
+from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
@@ -257,8 +258,9 @@ _STATES = {
 def _requirement(facts: Facts) -> str:
     actual, values = facts["actual"], facts["values"]
     if "property" in facts:
-        have = "is not reported" if actual is None else f"is {actual}"
-        return f"{facts['property']} {have}, required {OPERATOR_WORDS[facts['operator']]} {values[0]}"
+        name, sign = facts["property"], OPERATOR_WORDS[facts["operator"]]
+        have = "is not reported" if actual is None else f"is {quantity_words(actual, name, exact=True)}"
+        return f"{name} {have}, required {sign} {quantity_words(values[0], name, exact=True)}"
     sort = "claim" if "claim" in facts else "label"
     have = f"no {sort} {facts[sort]}" if actual is None else f"{facts[sort]}={actual}"
     wants = {
@@ -403,7 +405,8 @@ def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
     yield from _selector(term.label_selector)
     if term.property_selector is not None:
         for one in term.property_selector.match_expressions:
-            yield f"{one.name} {OPERATOR_WORDS[one.operator]} {one.values[0]}"
+            value = quantity_words(one.values[0], one.name, exact=True)
+            yield f"{one.name} {OPERATOR_WORDS[one.operator]} {value}"
     yield from (f"claim {words}" for words in _selector(term.claim_selector))
 
 

@@ -155,6 +155,11 @@ class Placement(ObjectRow):
         return is_rolling and self.resource_snapshots.filter(is_latest=False).exists()
 
     @property
+    def active_plan(self) -> models.Model | None:
+        """Return the rebalance plan that is in progress or paused."""
+        return self.rebalance_plans.filter(ended_at=None).first()
+
+    @property
     def wants_resources(self) -> bool:
         return self.selection_observed < self.selection_generation
 

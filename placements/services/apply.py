@@ -244,8 +244,7 @@ def preview_documents(
         )
         manifests = [parse_placement(one) for one in islice(placed, MOST_EXAMINED)]
         examined = examine(
-            fleet,
-            ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests),
+            fleet, ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)
         )
         preview = ApplyPreview(
             tuple(results),

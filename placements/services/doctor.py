@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -209,9 +209,10 @@ def examine_one(
     hygiene: Iterable[Finding] = (),
     *,
     clock: Callable[[], float] = monotonic,
+    kept: Collection[int] = (),
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
-    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock)
+    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock, kept)
     return _log_errors(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
 
 
@@ -233,7 +234,8 @@ _QUICK = (Needs.POLICY, Needs.FLEET)
 
 def quick_findings(manifest: ClusterResourcePlacement, cycle: Cycle) -> tuple[Finding, ...]:
     """Return what is found without a further run of the scheduler, apart from warnings of the editor."""
-    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update)
+    strategy, kept = manifest.spec.strategy.rolling_update, cycle.placed.tolist()
+    case = Case(replace(cycle, bindings=()), strategy, kept=kept)
     muted = muted_rules(manifest.metadata.annotations) | WARNED
     return _log_errors(examine_placement(case, muted=muted, needs=_QUICK)).findings
 

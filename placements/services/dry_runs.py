@@ -15,14 +15,7 @@ from django.contrib.auth.models import User
 from django.db import connections, transaction
 
 from clusters.driver_factory import driver_for, wall_clock
-from clusters.drivers.base import (
-    DiffResult,
-    DriverError,
-    DriverRejected,
-    DriverUnavailable,
-    Refusal,
-    Version,
-)
+from clusters.drivers.base import DiffResult, DriverError, DriverRejected, DriverUnavailable, Refusal, Version
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import ACTING_DRIVERS, REPORTED
 from clusters.hubs.dispatch import on_live_hub, refuse_local

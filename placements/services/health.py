@@ -46,7 +46,7 @@ from placements.explain.health import (
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, Placement, Rollout, StagedRun
+from placements.models import Binding, Decision, Placement, Rollout, StagedRun
 
 _TRUE = "True"
 _IS_SUSPENDED = Q(paused_since__isnull=False) | Q(is_stopped=True)
@@ -83,7 +83,10 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
     others = [one.pk for one in placements if not hasattr(one, "is_rolling")]
     rows = with_rollouts(Placement.objects.filter(pk__in=others)).only("pk") if others else ()
     rollouts: dict[int, Any] = {one.pk: one for one in (*placements, *rows)}
-    return {one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk])) for one in placements}
+    wanted = _wanted(placements)
+    return {
+        one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk], wanted)) for one in placements
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def health_by_domain(
         for one in groups
         if one["state"] != BindingState.UNSCHEDULED
     ]
-    return placement_health(_facts(placement, groups, placement)), clusters
+    return placement_health(_facts(placement, groups, placement, _wanted([placement]))), clusters
 
 
 NAMED_UP_TO = 30
@@ -347,13 +350,25 @@ def _among(bindings: QuerySet[Binding]) -> Q:
     return Q(pk__in=bindings.values("placement"))
 
 
-def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: Any) -> HealthFacts:
+def _wanted(placements: Collection[Placement]) -> dict[int, int | None]:
+    """Return how many clusters each is to have; of the latest decision while the next one is due."""
+    numbers = {one.pk: one.number_of_clusters for one in placements}
+    due = [one.pk for one in placements if one.is_due and one.decisions_made]
+    rows = Decision.objects.filter(placement__in=due, number=F("placement__decisions_made"))
+    return numbers | dict(rows.values_list("placement_id", "wanted")) if due else numbers
+
+
+def _facts(
+    placement: Placement, groups: Collection[dict[str, Any]], rollout: Any, wanted: Mapping[int, int | None]
+) -> HealthFacts:
     is_rolling = bool(rollout.is_rolling)
     is_suspended = placement.paused_since is not None or placement.is_stopped
     resources = placement.selected_count if placement.pinned_snapshot is None else None
-    counts = _counts(placement, groups, is_rolling=is_rolling, has_resources=resources != 0)
+    counts = _counts(groups, is_rolling=is_rolling, has_resources=resources != 0)
+    numbers = (wanted[placement.pk], placement.named_count, counts["scheduled"])
+    number = next(one for one in numbers if one is not None)
     return HealthFacts(
-        counts,
+        HealthCounts(wanted=max(number, counts["scheduled"]), **counts),
         placement.placement_type,
         placement.is_fulfilled,
         is_pending=placement.is_due,
@@ -369,9 +384,7 @@ def _facts(placement: Placement, groups: Collection[dict[str, Any]], rollout: An
     )
 
 
-def _counts(
-    placement: Placement, groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resources: bool
-) -> HealthCounts:
+def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resources: bool) -> dict[str, int]:
     """Count the clusters; what holds no resources is available nowhere."""
     counts: dict[str, int] = defaultdict(int)
     for group in groups:
@@ -398,5 +411,4 @@ def _counts(
             counts["available"] += number
         elif is_applied and (group["is_late"] or not is_rolling):
             counts["not_available"] += number
-    wanted = (placement.number_of_clusters, placement.named_count, counts["scheduled"])
-    return HealthCounts(wanted=next(number for number in wanted if number is not None), **counts)
+    return counts

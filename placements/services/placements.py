@@ -43,12 +43,7 @@ from placements.models import Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.assertions import check_assertions_before_save, written_assertions
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
-from placements.services.results import (
-    PLACEMENT,
-    OperationResult,
-    SaveResult,
-    stored_document,
-)
+from placements.services.results import PLACEMENT, OperationResult, SaveResult, stored_document
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of

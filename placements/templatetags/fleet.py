@@ -17,6 +17,7 @@ from django.utils.html import conditional_escape
 from django.utils.safestring import mark_safe
 
 from clusters.hubs.dispatch import refusal_of
+from fleetui.apimachinery.quantity import quantity_words
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import Role
 from placements.explain.agreements import shown_agreement
@@ -194,6 +195,7 @@ def number(value: int) -> str:
 
 
 register.filter("side_by_side", side_by_side)
+register.filter("quantity", quantity_words)
 
 
 @register.simple_tag(takes_context=True)

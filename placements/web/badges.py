@@ -11,9 +11,10 @@ from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
-from placements.explain.health import PlacementHealth
+from placements.explain.health import HealthCounts, PlacementHealth
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
+from placements.manifests.policy import PlacementType
 from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 from placements.models.rollouts import INITIALISING
 
@@ -191,15 +192,9 @@ def outcome_kind(outcome: Outcome) -> str:
     return _OUTCOMES.get(outcome, "not-selected")
 
 
-def picked_of(placement: Placement) -> str:
+def picked_of(placement: Placement, counts: HealthCounts) -> str:
     """Return how many clusters a placement has, of how many: "5 of 5", "all 9", "3 of 3 named"."""
-    placed = placement.placed_count
-    if placement.number_of_clusters is not None:
-        return f"{placed:,} of {placement.number_of_clusters:,}"
-    policy = (placement.document.get("spec") or {}).get("policy") or {}
-    names = policy.get("clusterNames") or ()
-    return (
-        f"{placed:,} of {len(names):,} named"
-        if placement.placement_type == "PickFixed"
-        else f"all {placed:,}"
-    )
+    if placement.placement_type == PlacementType.PICK_ALL:
+        return f"all {counts.scheduled:,}"
+    named = " named" if placement.placement_type == PlacementType.PICK_FIXED else ""
+    return f"{counts.scheduled:,} of {counts.wanted:,}{named}"

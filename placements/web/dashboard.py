@@ -50,7 +50,7 @@ def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
     placement = headroom.placement
     return HeadroomRow(
         headroom,
-        badges.picked_of(placement),
+        badges.picked_of(placement, headroom.health.counts),
         badges.placement_state(headroom.health),
         skew_badges(headroom.skews),
         run,
@@ -95,7 +95,7 @@ class Tile:
 
 
 def _tiles(
-    counts: queries.Counts, runs: int, waiting: int, items: Attention, trend: FleetTrend | None
+    counts: queries.Counts, runs: int, failing: int, items: Attention, trend: FleetTrend | None
 ) -> list[Tile]:
     clusters, placements, rollouts = (
         reverse(f"web:{name}") for name in ("clusters", "placements", "rollouts")
@@ -120,7 +120,8 @@ def _tiles(
     )
     approvals = f"pending approval{'s' * (items.approvals != 1)}"
     of_rollouts = (
-        ("attention", waiting, "stalled or waiting for approval", rollouts),
+        ("failed", failing, "with failed clusters", f"{rollouts}?state=running"),
+        ("attention", counts.of_placements.waiting, "stalled or waiting for approval", rollouts),
         ("attention", items.approvals, approvals, f"{rollouts}?waiting=approval"),
     )
 
@@ -151,7 +152,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
         approver = request.user.get_username() if is_approver else ""
         who = (may_operate(request.user), approver, str(_snoozes(request)))
-        key = (request.path, *map(request.GET.get, MAP_FIELDS), _has_fleet(request, version), *who)
+        key = (request.path, *map(request.GET.get, (*MAP_FIELDS, "all")), _has_fleet(request, version), *who)
         return shared_fragment(request, key, version, lambda: _overview(request, version))
     return _overview(request, version)
 
@@ -165,7 +166,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
     if table:
         return table
     counts, under_way = queries.counts(), counts_of(request).rollouts
-    waiting = counts.of_placements.waiting
+    failing = queries.failing_count() if under_way else 0
     now = datetime.now(UTC)
     items = attention(counts, current_user(request), snoozes=_snoozes(request), now=now)
     not_ready = counts.not_eligible + counts.leaving
@@ -176,9 +177,9 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         **fleet,
         "counts": counts,
         "sizes": DEMO_SIZES,
-        "tiles": _tiles(counts, under_way, waiting, items, trend),
+        "tiles": _tiles(counts, under_way, failing, items, trend),
         "runs": under_way,
-        "is_calm": under_way == waiting and not counts.pending,
+        "is_calm": under_way == counts.of_placements.waiting and not counts.pending,
         "attention": items,
         "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),

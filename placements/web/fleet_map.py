@@ -24,7 +24,7 @@ from clusters.filters import (
     members_by,
 )
 from clusters.models import MemberCluster
-from fleetui.apimachinery.quantity import QuantityError, parse_quantity
+from fleetui.apimachinery.quantity import QuantityError, parse_quantity, quantity_words
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import for_readers
@@ -113,7 +113,7 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
         "map_unknown": unknown_words(request, measure=measures, map=VIEWS),
     }
     if view == "bars":
-        rows = [_domain_row(by, value, clusters, values) for value, clusters in members.items()]
+        rows = [_domain_row(by, value, clusters, values, measure) for value, clusters in members.items()]
         rows.sort(key=lambda one: -one.problems)
         return {**context, "domains": rows[:_ROWS], "more_domains": max(0, len(rows) - _ROWS)}
     chart = waffle_chart(by, members, Measure(measure, values) if measure != HEALTH else None)
@@ -134,11 +134,13 @@ def _measured(measure: str) -> dict[str, float]:
     return {name: value for name, value in values if value is not None}
 
 
-def _domain_row(by: str, value: str | None, clusters: Members, values: Mapping[str, float]) -> DomainRow:
+def _domain_row(
+    by: str, value: str | None, clusters: Members, values: Mapping[str, float], measure: str
+) -> DomainRow:
     counts = Counter(ClusterListState(state) for _, state in clusters)
     of_state = [(badges.STATE_BADGES[one], counts[one]) for one in badges.STATE_BADGES if counts[one]]
     measured = [values[name] for name, _ in clusters if name in values]
-    mean = sum(measured) / len(measured) if measured else 0
+    numbers = (sum(measured) / len(measured), min(measured), max(measured)) if measured else ()
     return DomainRow(
         value_words(value),
         urlencode({"label": label_filter(by, value)}) if by else "",
@@ -146,7 +148,7 @@ def _domain_row(by: str, value: str | None, clusters: Members, values: Mapping[s
         round(100 * _problems(clusters)),
         of_state,
         badges.segments((badge.kind, f"{count:,} {badge.words}", count) for badge, count in of_state),
-        f"{mean:,.4g} ({min(measured):,.4g} to {max(measured):,.4g})" if measured else "",
+        "{} ({} to {})".format(*(quantity_words(one, measure) for one in numbers)) if measured else "",
     )
 
 

@@ -19,6 +19,7 @@ from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import counted, joined, policy_sentence
 from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.health import health_of
 from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import (
     EntryKind,
@@ -29,6 +30,7 @@ from placements.services.history.queries import (
     spec_restores,
 )
 from placements.services.snapshots import policy_of
+from placements.web.placements import strip_context
 from placements.web.request import PAGE_SIZE, number_of
 from placements.web.rollouts import RunRow, run_rows
 
@@ -59,7 +61,7 @@ class RevisionRow:
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` begins with the page of a policy."""
-    placement = get_object_or_404(Placement, full_name=name)
+    placement = get_object_or_404(Placement.objects.select_related("staleness_check"), full_name=name)
     at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(placement)
     target = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
     first = number_of(request.GET.get("from", "")) or (revisions.index(target) if target else 0)
@@ -96,7 +98,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         for one in page
     ]
     context = {
-        "placement": placement,
+        **strip_context(placement, health_of(placement, now=datetime.now(UTC))),
         "tab": "history",
         "clusters": None,
         "target": target,

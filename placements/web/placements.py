@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from clusters.hubs.dispatch import acts_through
-from clusters.models import MemberCluster
+from clusters.models import FleetState, MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -71,7 +72,7 @@ from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
-from placements.services.rollouts.staged_queries import result_in, sentences_of
+from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
 from placements.services.teams import of_placement
@@ -236,6 +237,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         return same
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
+    rows = rows.annotate(fleet_version=Subquery(FleetState.objects.values("version")[:1]))
     row = rows.first() if version else None
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
@@ -262,29 +264,18 @@ def _head_context(
     placement: Any, latest: Decision | None, health: PlacementHealth, *, now: datetime
 ) -> dict[str, Any]:
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
-    manifest, run = parse_placement(placement.document), latest_run(placement)
+    manifest = parse_placement(placement.document)
     judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
     exact = DecisionView(latest).exact if problems and latest else None
     is_pick_n = placement.placement_type == PlacementType.PICK_N
-    is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
     over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
-        "placement": placement,
-        "health": health,
-        "state": badges.placement_state(health),
-        "picked": badges.picked_of(placement),
-        "skews": skew_badges(skews_of(placement)),
+        **strip_context(placement, health),
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
-        "is_waiting": is_waiting,
-        "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,
-        **(_staged_context(placement) if placement.is_staged else {}),
-        "run": run,
-        "is_running": run is not None and run.state == Rollout.State.RUNNING,
-        "run_state": badges.run_state(run) if run else None,
         "agreement": agreement_of_row(judged) if judged else None,
         "differs": DIFFERS_SENTENCE,
         "decision": latest,
@@ -294,6 +285,24 @@ def _head_context(
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
+    }
+
+
+def strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
+    """Return the values of the strip under the name of a placement."""
+    run = latest_run(placement)
+    is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
+    return {
+        "placement": placement,
+        "health": health,
+        "picked": badges.picked_of(placement, health.counts),
+        "skews": skew_badges(skews_of(placement)),
+        "is_waiting": is_waiting,
+        "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,
+        **(_staged_context(placement) if placement.is_staged else {}),
+        "run": run,
+        "is_running": run is not None and run.state == Rollout.State.RUNNING,
+        "run_state": badges.run_state(run) if run else None,
     }
 
 
@@ -398,11 +407,13 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
     result = result_in(run) if run and run.ended_at is None else None
     rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
     failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
+    has_started = has_started_run(placement)
     return {
         "staged_run": run,
         "staged_state": badges.staged_state(run) if run else None,
         "staged_sentences": sentences_of(run, result) if run and result else [],
-        "staged_started": has_started_run(placement),
+        "staged_started": has_started,
+        "staged_waits": "" if has_started or placement.is_mirrored else waits_for_run(placement),
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),
     }

@@ -3,10 +3,14 @@
 import pytest
 from rest_framework.test import APIClient
 
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import load_documents
+from placements.manifests.placement import parse_placement
 from placements.models import Decision, Placement
+from placements.services.doctor import quick_findings
+from placements.services.editor.preview import preview as preview_of
 from tests.documents import member
-from tests.rows import all_joined, decided, joined, pick_n_spec, placement_document
+from tests.rows import NOW, all_joined, decided, joined, member_document, pick_n_spec, placement_document
 from tests.test_readme import ROOT
 
 PREVIEW, SIMULATE = "/api/v1/placements/preview", "/api/v1/simulate"
@@ -162,3 +166,20 @@ def test_a_preview_and_a_dry_run_have_the_findings_of_the_doctor(api: APIClient)
         assert facts == [("N01", "error", "web")]
     assert [one["state"] for one in preview["assertions"]] == ["broken"]
     assert not Placement.objects.exists()
+
+
+def test_findings_of_a_draft_count_the_clusters_that_stay_selected(api: APIClient) -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(2))
+    tainted = member_document("a", taints=[{"key": "busy", "value": "yes", "effect": "NoSchedule"}])
+    upsert_clusters([ClusterSpec(tainted)], by=None, now=NOW)
+
+    for number, expected in ((2, "N02"), (3, "N01")):
+        document = placement_document("web", pick_n_spec(number))
+        manifest = parse_placement(document)
+        over_rest = {one["rule"]: one["message"] for one in api.post(PREVIEW, document).json()["findings"]}
+        typed = {one.message for one in quick_findings(manifest, preview_of(manifest).decision.cycle)}
+
+        assert {"N01", "N02"} & over_rest.keys() == {expected}
+        assert over_rest[expected] in typed
+    assert "only 2 pass the filters or stay selected." in over_rest["N01"]

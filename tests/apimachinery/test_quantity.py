@@ -2,10 +2,34 @@
 
 import pytest
 
-from fleetui.apimachinery.quantity import LONGEST_TEXT, Quantity, QuantityError, parse_quantity
+from fleetui.apimachinery.quantity import (
+    LONGEST_TEXT,
+    Quantity,
+    QuantityError,
+    parse_quantity,
+    quantity_words,
+)
 
 NANO = 10**9
 LARGEST = 2**63 - 1
+
+
+def test_quantities_are_shown_as_people_read_them() -> None:
+    shown = {
+        "2560000m": "2,560",
+        "1500m": "1.5",
+        "500m": "500m",
+        "110": "110",
+        "16380000Ki": "15.62Gi",
+        "2048Gi": "2Ti",
+        "0.04000": "0.04000",
+        "v1.30": "v1.30",
+    }
+
+    assert {text: quantity_words(text) for text in shown} == shown
+    assert quantity_words("137438953472", "available-memory") == "128Gi"
+    assert quantity_words(0.5, "placements") == "0.5"
+    assert quantity_words("16380000Ki", exact=True) == "16380000Ki", "a comparison is not rounded"
 
 
 @pytest.mark.nightly

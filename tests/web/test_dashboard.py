@@ -36,7 +36,7 @@ Fetch = Callable[[Client, str], str]
 def _needs(page: str) -> list[tuple[str, str]]:
     section = page.partition('id="attention"')[2].partition("</section>")[0]
     section = re.sub(r"<time [^>]*data-age[^>]*>(.*?)</time>", r"\1", section)
-    rows = re.findall(r"<li>(.*?)</li>", section, re.DOTALL)
+    rows = re.findall(r"<li[^>]*>(.*?)</li>", section, re.DOTALL)
     texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "|", row)).strip("| ") for row in rows]
     parts = [[part for part in text.split("|") if part.strip()] for text in texts]
     return [(part[0], part[1]) for part in parts]
@@ -157,6 +157,9 @@ def test_of_many_causes_the_worst_ten_are_shown_and_the_rest_counted(viewer: Cli
 
     assert [one for one, _ in _needs(page)] == [f"silent-{number:02}" for number in range(10)]
     assert '<a href="/clusters/?state=not-eligible">12 not ready clusters</a>' in page
+    assert page.count('<li class="wide-only">') == 6, "on a phone they are shown on request"
+    assert '<a href="?all=1#attention">Show all 10</a>' in page
+    assert '<li class="wide-only">' not in text_of(viewer, "/?all=1")
 
 
 @pytest.mark.nightly

@@ -14,6 +14,7 @@ from placements.explain.vocabulary import TIMES
 from placements.models import Decision, Draft, Placement
 from placements.services.decisions import exact
 from placements.services.placements import save_placement
+from placements.services.rebalance import change_plan, start_plan
 from tests.engine.exact.random_problems import dead_end as exact_example
 from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
 
@@ -102,14 +103,14 @@ def test_a_step_that_there_was_not_is_not_found(viewer: Client, step: str) -> No
 @pytest.mark.usefixtures("nine")
 def test_the_candidates_stand_with_their_rank_tuple_and_what_decided(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "?step=2&cluster=bravelion"))
-    table = page[page.index('<table class="ranking">') :].partition("</table>")[0]
+    table = page[page.index('<table class="ranking cards">') :].partition("</table>")[0]
     rows = [plain(row) for row in table.split("<tr")[1:]]
 
     assert "Rank Cluster region env topology affinity previously placed Deciding score" in rows[0]
     assert any("1 smartfish 0 +1 +1 −10 no selected" in row for row in rows)
     assert any("4 ▸ bravelion 0 −1 −1 +20 yes topology spread" in row for row in rows)
     assert any("jumpingcat Filtered out region=west would be 2 vs. minimum 0" in row for row in rows)
-    assert 'class="number deciding">−1<' in table
+    assert 'class="number deciding" data-column="topology">−1<' in table
     assert '<th scope="row" class="deciding"><a' in table
 
 
@@ -357,6 +358,11 @@ def test_a_better_set_is_searched_although_all_are_selected(viewer: Client, text
     assert "Search for a better set" in plain(closed)
     assert "A better set exists: excess of soft limits 0 instead of 1, skew 0 instead of 2." in opened
     assert "Plan the moves" in opened
+
+    change_plan("lab", start_plan("lab", moves=None, by=None, now=NOW).number, "pause", by=None, now=NOW)
+    opened = plain(text_of(viewer, f"{page}?panel=exact"))
+    assert "Rebalance plan 1 Paused" in opened
+    assert "Plan the moves" not in opened
 
 
 @pytest.mark.nightly

@@ -103,7 +103,12 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
     assert "No cluster has the label regoin." in page
     assert "All findings and fixes" in page
 
+    assert "Outdated" not in page.partition('id="findings"')[2]
+
     joined("b", region="west")
+    outdated = text_of(viewer, "/placements/web/").partition('id="findings"')[2].partition("</section>")[0]
+    assert "Outdated" in outdated
+    assert "The fleet changed since then." in outdated
     assert not is_due(now=NOW), "a change of the fleet is checked after a while"
     assert is_due(now=NOW + EVERY)
     document = placement_document("web", pick_n_spec(1))

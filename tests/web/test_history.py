@@ -90,6 +90,8 @@ def test_lists_one_row_for_each_revision_newest_first(viewer: Client, text_of: F
         ],
         ["#0, 2 clusters", "Select 2 clusters.", "resources r0", "decision 1"],
     ]
+    strip = page.partition('aria-label="Status of web"')[2].partition("</ul>")[0]
+    assert "<strong>3 of 3</strong>" in strip
     assert "All decisions</h2>" in text_of(viewer, "/placements/web/decision/?unchanged=1")
 
 

@@ -13,7 +13,7 @@ from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
-from tests.rows import NOW, decided, joined, load_nine, namespace, pick_n_spec, spec
+from tests.rows import NOW, config_map, decided, joined, load_nine, namespace, pick_n_spec, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
 
@@ -90,6 +90,29 @@ def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fet
 
     assert rows(page)["web"][5].startswith("one ")
     assert counts(page)["Stalled or waiting for approval"] == counts(page)["Rolling out"] == 1
+
+
+def test_says_what_waits_for_a_staged_run(viewer: Client, operator: Client, text_of: Fetch) -> None:
+    world = StagedWorld({"all": ["c000", "c001"]}, stage("all", most=2))
+    world.place("web", staged_spec())
+    new = text_of(operator, "/placements/web/").partition('class="problems"')[2]
+    world.begin("one")
+    during = text_of(operator, "/placements/web/")
+    world.run(until=lambda: world.status("one") == "succeeded")
+    done = text_of(operator, "/placements/web/")
+    world.apply(config_map("settings"))
+    world.work()
+    page, read = text_of(operator, "/placements/web/"), text_of(viewer, "/placements/web/")
+
+    assert "2 clusters wait for a staged update run." in new
+    link = '<a href="/placements/web/staged-run/">Start staged update run</a>'
+    assert link in new
+    assert link in page.partition('class="problems"')[2]
+    for one in (page, read):
+        assert "The resources changed after r0. The change waits for a staged update run." in one
+        assert '<span class="quiet">needs a staged run</span>' in one
+    for one in (during, done, read):
+        assert link not in one
 
 
 @pytest.mark.nightly

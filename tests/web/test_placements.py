@@ -58,6 +58,12 @@ def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) ->
 
     assert cells == ["all 3", "3 of 7", "1 of 2 named", "2 of 2"]
 
+    saved("many", pick_n_spec(2))  # until its decision, the numbers are those of the one before
+    for page in ("/placements/", "/placements/many/"):
+        text = text_of(viewer, page)
+        assert "3 of 7" in text
+        assert "3 of 2" not in text
+
 
 @pytest.mark.nightly
 def test_the_list_runs_as_many_queries_for_many(

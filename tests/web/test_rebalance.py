@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from placements.engine.exact.rebalance import CurvePoint, MovePlan
 from placements.explain.charts.rebalance import curve_chart
 from placements.models import RebalancePlan
+from placements.services.rebalance import start_plan
 from placements.services.verification import refresh_staleness
 from tests.rows import api_token, person
 from tests.services.test_rebalance import drifted
@@ -97,8 +98,13 @@ def test_the_page_of_a_placement_leads_to_its_plan(viewer: Client) -> None:
     world = drifted()
     refresh_staleness(now=world.now)
 
+    message = "Hard spread limits are exceeded: region 6 / 1."
     page = re.sub(r"<[^>]*>", "", viewer.get("/placements/web/").content.decode())
-    assert "Hard spread limits are exceeded: region 6 / 1. Plan the moves" in page
+    assert f"{message} Plan the moves" in page
+
+    start_plan("web", moves=None, by=None, now=world.now)
+    page = re.sub(r"<[^>]*>", "", viewer.get("/placements/web/").content.decode())
+    assert f"{message} Rebalance plan 1 In progress" in page
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,12 @@ def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch,
     assert "1 stalled or waiting for approval" in page
     assert "Failed on c000. Retrying." in page
     assert "Paused by system; no new updates start." in page
+    tile = r'tile-(\w+)">\s*<p class="tile-head"><a [^>]*>Rollouts in progress'
+    assert re.findall(tile, page) == ["attention"], "nothing is tried while it is paused"
     operations.resume("web", by=None, now=world.now)
+    failing = text_of(viewer, "/")
+    assert re.findall(tile, failing) == ["failed"]
+    assert "1 with failed clusters" in failing
     for address in ("/rollouts/web/3/", "/rollouts/", "/placements/web/", "/placements/web/rollouts/", "/"):
         assert "Progressing – 1 failed" in text_of(viewer, address), address  # noqa: RUF001 -- its dash
 

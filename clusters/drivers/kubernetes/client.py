@@ -75,10 +75,7 @@ class Client:
         self._rules = rules
         self._monotonic = monotonic
         self._address = split_server(connection.server)
-        self._headers = {
-            "Accept-Encoding": "gzip",
-            "User-Agent": user_agent,
-        }
+        self._headers = {"Accept-Encoding": "gzip", "User-Agent": user_agent}
         self._slots = threading.BoundedSemaphore(MOST_REQUESTS)
         self._lock = threading.Lock()
         self._idle: list[BoundedConnection] = []

@@ -249,13 +249,7 @@ def _is_ours(access: MemberAccess, live: Live, placement: str) -> bool:
 
 
 def delete_live(
-    access: MemberAccess,
-    entry: Entry,
-    live: Live,
-    *,
-    placement: str,
-    users: "_NamespaceUsers",
-    stop: float,
+    access: MemberAccess, entry: Entry, live: Live, *, placement: str, users: "_NamespaceUsers", stop: float
 ) -> Ending:
     ref = entry.ref
     if (ref.group, ref.kind) == ("", "Namespace") and (others := users.of(ref.name)):

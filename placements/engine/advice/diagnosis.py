@@ -14,11 +14,7 @@ from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.round import ConstraintScore, Round
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.spread.base import (
-    GroupStrategy,
-    is_hard,
-    is_limit,
-)
+from placements.engine.scheduling.spread.base import GroupStrategy, is_hard, is_limit
 from placements.manifests.policy import PlacementType
 
 

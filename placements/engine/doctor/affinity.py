@@ -21,11 +21,7 @@ from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.policy import TolerationOperator
 
 _AFFINITY: Keys = ("affinity", "clusterAffinity")
-_REQUIRED: Keys = (
-    *_AFFINITY,
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "clusterSelectorTerms",
-)
+_REQUIRED: Keys = (*_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
 _PREFERRED: Keys = (*_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
 
 

@@ -6,15 +6,7 @@ from typing import Any
 
 from clusters.fleet import Fleet
 from placements.engine.doctor.affinity import AFFINITY
-from placements.engine.doctor.findings import (
-    Case,
-    Finding,
-    Needs,
-    NotCheckedError,
-    Rule,
-    Severity,
-    joined,
-)
+from placements.engine.doctor.findings import Case, Finding, Needs, NotCheckedError, Rule, Severity, joined
 from placements.engine.doctor.hygiene import HYGIENE
 from placements.engine.doctor.placement import PLACEMENT
 from placements.engine.doctor.spread import SPREAD

@@ -1,6 +1,6 @@
 """Findings of the doctor, their fixes, and what a rule can read (`spec/foresight.md` 6.4)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -83,12 +83,14 @@ class NotCheckedError(Exception):
 class Case:
     """A placement on a fleet, decided without its bindings; `strategy` is that of rolling updates.
 
+    `kept` are the positions of clusters that stay selected, whether they pass the filters or not.
     `clock` returns seconds; without one the number of runs is the only limit.
     """
 
     cycle: Cycle
     strategy: RollingUpdate | None = None
     clock: Callable[[], float] = float
+    kept: Collection[int] = ()
     runs: int = 0
     until: float = field(init=False)
 
@@ -118,6 +120,11 @@ class Case:
         for column in filter_columns(self.cycle, profile_of(self.cycle)).values():
             passes &= column
         return passes
+
+    @cached_property
+    def candidates(self) -> int:
+        """Return how many clusters pass all filters or stay selected."""
+        return len({*self.passes.nonzero()[0].tolist(), *self.kept})
 
     @cached_property
     def exact(self) -> ExactRecord | None:

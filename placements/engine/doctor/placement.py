@@ -25,14 +25,15 @@ _QUARTER = "25%"
 
 
 def too_many(case: Case) -> Iterator[Finding]:
-    number, candidates = case.policy.number_of_clusters or 0, int(case.passes.sum())
+    number, candidates = case.policy.number_of_clusters or 0, case.candidates
     if not case.is_pick_n or number <= candidates:
         return
     passing = {
         name: int(one.sum()) for name, one in filter_columns(case.cycle, profile_of(case.cycle)).items()
     }
     strictest = min(passing, key=lambda name: passing[name], default="")
-    message = f"{counted(number)} requested, only {candidates:,} pass the filters."
+    message = f"{counted(number)} requested, only {candidates:,} pass the filters"
+    message += " or stay selected." if case.kept else "."
     if strictest and passing[strictest] < len(case.fleet):
         message += f" The filter {strictest} removes most: {len(case.fleet) - passing[strictest]:,}."
     fix = Fix(f"Set numberOfClusters to {candidates}.", edits=((("policy", "numberOfClusters"), candidates),))
@@ -41,7 +42,7 @@ def too_many(case: Case) -> Iterator[Finding]:
 
 def no_spare(case: Case) -> Iterator[Finding]:
     number = case.policy.number_of_clusters or 0
-    if case.is_pick_n and number and number == int(case.passes.sum()):
+    if case.is_pick_n and number and number == case.candidates:
         message = "No spare cluster: any loss leaves the placement unfulfilled."
         edits = ((("policy", "numberOfClusters"), number - 1),)
         fix = Fix(f"Set numberOfClusters to {number - 1}, or widen the filters.", edits=edits)

@@ -209,8 +209,7 @@ class ConflictAnalysis:
         counts = values[len(model.sizes) : program.first]
         return [
             ShoppingItem(
-                int(counts[at]),
-                {one.key: one.values[added[row, at]] for row, one in enumerate(constraints)},
+                int(counts[at]), {one.key: one.values[added[row, at]] for row, one in enumerate(constraints)}
             )
             for at in np.nonzero(counts)[0].tolist()
         ]

@@ -70,9 +70,7 @@ class Cells:
         # A cell is in the family of any of its clusters.
         self.groups = tuple(
             replace(
-                one,
-                codes=codes,
-                family_of=None if one.family_of is None else one.family_of[self.positions],
+                one, codes=codes, family_of=None if one.family_of is None else one.family_of[self.positions]
             )
             for one, codes in zip(candidates.groups, self.codes, strict=True)
         )

@@ -120,10 +120,7 @@ def _ocm(cycle: Cycle) -> Profile:
 _PROFILES = {
     Semantics.FLEET: Profile(FleetSpread(), has_exact_search=True),
     Semantics.KUBEFLEET: Profile(
-        KubeFleetSpread(),
-        fails_on_malformed_property=True,
-        has_exact_search=True,
-        is_blocked_over_limit=True,
+        KubeFleetSpread(), fails_on_malformed_property=True, has_exact_search=True, is_blocked_over_limit=True
     ),
     Semantics.KUBERNETES: Profile(KubernetesSpread(), domains_depend_on_filters=True),
 }

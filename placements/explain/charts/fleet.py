@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
+from fleetui.apimachinery.quantity import quantity_words
 from placements.explain.charts.figure import Cell, Chart, Color, GroupName, figure, heatmap, stacked_bars
 
 MOST_BARS, MOST_SIDE = 40, 40
@@ -194,8 +195,9 @@ def waffle_chart(
     by = f" in {len(counts):,} domains by {key}" if key else ""
     parts = ", ".join(f"{total[state]:,} {one.words} {one.sign}".rstrip() for state, one in states.items())
     if measure:
-        mean, low, high = measure.row([one for members in groups.values() for one in members])
-        spread = "no values" if mean is None else f"{low:,} to {high:,}, mean {mean:,}"
+        numbers = measure.row([one for members in groups.values() for one in members])
+        words = [quantity_words(one, measure.name) for one in numbers if one is not None]
+        spread = "{1} to {2}, mean {0}".format(*words) if words else "no values"
         return Chart(
             name="waffle",
             title=f"Fleet by {key}: {measure.name}" if key else f"Fleet: {measure.name}",

@@ -55,11 +55,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
         title="What each number of moves reaches",
         caption=f"The best possible set takes {counted(curve[-1].moves, 'move')}.",
         figure=figure(
-            *lines,
-            height=240,
-            xaxis={"title": "moves at most", "type": "category"},
-            **axes,
-            **LEGEND_ABOVE,
+            *lines, height=240, xaxis={"title": "moves at most", "type": "category"}, **axes, **LEGEND_ABOVE
         ),
         columns=tuple(name for name, _ in table),
         rows=tuple(zip(*(values for _, values in table), strict=True)),

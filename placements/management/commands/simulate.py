@@ -58,11 +58,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("--clusters", metavar="FILE", help="MemberClusters, their List, or plain cases; - is stdin")
-        add(
-            "--placement",
-            metavar="FILE",
-            help="a placement of KubeFleet, or an OCM Placement",
-        )
+        add("--placement", metavar="FILE", help="a placement of KubeFleet, or an OCM Placement")
         add("--name", help="which placement of the file, when it holds several")
         add(
             "--bindings",

@@ -254,7 +254,8 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
     shorts, invalids = queries.troubled_placements() if has_any else ((), ())
     for short in shorts:
         one, decision = short.placement, short.decision
-        total = "" if one.number_of_clusters is None else f" of {one.number_of_clusters:,}"
+        wanted = decision.wanted if decision else one.number_of_clusters
+        total = "" if wanted is None else f" of {wanted:,}"
         reason = short.reason[:1].upper() + short.reason[1:]
         message = f"{one.placed_count:,}{total} clusters selected. {reason.rstrip('.')}."
         path = reverse("web:decision", args=[decision.record.decision_id]) if decision else ""

@@ -26,6 +26,7 @@ from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
 from fleetui.polling import PreparedQuery
+from placements.engine.rollout.staged_run import RunStatus
 from placements.explain.health import PlacementHealth
 from placements.models import (
     CHANGES_CLUSTERS,
@@ -39,15 +40,11 @@ from placements.models import (
     StalenessCheck,
 )
 from placements.services.decisions.records import problems_of, reachable_records
-from placements.services.filters import (
-    PlacementFilterState,
-    PlacementTotals,
-    counts_in_all,
-    decisions_of,
-)
+from placements.services.filters import PlacementFilterState, PlacementTotals, counts_in_all, decisions_of
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.approvals import with_status
+from placements.services.rollouts.attention import runs_under_way
 from placements.services.rollouts.queries import runs_matching, with_failed
 
 _MOST_ROWS = 10
@@ -152,6 +149,13 @@ def counts() -> Counts:
         rolling=by_state[PlacementFilterState.ROLLING],
         of_placements=of_placements,
     )
+
+
+def failing_count() -> int:
+    """Return how many rollouts and staged runs have the status of failed clusters in lists."""
+    rolling, staged = (with_failed(one.filter(placement__paused_since=None)) for one in runs_under_way())
+    at_work = staged.filter(status__in=(RunStatus.PROGRESSING, RunStatus.STUCK))
+    return sum(one.filter(failed__gt=0).count() for one in (rolling, at_work))
 
 
 def faulty_records() -> list[DecisionRecord]:

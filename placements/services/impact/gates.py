@@ -171,10 +171,7 @@ def _check_findings(
 
 
 def _check_assertions(
-    impact: RevisionImpact,
-    row: DiffRow,
-    asserted: tuple[Assertion, ...],
-    before: tuple[Assertion, ...],
+    impact: RevisionImpact, row: DiffRow, asserted: tuple[Assertion, ...], before: tuple[Assertion, ...]
 ) -> Iterator[GateResult]:
     """Check the assertions of both sides: one that was broken before breaks no gate.
 

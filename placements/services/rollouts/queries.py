@@ -52,8 +52,7 @@ def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> Que
         with_failed(rows)
         .defer("sync_result", "waves", "placement__document")
         .annotate(
-            ready=KT("sync_result__budgets__updates__ready"),
-            of=KT("sync_result__budgets__updates__number"),
+            ready=KT("sync_result__budgets__updates__ready"), of=KT("sync_result__budgets__updates__number")
         )
     )
 

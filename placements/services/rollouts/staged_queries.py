@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import Max, Q, QuerySet, Sum
 
 from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.secrets import HubObject
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,
@@ -20,7 +21,7 @@ from placements.engine.rollout.staged_run import (
     initialise,
     names_waiting_for,
 )
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.rollouts import eta_document
 from placements.explain.staged_updates import (
     NOT_INITIALIZED,
@@ -35,9 +36,20 @@ from placements.explain.staged_updates import (
     stage_words,
     staged_result,
 )
+from placements.explain.vocabulary import counted
+from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_strategy
-from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, StagedRun, StagedStrategy
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    Placement,
+    Resource,
+    ResourceSnapshot,
+    StagedRun,
+    StagedStrategy,
+)
 from placements.models.rollouts import INITIALISING
+from placements.services.resources.queries import may_select
 from placements.services.rollout_state import load_rollout_context, placement_facts, strategy_of
 
 _LONGEST = 63
@@ -401,6 +413,24 @@ def preview_of(
         rows = rows.filter(resource_snapshot__number=snapshot)
         have_it = frozenset(rows.values_list("cluster_name", flat=True))
     return RunPreview(stages, plan.deletions.cluster_names, (), True, have_it, number, snapshot)
+
+
+def waits_for_run(placement: Placement) -> str:
+    """Return what of a staged placement waits for its next run, in words; empty without anything."""
+    latest = placement.resource_snapshots.filter(is_latest=True).first()
+    is_new = ~Q(state=BindingState.UNSCHEDULED) & ~Q(
+        resource_snapshot=latest, resource_snapshot__isnull=False
+    )
+    is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=EMPTY)
+    if count := Binding.objects.filter(is_new | is_left, placement=placement).count():
+        return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
+    if latest is None:
+        return ""
+    newer = Resource.objects.filter(updated_at__gt=latest.created_at).values_list("content", flat=True)
+    is_changed = placement.selected_count != latest.objects_count
+    if not is_changed and not may_select(placement, map(HubObject.of, newer)):
+        return ""
+    return f"The resources changed after r{latest.number}. The change waits for a staged update run."
 
 
 def is_rollback(run: StagedRun) -> bool:

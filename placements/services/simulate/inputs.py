@@ -10,13 +10,7 @@ from clusters.fleet import Cluster, EligibilityKind, Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning, format_path
 from fleetui.apimachinery.kinds import MEMBER_KIND, NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
-from fleetui.apimachinery.yaml import (
-    Read,
-    items_in,
-    kind_of,
-    read_each,
-    refuse_twice,
-)
+from fleetui.apimachinery.yaml import Read, items_in, kind_of, read_each, refuse_twice
 from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
     BINDING_KIND,

@@ -15,11 +15,7 @@ from placements.explain.vocabulary import joined
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits
-from placements.manifests.placement import (
-    ClusterResourcePlacement,
-    OcmPlacement,
-    placement_warnings,
-)
+from placements.manifests.placement import ClusterResourcePlacement, OcmPlacement, placement_warnings
 from placements.manifests.policy import PlacementPolicy, parse_policy
 
 _REQUIRED = ("requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")

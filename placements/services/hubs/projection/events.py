@@ -31,10 +31,7 @@ class HubEvents:
 
     def reported(self, kind: str, document: HubDocument, before: Conditions, after: Conditions) -> None:
         """Add an event with the conditions whose status, reason or message differ."""
-        old, new = (
-            _by_type(before, kind=document.row.kind),
-            _by_type(after, kind=document.row.kind),
-        )
+        old, new = (_by_type(before, kind=document.row.kind), _by_type(after, kind=document.row.kind))
         names = [one for one in {**old, **new} if old.get(one) != new.get(one)]
         if names:
             values = [{one: facts.get(one, {}) for one in names} for facts in (old, new)]

@@ -12,10 +12,7 @@ from placements.services.hubs.projection.rows import RowKind, write_rows
 _COLUMNS = (
     *("document", "placement_id", "placement_name", "cluster_name", "outcome", "hub_conditions", "at", "by"),
 )
-_OUTCOMES = {
-    "True": Eviction.Outcome.EXECUTED,
-    "False": Eviction.Outcome.NOT_EXECUTED,
-}
+_OUTCOMES = {"True": Eviction.Outcome.EXECUTED, "False": Eviction.Outcome.NOT_EXECUTED}
 
 
 def _fill(row: Eviction, document: HubDocument) -> bool:
