@@ -23,7 +23,7 @@ from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators, for_readers
+from fleetui.permissions import for_operators, for_readers, may_change
 from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
@@ -75,7 +75,7 @@ from placements.services.rollouts.queries import latest_run, placement_pulse, pr
 from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
-from placements.services.teams import of_placement
+from placements.services.teams import labels_in, of_placement
 from placements.templatetags.fleet import state_words
 from placements.web import badges
 from placements.web.activity import event_rows, url_of
@@ -190,6 +190,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     context = {
         "bar": _list_bar(request, wanted, counts, namespaces, levels_in(page.rows)),
         "rows": placement_rows(page.rows),
+        "changeable": {one.pk for one in page.rows if may_change(request.user, labels_in(one.document))},
         "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
         "count": count,
         "namespaces": namespaces,

@@ -18,7 +18,7 @@ from placements.web.request import current_user, page_from
 
 ROLES = {
     Role.VIEWER: "View clusters, placements and decisions",
-    Role.OPERATOR: "View and change everything",
+    Role.OPERATOR: "View everything, change clusters, placements and resources",
     Role.APPROVER: "View everything and approve stages of rollouts",
     Role.CLUSTER_ADMINISTRATOR: "View everything and set connections of clusters",
 }

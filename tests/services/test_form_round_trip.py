@@ -69,6 +69,12 @@ def test_every_row_that_is_added_can_be_taken_out_again(text: str) -> None:
         }
 
 
+def test_an_empty_choice_where_nothing_is_written_changes_nothing() -> None:
+    text = next(text for text in MANIFESTS if "strategy:" not in text)
+
+    assert apply_form(PlacementDraft.parse(text), {"spec.strategy.type": ""}, shape=_form(text).shape) == text
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("text", MANIFESTS)
 def test_changing_any_field_changes_that_place_alone(text: str) -> None:

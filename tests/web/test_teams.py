@@ -320,6 +320,9 @@ def test_pages_offer_what_the_rule_allows(pia: User) -> None:
     assert 'href="/placements/web/edit/"' in ours
     assert 'href="/placements/theirs/edit/"' not in theirs
     assert "for its label" in theirs
+    listed = client.get("/placements/").content.decode()
+    assert 'href="/placements/web/edit/"' in listed
+    assert 'href="/placements/theirs/edit/"' not in listed
     assert (
         "Your role applies to the label team=payments only"
         in client.get("/placements/theirs/edit/").content.decode()

@@ -26,7 +26,7 @@ def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) 
     data, changes, renames = draft.data, list[Change](), []
     for field in form.fields:
         change = field.change(values[field.name]) if field.name in values else None
-        if change is None:
+        if change is None or (isinstance(change, RemoveValue) and at(data, change.keys) is ABSENT):
             continue
         if isinstance(change, RemoveValue):
             change = _drop(data, change.keys)
