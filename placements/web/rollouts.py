@@ -220,7 +220,7 @@ def rollout(request: HttpRequest, name: str, number: int, tab: str = "steps") ->
     read_pulse = partial(pulse_of, name, number)
     version = read_pulse()
     if not version:
-        raise Http404(f"There is no rollout {number} of a placement {name}.")
+        raise Http404(f"Placement {name} has no rollout {number}.")
     if same := not_modified(request, version, read_pulse):
         return same
     if wants_fragment(request) and "table" not in request.GET:
