@@ -13,6 +13,7 @@ from django.db.models.functions import RowNumber
 from clusters.drivers.registry import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
+from fleetui.hub_scope import LOCAL_HUB
 from fleetui.polling import PreparedQuery
 
 
@@ -63,7 +64,7 @@ ORDERS = ("name", "-name", "joined_at", "-joined_at", "verdict_since", "-verdict
 
 
 _LATE = Q(unanswered_since__isnull=False, verdict="")
-_NOT_MONITORED = Q(driver="")
+_NOT_MONITORED = Q(driver="", hub=LOCAL_HUB)  # the agents of a live hub report to it
 
 
 def parse_filter_text(text: str) -> tuple[str, tuple[str, ...], ClusterFilterState | None]:

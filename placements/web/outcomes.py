@@ -224,7 +224,9 @@ def placement_clusters(
     outcomes = summary_of(decision) if decision else {}
     bound = dict(Binding.objects.filter(placement=placement).values_list("cluster_name", "state"))
     facets = {name: _FACETS.get(one, ClusterFacet.NOT_SELECTED) for name, (one, _) in outcomes.items()}
-    facets |= dict.fromkeys(bound, ClusterFacet.SELECTED)
+    for name, state in bound.items():  # a cluster that is being removed may have left the fleet
+        facet = facets.get(name, ClusterFacet.NOT_SELECTED)
+        facets[name] = facet if state == BindingState.UNSCHEDULED else ClusterFacet.SELECTED
     counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
     chosen, level = word_from(request, "outcome", ClusterFacet), word_from(request, "health", HealthLevel)
     levels: Counter[HealthLevel] = Counter()
@@ -235,7 +237,7 @@ def placement_clusters(
 
     def order(name: str) -> tuple[int, bool, int, str]:
         if name in bound:
-            return places[facets[name]], bound[name] == BindingState.UNSCHEDULED, 0, name
+            return places[ClusterFacet.SELECTED], bound[name] == BindingState.UNSCHEDULED, 0, name
         return places[facets[name]], False, outcomes[name][1], name
 
     is_outdated = chosen is ClusterFacet.OUTDATED

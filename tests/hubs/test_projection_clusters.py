@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import (
     ClusterLabel,
     ClusterTaint,
@@ -62,6 +63,8 @@ def test_a_cluster_has_manifest_report_and_eligibility_of_the_hub(live: Projecte
         assert list(ClusterLabel.objects.values_list("key", "value")) == [("region", "eu")]
         assert list(ClusterTaint.objects.values_list("key", "effect")) == [("gpu", "NoSchedule")]
         assert current_fleet().fleet.names == ("paris",)
+        states = counts_by_state()
+        assert (states[ClusterFilterState.READY], states[ClusterFilterState.NOT_MONITORED]) == (1, 0)
 
 
 @pytest.mark.servers
