@@ -116,7 +116,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "may_stop": is_active and spec_state is RunState.RUN,
         "is_rollback": is_rollback(run),
         "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
-        "stages": [_stage_row(stage) for stage in stages],
+        "stages": [_stage_row(stage, wanted) for stage in stages],
         "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
@@ -130,10 +130,17 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
 
 
-def _stage_row(stage: StageView) -> tuple[StageView, badges.Badge, list[Any], list[badges.Segment]]:
-    """Return a stage with its status, the status of its clusters, and its bar."""
+def _stage_row(
+    stage: StageView, wanted: str
+) -> tuple[StageView, badges.Badge, list[Any], list[badges.Segment]]:
+    """Return a stage with its status, the status of its clusters, and its bar.
+
+    The clusters of a large stage are left out before and after its turn, unless they are wanted or failed.
+    """
     state = badges.stage_state(stage.state, is_asking=stage.waits_for_approval, failed=stage.failed)
-    steps = [(step, badges.step_state(step.state, step.phase)) for step in stage.rows]
+    is_shown = stage.state == "current" or stage.failed or stage.total == len(stage.rows)
+    rows = stage.rows if is_shown or stage.stage.name == wanted else ()
+    steps = [(step, badges.step_state(step.state, step.phase)) for step in rows]
     counts = {"healthy": stage.done, "progress": stage.running, "failed": stage.failed}
     counts["pending"] = stage.total - sum(counts.values())
     words = ("done", "updating", "failed", "not started")
