@@ -156,7 +156,7 @@ def _conditions() -> dict[ClusterFilterState, Q]:
 def counts_by_state() -> dict[ClusterFilterState, int]:
     """Count all clusters by filter value, in one query."""
     counts = next(iter(_COUNTS.rows({})), (0,) * len(ClusterFilterState))
-    return dict(zip(ClusterFilterState, counts, strict=True))
+    return dict(zip(_conditions(), counts, strict=True))
 
 
 def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
@@ -174,8 +174,7 @@ def _counted() -> dict[str, Count]:
 
 
 def _counts() -> QuerySet[Any, Any]:
-    conditions = _counted()
-    counted = {one.name: conditions[one.name] for one in ClusterFilterState}
+    counted = _counted()
     one_group = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
     return one_group.annotate(**counted).values_list(*counted)
 

@@ -223,10 +223,9 @@ def placement_clusters(
     """
     outcomes = summary_of(decision) if decision else {}
     bound = dict(Binding.objects.filter(placement=placement).values_list("cluster_name", "state"))
-    facets = {name: _FACETS.get(one, ClusterFacet.NOT_SELECTED) for name, (one, _) in outcomes.items()}
-    for name, state in bound.items():  # a cluster that is being removed may have left the fleet
-        facet = facets.get(name, ClusterFacet.NOT_SELECTED)
-        facets[name] = facet if state == BindingState.UNSCHEDULED else ClusterFacet.SELECTED
+    facets = dict.fromkeys(bound, ClusterFacet.NOT_SELECTED)  # those being removed may have left the fleet
+    facets |= {name: _FACETS.get(one, ClusterFacet.NOT_SELECTED) for name, (one, _) in outcomes.items()}
+    facets |= {one: ClusterFacet.SELECTED for one in bound if bound[one] != BindingState.UNSCHEDULED}
     counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
     chosen, level = word_from(request, "outcome", ClusterFacet), word_from(request, "health", HealthLevel)
     levels: Counter[HealthLevel] = Counter()

@@ -130,16 +130,11 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
 
 
-def _stage_row(
-    stage: StageView, wanted: str
-) -> tuple[StageView, badges.Badge, list[Any], list[badges.Segment]]:
-    """Return a stage with its status, the status of its clusters, and its bar.
-
-    The clusters of a large stage are left out before and after its turn, unless they are wanted or failed.
-    """
+def _stage_row(stage: StageView, wanted: str) -> tuple[StageView, badges.Badge, list[Any], list[Any]]:
+    """Return a stage with its status, its bar and its clusters; a large one shows them only in its turn."""
     state = badges.stage_state(stage.state, is_asking=stage.waits_for_approval, failed=stage.failed)
-    is_shown = stage.state == "current" or stage.failed or stage.total == len(stage.rows)
-    rows = stage.rows if is_shown or stage.stage.name == wanted else ()
+    is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
+    rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
     steps = [(step, badges.step_state(step.state, step.phase)) for step in rows]
     counts = {"healthy": stage.done, "progress": stage.running, "failed": stage.failed}
     counts["pending"] = stage.total - sum(counts.values())

@@ -188,6 +188,16 @@ document.addEventListener("submit", async (event) => {
   if (!answer || answer.status >= 400) say("Preference not saved.");
 });
 
+/* A menu that would open beyond an edge of the window is moved into it. */
+document.addEventListener("toggle", ({ target: menu }) => {
+  if (!menu.matches?.("details.menu[open]")) return;
+  const panel = menu.lastElementChild;
+  panel.style.translate = "";
+  const { left, right } = panel.getBoundingClientRect();
+  const over = Math.min(left, Math.max(0, right - document.documentElement.clientWidth + 8));
+  if (over) panel.style.translate = `${-over}px`;
+}, true);
+
 /* A menu closes when the focus or a click is outside of it, and with Escape. */
 function close(event) {
   for (const menu of document.querySelectorAll("details.menu[open]")) {
