@@ -105,7 +105,7 @@ def _history(clusters: dict[str, Document], now: datetime) -> tuple[HistoryStep,
         (150, "ana", "web created", None, _web(with_env=False)),
         (140, "li", "cache created", None, _cache()),
         (120, "li", f"{_EDGE_ONCE} lost tier=edge", labelled_before, lost),
-        (20, "li", "clusters 3 → 4", _ledger(3), _ledger(4)),
+        (20, "li", "numberOfClusters 3 → 4", _ledger(3), _ledger(4)),
         (6, "ana", "env spread added", _web(with_env=False), _web()),
     )
     return tuple(
