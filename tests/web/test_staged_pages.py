@@ -547,6 +547,12 @@ def test_a_large_stage_is_shown_from_where_the_work_is(
     assert names("?stage=prod&from=3") == ["c003", "c004", "c005"]
     assert "4\N{EN DASH}5 of 6" in text_of(viewer, RUN)
 
+    world.run(until=lambda: world.status("one") == "succeeded")
+
+    assert "Show 6 clusters" in text_of(viewer, RUN)
+    assert names("") == []
+    assert names("?stage=prod&from=0") == ["c000", "c001", "c002"]
+
 
 @pytest.mark.nightly
 def test_removals_are_a_stage_of_their_own(viewer: Client, text_of: Fetch) -> None:
