@@ -19,7 +19,7 @@ from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import counted, joined, policy_sentence
 from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
-from placements.services.health import health_of
+from placements.services.health import health_of, with_rollouts
 from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import (
     EntryKind,
@@ -61,7 +61,8 @@ class RevisionRow:
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` begins with the page of a policy."""
-    placement = get_object_or_404(Placement.objects.select_related("staleness_check"), full_name=name)
+    placements = with_rollouts(Placement.objects.select_related("staleness_check"))
+    placement = get_object_or_404(placements, full_name=name)
     at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(placement)
     target = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
     first = number_of(request.GET.get("from", "")) or (revisions.index(target) if target else 0)

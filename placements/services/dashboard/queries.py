@@ -155,7 +155,8 @@ def failing_count() -> int:
     """Return how many rollouts and staged runs have the status of failed clusters in lists."""
     rolling, staged = (with_failed(one.filter(placement__paused_since=None)) for one in runs_under_way())
     at_work = staged.filter(status__in=(RunStatus.PROGRESSING, RunStatus.STUCK))
-    return sum(one.filter(failed__gt=0).count() for one in (rolling, at_work))
+    both = [one.filter(failed__gt=0).order_by().values("pk") for one in (rolling, at_work)]
+    return both[0].union(both[1], all=True).count()
 
 
 def faulty_records() -> list[DecisionRecord]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.models import Event
@@ -224,8 +224,9 @@ def _number(document: Document) -> int | None:
 def spec_restores(placement: Placement, revisions: Sequence[Revision]) -> dict[datetime, Document]:
     """Return the manifests with policy, number and strategy of revisions that differ from today's."""
     policies = {one.policy for one in revisions if one.policy is not None}
-    snapshots = {one.number: one for one in placement.policy_snapshots.filter(number__in=policies)}
-    latest = placement.policy_snapshots.filter(is_latest=True).first()
+    rows = placement.policy_snapshots.filter(Q(number__in=policies) | Q(is_latest=True))
+    snapshots = {one.number: one for one in rows}
+    latest = next((one for one in snapshots.values() if one.is_latest), None)
     today = placement.number_of_clusters, placement.document["spec"].get("strategy") or {}
     manifests = {}
     for one in revisions:
