@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from django.db import connection
-from django.db.models import Count, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import CharField, Count, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Cast, Coalesce, Concat
 from django.http import HttpRequest, HttpResponse
 
 from fleetui.htmx import wants_fragment
@@ -43,6 +43,13 @@ def number_of(rows: QuerySet[Any, Any]) -> Coalesce:
     """Return the expression of how many rows there are, for a column of another query."""
     one_group = rows.order_by().annotate(one=Value(1)).values("one")
     return Coalesce(Subquery(one_group.annotate(number=Count("pk")).values("number")), 0)
+
+
+def sums_of(rows: QuerySet[Any, Any], *columns: str) -> QuerySet[Any, Any]:
+    """Return the query of how many rows there are and of the sum of their columns, for another query."""
+    total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
+    parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
+    return rows.order_by().annotate(one=Value(1)).values("one").annotate(version=parts).values("version")
 
 
 class PreparedQuery:

@@ -300,6 +300,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
     is_rolling = any(status.level == "progress" for _, status, _ in context.get("bindings", ()))
     is_expected = row.awaits_first_heartbeat or Placement.objects.filter(IS_DUE).exists()
     context["is_changing"] = is_rolling or is_expected
+    context["is_polled"] = is_rolling or is_expected or bool(row.driver)
     return render_page(request, "clusters/cluster.html", context, fragment="clusters/_live.html")
 
 

@@ -179,6 +179,9 @@ def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) ->
     assert "Waiting for the first heartbeat" in page
     assert re.search(r'hx-get="\?v=[^"]+" hx-trigger="tick from:body"', page)
     assert "tick from:body" not in other
+    MemberCluster.objects.filter(name="silent").update(has_reported=True)
+    calm = text_of(viewer, "/clusters/silent/")
+    assert 'hx-swap="outerHTML" data-active="false"' in calm, "a failure shows on an open page"
     assert "Never reported" not in page
     assert "Not expected" in other
     assert "No placements on" in other

@@ -8,6 +8,7 @@ from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import load_documents
 from placements.models import Placement
 from placements.services.placements import delete_placement
@@ -189,6 +190,8 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(
     assert "Healthy" in page
     [query] = _polled(page)
     assert _poll(viewer, f"/placements/fresh/{query}")[0] == 204
+    MemberCluster.objects.filter(name="c001").update(unanswered_since=NOW)
+    assert _poll(viewer, f"/placements/fresh/{query}")[0] == 200, "before a rollout has noticed"
 
     cut_off(world, "c001")
     status, fragment = _poll(viewer, f"/placements/fresh/{query}")

@@ -7,25 +7,21 @@ from typing import Any
 
 from django.db.models import (
     Case,
-    CharField,
-    Count,
     F,
     FilteredRelation,
     OuterRef,
     Q,
     QuerySet,
     Subquery,
-    Sum,
-    Value,
     When,
     Window,
 )
-from django.db.models.functions import Cast, Concat, RowNumber
+from django.db.models.functions import RowNumber
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
-from fleetui.polling import PreparedQuery
+from fleetui.polling import PreparedQuery, sums_of
 from placements.engine.rollout.staged_run import RunStatus
 from placements.explain.health import PlacementHealth
 from placements.models import (
@@ -99,24 +95,18 @@ def _moving() -> QuerySet[Any, Any]:
     counters = ("generation", "observed_generation", "selection_observed")
     parts = {
         "fleet": FleetState.objects.values("version"),
-        "late": _sums(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
+        "late": sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
-        "placements": _sums(Placement.objects.all(), *counters),
+        "placements": sums_of(Placement.objects.all(), *counters),
         "run": Rollout.objects.order_by("-pk").values("pk")[:1],
-        "running": _sums(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
-        "unsent": _sums(NotificationDelivery.objects.filter(state="pending"), "attempts"),
+        "running": sums_of(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
+        "unsent": sums_of(NotificationDelivery.objects.filter(state="pending"), "attempts"),
         "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
-        "staged_running": _sums(StagedRun.objects.filter(ended_at=None), "progress_version"),
+        "staged_running": sums_of(StagedRun.objects.filter(ended_at=None), "progress_version"),
     }
     rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in parts.items()})
     return rows.order_by("-pk").values_list(*(f"of_{name}" for name in parts), "pk")
-
-
-def _sums(rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
-    total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
-    parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
-    return rows.order_by().annotate(one=Value(1)).values("one").annotate(version=parts).values("version")
 
 
 _PULSE = PreparedQuery(_moving)

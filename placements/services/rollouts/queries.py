@@ -10,9 +10,9 @@ from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
-from clusters.models import FleetState
+from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
-from fleetui.polling import PARAMETER, PreparedQuery
+from fleetui.polling import PARAMETER, PreparedQuery, sums_of
 from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
@@ -118,6 +118,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "staged": Subquery(staged.values("pk")[:1]),
         "staged_changes": Subquery(staged.values("progress_version")[:1]),
         "fleet": Subquery(FleetState.objects.values("version")),
+        "unreachable": Subquery(sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk")),
         "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
     }
     rows = Placement.objects.filter(full_name=PARAMETER).annotate(**columns).order_by("pk")
