@@ -306,6 +306,20 @@ def test_templates_are_short() -> None:
     assert {str(path): length for path, length in lengths.items() if length > LONGEST_TEMPLATE} == {}
 
 
+def test_no_box_in_a_section_is_a_landmark_of_the_same_name() -> None:
+    found = {}
+    for path in (ROOT / "templates").rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r'<section[^>]* aria-labelledby="([^"]+)"', text):
+            heading = re.search(rf'id="{re.escape(name)}"[^>]*>([^<{{]+)<', text)
+            same = rf'aria-labelledby="{re.escape(name)}"'
+            same += rf'|aria-label="{re.escape(heading[1].strip())}"' if heading else ""
+            found[path.name, name] = re.findall(rf'role="region" (?:{same})', text)
+
+    assert found
+    assert {place: boxes for place, boxes in found.items() if boxes} == {}
+
+
 def test_functions_with_one_caller_become_fewer() -> None:
     total = sum(len(list(functions(module.tree))) for module in PRODUCT)
     alone = [

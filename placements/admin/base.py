@@ -128,7 +128,7 @@ def structured(value: Any) -> SafeString:
 
 
 def block(text: str) -> SafeString:
-    return format_html('<pre class="source">{}</pre>', text)
+    return format_html('<pre class="source" tabindex="0">{}</pre>', text)
 
 
 def table(rows: Mapping[str, Any]) -> SafeString:
