@@ -44,6 +44,29 @@ def test_a_field_is_edited_and_the_preview_follows(enter: Enter, dark: bool) -> 
     assert _fits(page)
 
 
+EXPRESSION = """
+  policy:
+    placementType: PickAll
+    affinity: {clusterAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {clusterSelectorTerms: [
+      {labelSelector: {matchExpressions: [{key: env, operator: In, values: [prod, staging]}]}}]}}}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+def test_a_label_with_several_values_is_not_cut(enter: Enter) -> None:
+    page = enter("/placements/web/edit/?as=yaml", "operator", width=WIDTH)
+    text = page.locator("textarea")
+    text.fill(text.input_value().partition("  policy:")[0] + EXPRESSION)
+    page.get_by_role("button", name="Form", exact=True).click()
+
+    row = page.locator(".line:has(> .cell-words)")
+    expect(row).to_be_visible()
+    assert row.locator("input").evaluate_all("all => all.map(one => one.value)") == ["env", "prod, staging"]
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.value)"
+    assert row.locator("input").evaluate_all(cut) == []
+
+
 @pytest.mark.usefixtures("nine")
 def test_rescheduling_fits(enter: Enter) -> None:
     page = enter("/placements/web/", "operator", width=WIDTH)
