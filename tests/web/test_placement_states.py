@@ -98,6 +98,9 @@ def test_says_what_waits_for_a_staged_run(viewer: Client, operator: Client, text
     new = text_of(operator, "/placements/web/").partition('class="problems"')[2]
     world.begin("one")
     during = text_of(operator, "/placements/web/")
+    whole, menu = operator.get("/placements/web/").content.decode().split('class="menu-items"')
+    assert "/placements/web/staged-run/" not in whole
+    assert "Start another run</a>" in menu, "several runs are allowed"
     world.run(until=lambda: world.status("one") == "succeeded")
     done = text_of(operator, "/placements/web/")
     world.apply(config_map("settings"))
