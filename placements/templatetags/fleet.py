@@ -158,10 +158,13 @@ def duration(value: timedelta) -> str:
 
 
 @register.filter
-def remaining(until: datetime) -> str:
-    """Return how long it is until a moment, which `app.js` counts down."""
+def remaining(until: datetime, left: str = "") -> str:
+    """Return how long it is until a moment, which `app.js` counts down; with `left`, until a wait is over."""
     seconds = int(seconds_between(timezone.now(), until))
-    return _time(until, "until", until.isoformat(), duration_text(seconds))
+    words = duration_text(seconds)
+    if left:
+        words = f"{words} left" if seconds > 0 else "over, continues in a moment"
+    return _time(until, "left data-until" if left else "until", until.isoformat(), words)
 
 
 @register.filter

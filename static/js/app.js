@@ -108,9 +108,10 @@ function clocks() {
     if (one.textContent !== words) one.textContent = words;
   }
   for (const one of document.hidden ? [] : document.querySelectorAll("[data-since], [data-until]")) {
-    const { since, until } = one.dataset;
+    const { since, until, left } = one.dataset;
     const passed = until ? Date.parse(until) - Date.now() : Date.now() - Date.parse(since);
-    one.textContent = duration(passed / 1000);
+    const words = duration(passed / 1000);
+    one.textContent = left === undefined ? words : passed < 1000 ? "over, continues in a moment" : `${words} left`;
   }
 }
 

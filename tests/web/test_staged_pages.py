@@ -3,11 +3,13 @@
 import html
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from fleetui.models import Event
@@ -18,6 +20,7 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.worker import run_cluster_calls
+from placements.templatetags.fleet import remaining
 from tests.database import load_once
 from tests.rows import person, placement_document
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
@@ -189,7 +192,9 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
     page = text_of(viewer, RUN)
 
     assert re.findall(r"<h2>(\d\. \w+)</h2>", page) == ["1. canary", "2. prod"]
-    assert re.search(r'Wait \(30s\)</span> · <time [^>]*data-until="[^"]+">\d+s</time> left', page)
+    assert re.search(r'Wait \(30s\)</span> · <time [^>]*data-left data-until="[^"]+">(\d+s left|over)', page)
+    assert ">over, continues in a moment<" in remaining(timezone.now(), "left")
+    assert ">9s left<" in remaining(timezone.now() + timedelta(seconds=9.9), "left")
     assert "Pending approval" in page
     assert "max 67% of 3 → 2 at a time" in page
     assert text(page).count("After stage canary.") == 3
