@@ -73,7 +73,7 @@ class Rollout(HubRow):
         ]
 
     def __str__(self) -> str:
-        return f"run {self.number} of {self.placement_name}"
+        return f"rollout {self.placement_name}/{self.number}"
 
     @property
     def is_initial(self) -> bool:  # nothing was placed before
