@@ -7,7 +7,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -347,10 +347,10 @@ def front(server: HubServer, *, stalls: bool = False) -> Iterator[LocalServer]:
         headers = {
             key: value for key, value in request.headers.items() if key not in ("host", "accept-encoding")
         }
-        upstream.request(request.method, request.path, request.body or None, headers)
-        found = upstream.getresponse()
-        body = found.read()
-        upstream.close()
+        with closing(upstream):
+            upstream.request(request.method, request.path, request.body or None, headers)
+            found = upstream.getresponse()
+            body = found.read()
         if is_write(request):
             if stalls:
                 here.stopped.wait(60)

@@ -37,8 +37,7 @@ JSON = "application/json"
 APPLY_PATCH = "application/apply-patch+yaml"
 READYZ = "/readyz"
 USER_AGENT = "fleetui (cluster-driver)"
-_PIECE = 65_536
-_LARGEST_TEXT = 65_536
+_PIECE = _LARGEST_TEXT = 65_536
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
 _DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}")
 # JSON is YAML except for these: line breaks of YAML, and what its readers refuse unless it is escaped.
@@ -211,7 +210,7 @@ class Client:
             answer = link.getresponse()
             with closing(answer):
                 raw = read_body(answer)
-            if answer.status != http.client.UNAUTHORIZED and self._keeps_sockets and link.sock is not None:
+            if answer.status != http.client.UNAUTHORIZED and link.sock is not None:
                 self._keep(link)
                 stack.pop_all()
         return answer.status, answer.headers, raw
@@ -221,6 +220,8 @@ class Client:
         sockets.idle_sockets.add(link, self.close_if_idle)
         with self._lock:
             self._idle.append(link)
+        if not self._keeps_sockets:  # the client was closed meanwhile
+            self.close_idle(seconds=0.0)
 
     def _idle_connection(self) -> BoundedConnection | None:
         """Return the connection that was used last, or None; close those that the server has closed."""

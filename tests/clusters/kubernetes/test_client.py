@@ -494,6 +494,17 @@ def test_idle_sockets_are_closed() -> None:
         assert client.idle_sockets == 0
 
 
+def test_a_client_that_was_closed_keeps_no_connection() -> None:
+    with serve(always(answer(200, POD))) as server:
+        client = client_of(server)
+        client.close()
+        before = len(sockets.idle_sockets)
+
+        client.connect(time.monotonic() + 2)  # by a thread that had begun before
+
+        assert (client.idle_sockets, len(sockets.idle_sockets)) == (0, before)
+
+
 def test_of_too_many_idle_sockets_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "idle_sockets", IdleSockets(most=2))
     with serve(always(answer(200, POD))) as server:
