@@ -428,7 +428,7 @@ def waits_for_run(placement: Placement) -> str:
         return ""
     newer = Resource.objects.filter(updated_at__gt=latest.created_at).values_list("content", flat=True)
     is_changed = placement.selected_count != latest.objects_count
-    if not is_changed and not may_select(placement, map(HubObject.of, newer)):
+    if not is_changed and not may_select(placement, map(HubObject.of, newer.iterator())):
         return ""
     return f"The resources changed after r{latest.number}. The change waits for a staged update run."
 
