@@ -1,6 +1,7 @@
 """Placements with the state of their scheduling and rollout, and the drafts of users."""
 
 from datetime import timedelta
+from functools import cached_property
 
 from django.conf import settings
 from django.db import models
@@ -154,7 +155,7 @@ class Placement(ObjectRow):
         is_rolling = self.deleting_since is None and not self.is_staged
         return is_rolling and self.resource_snapshots.filter(is_latest=False).exists()
 
-    @property
+    @cached_property
     def active_plan(self) -> models.Model | None:
         """Return the rebalance plan that is in progress or paused."""
         return self.rebalance_plans.filter(ended_at=None).first()

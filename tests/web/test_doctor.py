@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from sarif_kit.validate import validation_errors
 
 from fleetui.apimachinery.yaml import load_documents
+from placements.engine.doctor.findings import Fix
 from placements.models import DoctorCheck, Placement
 from placements.services.doctor import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
 from placements.services.placements import save_placement
@@ -32,6 +36,29 @@ def _save(name: str, **fields: Any) -> None:
 def _unknown_key(name: str = "web") -> None:
     constraint = {"topologyKey": "regoin", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
     _save(name, topologySpreadConstraints=[constraint])
+
+
+def test_more_findings_with_plans_take_no_more_queries(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined("a", region="west")
+    names = ["one", "two", "three"]
+    for name in names:
+        _unknown_key(name)
+    report = current_report()
+    [(_, finding), *_] = report.findings_of("", "S01")
+    unplanned = replace(finding, fix=Fix("Plan the moves that reach them."))
+
+    def queries(count: int) -> int:
+        found = [(name, unplanned) for name in names[:count]]
+        monkeypatch.setattr(type(report), "findings_of", lambda *_: found)
+        with CaptureQueriesContext(connection) as captured:
+            page = viewer.get("/doctor/").content.decode()
+        assert page.count(">Plan the moves</a>") == count
+        return len(captured)
+
+    queries(1)
+    assert queries(3) == queries(1)
 
 
 @pytest.mark.usefixtures("web")

@@ -5,17 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import (
-    Case,
-    F,
-    FilteredRelation,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    When,
-    Window,
-)
+from django.db.models import Case, F, FilteredRelation, OuterRef, Q, QuerySet, Subquery, When, Window
 from django.db.models.functions import RowNumber
 
 from clusters.filters import ClusterFilterState, counts_by_state
