@@ -368,7 +368,7 @@ def _facts(
     numbers = (wanted[placement.pk], placement.named_count, counts["scheduled"])
     number = next(one for one in numbers if one is not None)
     return HealthFacts(
-        HealthCounts(wanted=max(number, counts["scheduled"]), **counts),
+        HealthCounts(wanted=number, **counts),
         placement.placement_type,
         placement.is_fulfilled,
         is_pending=placement.is_due,
