@@ -23,7 +23,7 @@ test: lint-fast ## the checks before a change is committed: ruff, mypy, import-l
 
 test-all: test test-servers ## every test: more of the browser, PostgreSQL and Redis, real clusters, tests that compare times
 	@.ci/test-on-servers "nightly or not servers"
-	@HYPOTHESIS_PROFILE=full .ci/suite -m "(nightly or servers_only or hypothesis) and not kubernetes"
+	@HYPOTHESIS_PROFILE=full .ci/suite -m "(nightly or larger or servers_only or hypothesis) and not kubernetes"
 	@.ci/test-on-kubernetes -m kubernetes
 	@$(BIN)/python -m pytest -m timing
 

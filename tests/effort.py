@@ -1,4 +1,4 @@
-"""How many examples property tests try: an eighth in `make test`, all of them in `make test-all`."""
+"""How much tests try: property tests an eighth of the examples of `make test-all` in `make test`."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import settings
 
 FEWEST = 12
 IS_FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
-"""Whether this is `make test-all`."""
+"""Whether this is `make test-all`. A test that reads it has the mark `larger`."""
 
 # The same examples on every run and no clock: a build that was green stays green on a slower machine.
 settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=FEWEST)

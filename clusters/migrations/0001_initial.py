@@ -6,6 +6,7 @@ import fleetui.fields
 import fleetui.hub_scope
 import uuid
 from django.db import migrations, models
+from fleetui.initial_migration import InitialMigration
 from django.utils import timezone
 
 
@@ -16,7 +17,7 @@ def create_local_hub(apps, schema_editor):
     apps.get_model("clusters", "Hub").objects.create(**columns, created_at=now, created_by="system")
 
 
-class Migration(migrations.Migration):
+class Migration(InitialMigration):
 
     initial = True
 

@@ -3,6 +3,7 @@
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
+from fleetui.initial_migration import InitialMigration
 
 import fleetui.fields
 import fleetui.hub_scope
@@ -16,7 +17,7 @@ def create_roles(apps, schema_editor):
         apps.get_model("auth", "Group").objects.get_or_create(name=name)
 
 
-class Migration(migrations.Migration):
+class Migration(InitialMigration):
 
     initial = True
 

@@ -8,9 +8,10 @@ import fleetui.hub_scope
 import uuid
 from django.conf import settings
 from django.db import migrations, models
+from fleetui.initial_migration import InitialMigration
 
 
-class Migration(migrations.Migration):
+class Migration(InitialMigration):
 
     initial = True
 

@@ -103,6 +103,7 @@ def test_secrets_stay_secret(viewer: Client) -> None:
     assert ["password" in text for text in texts] == [True, True]
 
 
+@pytest.mark.nightly
 def test_a_placement_leads_to_its_page(viewer: Client) -> None:
     placement = Placement.objects.get(name="web")
 
@@ -111,6 +112,7 @@ def test_a_placement_leads_to_its_page(viewer: Client) -> None:
     assert '<a href="/placements/web/">' in page
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("state", "count"), [("fulfilled", 2), ("pending", 0), ("nonsense", 2)])
 def test_placements_are_filtered_by_state(viewer: Client, state: str, count: int) -> None:
     answer = viewer.get(f"/admin/placements/placement/?state={state}")
@@ -125,6 +127,7 @@ def test_a_drain_says_how_far_it_is_with_each_placement(viewer: Client) -> None:
     assert "web: Evicted." in page
 
 
+@pytest.mark.nightly
 def test_an_eviction_says_what_became_of_it(viewer: Client) -> None:
     page = text_of(viewer.get("/admin/placements/eviction/"))
 

@@ -168,6 +168,7 @@ def test_a_picked_cluster_competed_until_it_was_picked(reader: APIClient, decisi
     assert outcome["next"] is None
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_lost_its_place_competed_for_it(reader: APIClient) -> None:
     for name in ("a", "b"):
         joined(name, tier=name)

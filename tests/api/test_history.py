@@ -18,6 +18,7 @@ def _two_policies() -> None:
     decided("web", pick_n_spec(2, topologySpreadConstraints=spread))
 
 
+@pytest.mark.nightly
 def test_the_overview_counts(reader: APIClient) -> None:
     overview = reader.get("/api/v1/overview").json()
 
@@ -25,6 +26,7 @@ def test_the_overview_counts(reader: APIClient) -> None:
     assert set(overview) >= {"selectorsAtFault", "beingDecided", "notEligible", "runsRunning", "runsWaiting"}
 
 
+@pytest.mark.nightly
 def test_the_search_finds_placements_and_clusters(reader: APIClient) -> None:
     assert reader.get("/api/v1/search?q=web").json()["placements"] == ["web"]
     assert reader.get("/api/v1/search?q=a").json()["clusters"] == ["a"]

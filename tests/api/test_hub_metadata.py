@@ -69,6 +69,7 @@ def exported(*kinds: str) -> list[dict[str, Any]]:
 KINDS = ("resources", "clusters", "overrides", "placements", "budgets", "strategies")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("documents")
 def test_documents_that_are_read_have_the_metadata_of_their_object() -> None:
     before = exported(*KINDS)

@@ -130,6 +130,7 @@ def test_a_conflict_lists_paths_with_their_owners(hub: WritableHub, caller: Call
     assert hub.writes() == []
 
 
+@pytest.mark.nightly
 def test_refusals_are_in_the_words_of_the_hub(hub: WritableHub, caller: Caller) -> None:
     client = caller("operator")
     hub.fake.webhooks.append(lambda *_: "not on a Friday")

@@ -47,6 +47,7 @@ def body(server: LocalServer, **changes: Any) -> dict[str, Any]:
     return {"name": "prod-eu", "connection": {"kubeconfig": json.dumps(kubeconfig(server.url))}, **changes}
 
 
+@pytest.mark.nightly
 def test_a_hub_is_added_read_changed_and_removed(
     admin: APIClient, served: tuple[FakeHub, LocalServer]
 ) -> None:
@@ -139,6 +140,7 @@ def test_roles(caller: Caller, served: tuple[FakeHub, LocalServer]) -> None:
     assert caller().get(HUBS).status_code == 403
 
 
+@pytest.mark.nightly
 def test_a_hub_with_grants_is_there_only_for_these_groups(
     caller: Caller, served: tuple[FakeHub, LocalServer]
 ) -> None:

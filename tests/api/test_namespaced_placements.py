@@ -107,6 +107,7 @@ def test_staged_kinds_have_namespaces_too(both: APIClient, caller: Callable[...,
     assert both.delete("/api/v1/staged-strategies/shop:careful").status_code == 204
 
 
+@pytest.mark.nightly
 def test_a_preview_is_of_the_placement_in_its_namespace(both: APIClient) -> None:
     found = both.post("/api/v1/placements/preview", PLACEMENT).json()
 

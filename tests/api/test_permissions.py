@@ -154,7 +154,9 @@ def test_only_cluster_administrators_see_and_set_connections(
             assert (answer.status_code == 403) == (roles != ("cluster-administrator",))
 
 
-@pytest.mark.parametrize("roles", ROLES)
+@pytest.mark.parametrize(
+    "roles", [*ROLES[:2], *(pytest.param(one, marks=pytest.mark.nightly) for one in ROLES[2:])]
+)
 def test_every_role_reads(caller, roles: tuple[str, ...], subtests: pytest.Subtests) -> None:
     client = caller(*roles)
     for method, path in reading():

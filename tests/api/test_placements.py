@@ -29,6 +29,7 @@ def test_put_creates_and_the_same_again_changes_nothing(api: APIClient) -> None:
     assert Event.objects.count() == 1
 
 
+@pytest.mark.nightly
 def test_what_was_applied_is_decided_and_read_back(api: APIClient) -> None:
     all_joined("a", "b")
     api.put(f"{PLACEMENTS}/web", placement_document("web", pick_n_spec(1)))
@@ -42,6 +43,7 @@ def test_what_was_applied_is_decided_and_read_back(api: APIClient) -> None:
     assert (decision["picked"], decision["fulfilled"], decision["joins"]) == (1, True, ["b"])
 
 
+@pytest.mark.nightly
 def test_the_tag_changes_with_the_status_and_edits_mind_the_revision_alone(api: APIClient) -> None:
     all_joined("a")
     address = f"{PLACEMENTS}/web"

@@ -45,6 +45,7 @@ def test_a_rollout_has_facts_reasons_and_clusters(reader: APIClient) -> None:
     assert rows == [("c000", 1, "r1", "r1"), ("c001", 2, "r0", "r1"), ("c002", 3, "r0", "r1")]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_run_lists_its_clusters_and_its_starts(reader: APIClient) -> None:
     first = reader.get("/api/v1/rollouts/web/2/clusters?limit=2").json()
@@ -63,6 +64,7 @@ def test_a_run_that_is_not_there_is_a_problem(reader: APIClient) -> None:
     assert answer.json()["type"] == "urn:fleetui:problem:unknown-run"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_plans_what_is_left_to_do(reader: APIClient) -> None:
     plan = reader.get(f"{WEB}/plan").json()
@@ -71,6 +73,7 @@ def test_plans_what_is_left_to_do(reader: APIClient) -> None:
     assert plan["rest"]["verdict"] == "finished"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_plans_a_draft_without_saving_it(reader: APIClient) -> None:
     before = Placement.objects.get().document
@@ -106,6 +109,7 @@ def test_pauses_and_resumes(api: APIClient, world: World) -> None:
     assert api.post(f"{WEB}/resume").json()["pausedSince"] is None
 
 
+@pytest.mark.nightly
 def test_stops_starts_rolls_back_and_unpins(api: APIClient, world: World) -> None:
     assert api.post(f"{WEB}/stop").json()["stopped"] is True
     assert api.post(f"{WEB}/start").json()["stopped"] is False
@@ -117,6 +121,7 @@ def test_stops_starts_rolls_back_and_unpins(api: APIClient, world: World) -> Non
     assert api.post(f"{WEB}/unpin").json()["heldAt"] is None
 
 
+@pytest.mark.nightly
 def test_tries_again_what_failed(api: APIClient, world: World) -> None:
     world.inject("c000", {"kind": "refuse", "objectName": "web"})
     world.change()

@@ -21,10 +21,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from fleetui.permissions import Role
-from placements.services.demo.load import load_demo
 from placements.tasks import fleet_changed, run_cluster_calls, schedule_due, sync_due_rollouts
 from tests.chromium import CHROMIUM
-from tests.rows import NOW, person
+from tests.rows import load_nine, person
 
 # Playwright's loop runs in this thread while the tests ask the database beside it.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -154,7 +153,7 @@ def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Itera
 @pytest.fixture
 def nine() -> None:
     """Load the demo fleet of nine clusters, decided."""
-    load_demo(9, by=None, now=NOW)
+    load_nine()
 
 
 @pytest.fixture

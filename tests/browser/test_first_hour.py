@@ -83,6 +83,7 @@ def test_typing_changes_the_preview_and_not_what_is_being_typed(enter: Enter) ->
     assert surge.evaluate("one => [one === window.same, one.value, one.selectionStart]") == [True, "34%", 1]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_a_half_typed_row_is_left_out_and_marked(enter: Enter) -> None:
     page = enter("/placements/web/edit/", "operator")

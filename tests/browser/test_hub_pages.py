@@ -46,6 +46,7 @@ def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, screen: 
     assert found == {}
 
 
+@pytest.mark.nightly
 def test_a_page_shows_that_its_hub_is_out_of_date_while_it_is_open(enter: Enter, mirrored: Watching) -> None:
     page = enter("/hubs/prod-eu/clusters/")
     updated = page.locator("#as-of [data-time]").inner_text()

@@ -76,6 +76,7 @@ def test_as_of_goes_on_when_nothing_is_new_and_a_hidden_page_does_not_poll(page:
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 
+@pytest.mark.nightly
 def test_it_stops_polling_when_the_run_is_over(page: Page, world: World) -> None:
     world.run(until=world.is_settled)
     page.clock.fast_forward(3_000)

@@ -17,7 +17,7 @@ MOST_CHROME = 104
 
 
 @pytest.mark.usefixtures("nine")
-@pytest.mark.parametrize("javascript", [True, False])
+@pytest.mark.parametrize("javascript", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_on_a_phone_sections_open_by_keyboard_and_content_starts_at_the_top(
     enter: Enter, *, javascript: bool
 ) -> None:

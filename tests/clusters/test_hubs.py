@@ -134,6 +134,7 @@ def test_a_mirrored_row_is_never_due_and_never_called() -> None:
         assert [MemberCluster.objects.get().is_mirrored, Placement.objects.get().is_mirrored] == [True, True]
 
 
+@pytest.mark.nightly
 def test_records_that_another_hub_cites_are_not_pruned() -> None:
     all_joined("bravelion", "jumpingcat")
     decided("web", pick_n_spec(1))

@@ -355,6 +355,7 @@ def _row(one: Document, columns: set[str]) -> dict[str, str]:
     }
 
 
+@pytest.mark.nightly
 @given(
     st.binary(max_size=200) | st.text(max_size=200).map(str.encode),
     st.sampled_from(["a.csv", "a.jsonl", "a"]),

@@ -99,6 +99,7 @@ def expected(subject: Subject, fleet: Fleet, clusters: tuple[str, ...], variant:
     return LossResult(kept, len(found.joins), lost, is_unfulfilled, not found.placed_after, max(skews))
 
 
+@pytest.mark.nightly
 def test_cells_are_those_of_the_what_if_analysis() -> None:
     rng, compared, bad = random.Random(7), 0, 0
     while compared < CELLS:

@@ -188,6 +188,7 @@ def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHu
     assert cited == {1}
 
 
+@pytest.mark.nightly
 def test_a_difference_that_the_hub_corrects_is_withdrawn(differing: RecordedHub) -> None:
     hub = differing
     for after in (4, 30, 300):
@@ -322,6 +323,7 @@ def test_a_decision_that_was_not_observed_never_differs(
     forget_caches()
 
 
+@pytest.mark.nightly
 def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
     pick_all = next(
         one

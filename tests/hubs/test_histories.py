@@ -18,7 +18,7 @@ from tests.hubs.test_trimming import stream
 from tests.hubs.watching import mirrored, served
 
 pytestmark = pytest.mark.django_db
-HISTORIES, PARTS = 300, 10
+HISTORIES, PARTS = 300, 30
 PLURALS = {"memberclusters": "MemberCluster", "clusterresourcebindings": "ClusterResourceBinding"}
 
 

@@ -75,6 +75,7 @@ def put_newest(live: ProjectedHub, number: int) -> None:
     live.put(RESOURCES, *old, resource_snapshot("web", number))
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_a_placement_that_is_up_to_date_has_a_completed_rollout(live: ProjectedHub) -> None:
     live.put(BINDING, at("paris"), at("rome", minute=40))

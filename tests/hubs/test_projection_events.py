@@ -73,6 +73,7 @@ def test_a_changed_condition_is_an_event_with_reason_and_message(live: Projected
     assert event.after["Scheduled"]["message"] == "ClusterResourcePlacementScheduled is False"
 
 
+@pytest.mark.nightly
 def test_a_new_time_of_a_condition_is_no_event(live: ProjectedHub) -> None:
     status: dict[str, Any] = scheduled()
     status["conditions"][0]["lastTransitionTime"] = "2026-11-01T09:59:00Z"

@@ -40,7 +40,7 @@ from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import bound, changed, resource_snapshot, scheduled
 
 pytestmark = pytest.mark.django_db
-HISTORIES, PARTS = 300, 60
+HISTORIES, PARTS = 300, 150
 BOOKKEEPING = {
     *("id", "hub", "revision", "updated_at", "placement", "policy_snapshot", "resource_snapshot", "run"),
     *("progress_version", "runs_made", "observe_rollout", "changed_in"),

@@ -94,6 +94,7 @@ def test_snapshots_have_number_hash_and_latest_mark(live: ProjectedHub) -> None:
     assert live.mark(CLUSTER_SNAPSHOT, "tier-0")[2] == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_a_budget_is_shown_and_one_without_a_limit_is_unresolved(
     live: ProjectedHub, admin_client: Client
@@ -155,6 +156,7 @@ def test_the_impact_of_a_drain_counts_what_the_hub_reports_as_available(
     assert "2 of 2 available, 0 may go" in page
 
 
+@pytest.mark.nightly
 def test_what_an_override_selects_is_found_for_the_placements_of_the_hub(
     live: ProjectedHub, admin_client: Client
 ) -> None:
@@ -179,6 +181,7 @@ def test_what_an_override_selects_is_found_for_the_placements_of_the_hub(
     assert "ClusterRole writer" in page
 
 
+@pytest.mark.nightly
 def test_budgets_and_evictions_have_pages_with_their_arithmetic(
     live: ProjectedHub, admin_client: Client
 ) -> None:

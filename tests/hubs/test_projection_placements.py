@@ -86,6 +86,7 @@ def bindings(live: ProjectedHub, *columns: str) -> list[Any]:
         return list(Binding.objects.order_by("cluster_name").values_list(*columns))
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_a_placement_has_snapshots_bindings_and_the_conditions_of_the_hub(live: ProjectedHub) -> None:
     put_web(live)
@@ -150,6 +151,7 @@ def test_the_phase_follows_from_the_first_condition_that_is_not_true(
     assert bindings(live, "phase", "failure")[0] == (phase, failure)
 
 
+@pytest.mark.nightly
 def test_objects_that_failed_make_a_binding_failed(live: ProjectedHub) -> None:
     put_web(live)
     steps = [condition(one, generation=3) for one in ("RolloutStarted", "Overridden", "WorkSynchronized")]
@@ -161,6 +163,7 @@ def test_objects_that_failed_make_a_binding_failed(live: ProjectedHub) -> None:
     assert bindings(live, "phase", "failure", "message")[0] == ("failed", "refused", "Applied is False")
 
 
+@pytest.mark.nightly
 def test_a_cluster_has_one_binding_the_one_that_is_not_being_deleted(live: ProjectedHub) -> None:
     put_web(live)
     old = bound("web", "paris", metadata={"deletionTimestamp": "2026-11-01T09:59:00Z"})
@@ -224,6 +227,7 @@ def test_two_latest_snapshots_are_a_warning(live: ProjectedHub) -> None:
     assert [live.mark(POLICY, name)[2] for name in ("web-0", "web-1")] == ["", ""]
 
 
+@pytest.mark.nightly
 def test_snapshots_that_the_hub_pruned_leave_their_bindings(live: ProjectedHub) -> None:
     put_web(live)
     live.project()
@@ -271,6 +275,7 @@ def test_odd_bindings_are_marked_and_the_others_are_shown(live: ProjectedHub) ->
     assert web(live).placed_count == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_a_placement_that_the_hub_deleted_is_gone_with_all_that_belongs_to_it(live: ProjectedHub) -> None:
     put_web(live)
@@ -294,6 +299,7 @@ def test_no_worker_of_the_console_acts_on_the_placements_of_a_hub(live: Projecte
         assert not worker.is_due(now=NOW)
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_a_second_projection_of_placements_changes_nothing(live: ProjectedHub) -> None:
     put_web(live)

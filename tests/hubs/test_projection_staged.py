@@ -178,6 +178,7 @@ def test_what_a_status_has_of_a_newer_version_is_left_out(live: ProjectedHub, ad
     assert admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").status_code == 200
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_a_run_finds_its_placement_and_snapshot_whichever_comes_first(live: ProjectedHub) -> None:
     put_run(live, run_status())
@@ -225,6 +226,7 @@ def test_an_approval_counts_at_its_generation_or_once_it_was_accepted(
     assert (row.approved_at is not None, row.accepted_at is not None) == (is_approved, is_accepted)
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_pending_approvals_are_listed_and_their_end_is_an_event(
     live: ProjectedHub, admin_client: Client

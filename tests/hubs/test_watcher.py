@@ -253,6 +253,7 @@ def test_a_stopped_watcher_writes_what_it_read_and_releases_the_hub() -> None:
         assert row.heard_at is not None
 
 
+@pytest.mark.nightly
 def test_the_clock_of_the_hub_is_compared_with_ours() -> None:
     with watching(FakeHub(clock_offset=600.0)) as run:
         run.work_until(lambda: Hub.objects.get(pk=run.hub.pk).clock_offset_seconds)

@@ -44,6 +44,7 @@ from tests.rows import NOW, api_token, person, run_due
 
 pytestmark = [
     pytest.mark.django_db,
+    pytest.mark.larger,
     pytest.mark.usefixtures("pages"),
     pytest.mark.xdist_group("page budgets"),  # so that one process alone loads the demo
 ]

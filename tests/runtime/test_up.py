@@ -51,7 +51,7 @@ def _has_ticked_since(moment: float, folder: Path) -> bool:
 
 
 @linux
-@pytest.mark.parametrize("victims", [("web", "worker"), pytest.param(EVERY_PART, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("victims", [("web",), pytest.param(EVERY_PART, marks=pytest.mark.nightly)])
 def test_runs_comes_back_after_every_kill_and_leaves_nothing(
     victims: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_watcher_killed_at_random_leaves_a_mirror_that_equals_the_hub(
             assert time.monotonic() - started < 5
 
 
+@pytest.mark.nightly
 def test_watch_hubs_once_lists_everything_and_ends(tmp_path: Path, variables: dict[str, str]) -> None:
     fake = hub_with_content()
     with serve_hub(fake) as (_, server):

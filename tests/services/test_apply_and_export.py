@@ -82,6 +82,7 @@ def test_our_documents_come_back_as_they_were(name: str) -> None:
     assert_comes_back(OURS / name)
 
 
+@pytest.mark.nightly
 def test_a_placement_and_what_it_selects_come_back_as_they_were(nginx: Path) -> None:
     assert_comes_back(nginx)
 

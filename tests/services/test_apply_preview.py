@@ -71,6 +71,7 @@ def test_a_dry_run_shows_results_and_decisions_and_writes_nothing(web: str) -> N
     assert [one.name for one in current_fleet().fleet] == ["a", "b"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_a_dry_run_refuses_what_applying_refuses(tmp_path: Path) -> None:
     invalid = tmp_path / "invalid.yaml"
@@ -139,6 +140,7 @@ def api() -> APIClient:
     return client
 
 
+@pytest.mark.nightly
 def test_rest_previews_documents_without_writing(web: str) -> None:
     before, text = written(), Path(web).read_text()
 

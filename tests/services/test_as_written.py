@@ -85,6 +85,7 @@ def test_a_strategy_keeps_the_order_of_its_keys() -> None:
     assert json.dumps(StagedStrategy.objects.get().document) == json.dumps(document)
 
 
+@pytest.mark.nightly
 def test_a_resource_snapshot_keeps_the_order_of_the_keys_of_what_it_copies() -> None:
     world, greeting = World(1), backwards(config_map("greeting", data={"z": "1", "bb": "2"}))
     world.apply(greeting)

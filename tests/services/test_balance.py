@@ -96,6 +96,7 @@ def test_counts_that_the_placement_names_come_first() -> None:
     assert read(placement) == {"c3": 5}
 
 
+@pytest.mark.nightly
 def test_many_placements_are_counted_at_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     joined("c4")
     saved(wanted(2))
@@ -110,6 +111,7 @@ def test_many_placements_are_counted_at_once(django_assert_num_queries: DjangoAs
     assert balances["other"] == {"c1": 1, "c2": 2, "c3": 1, "c4": 1}
 
 
+@pytest.mark.nightly
 def test_what_others_get_later_makes_no_cycle_run_and_counts_in_the_next() -> None:
     placement = saved(wanted())
 

@@ -90,6 +90,7 @@ def test_there_is_no_demo_of_another_size() -> None:
         demo_of(7, now=NOW)
 
 
+@pytest.mark.nightly
 @SIZES
 def test_every_placement_selects_something_that_the_hub_holds(size: int) -> None:
     one = demo(size)
@@ -108,6 +109,7 @@ def _selects(selector: Any, resource: Mapping[str, Any]) -> bool:
     )
 
 
+@pytest.mark.nightly
 @SIZES
 def test_no_two_resources_are_the_same_object(size: int) -> None:
     resources = demo(size).resources
@@ -119,6 +121,7 @@ def test_no_two_resources_are_the_same_object(size: int) -> None:
     assert len(keys) == len(resources)
 
 
+@pytest.mark.nightly
 @SIZES
 def test_every_resource_in_a_namespace_has_its_namespace(size: int) -> None:
     resources = demo(size).resources
@@ -154,6 +157,7 @@ def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -
     assert odd == []
 
 
+@pytest.mark.nightly
 @SIZES
 def test_no_placement_requires_labels_that_no_cluster_has(size: int) -> None:
     warnings = [
@@ -293,6 +297,7 @@ def test_a_few_clusters_cannot_be_picked(size: int) -> None:
     assert 0.02 <= ill / size <= 0.04
 
 
+@pytest.mark.nightly
 @LARGE_SIZES
 def test_some_clusters_are_tainted(size: int) -> None:
     taints = Counter((taint.key, taint.value) for one in members(size) for taint in one.spec.taints)
@@ -310,6 +315,7 @@ def test_label_hygiene_has_something_to_find(size: int) -> None:
     assert min(regions[""], envs[""]) > 0
 
 
+@pytest.mark.nightly
 @LARGE_SIZES
 def test_the_new_region_has_nothing_in_production(size: int) -> None:
     envs = {
@@ -340,6 +346,7 @@ def test_all_but_a_few_are_fulfilled(size: int, unfulfilled: set[str]) -> None:
     assert {name for name, one in decisions(size).items() if not one.is_fulfilled} == unfulfilled
 
 
+@pytest.mark.nightly
 @LARGE_SIZES
 def test_every_placement_takes_some_cluster(size: int) -> None:
     assert [name for name, one in decisions(size).items() if not one.picked_names] == []
@@ -350,6 +357,7 @@ def test_payments_is_pinned_by_the_new_region(size: int) -> None:
     assert "me-south-1" in {one.group for one in pinned_groups(decisions(size)["payments"])}
 
 
+@pytest.mark.nightly
 @LARGE_SIZES
 def test_lab_replicas_comes_to_a_dead_end(size: int) -> None:
     decision = decisions(size)["lab-replicas"]

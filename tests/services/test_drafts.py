@@ -97,6 +97,7 @@ def test_another_user_has_no_such_draft(web: Placement, ana: User) -> None:
     assert Draft.objects.get() == draft
 
 
+@pytest.mark.nightly
 def test_confirming_saves_decides_and_lets_the_draft_go(web: Placement, ana: User) -> None:
     draft = _draft(web, ana)
     reviewed = _reviewed(draft)
@@ -138,6 +139,7 @@ def test_a_new_policy_makes_a_snapshot_and_its_decision_together(web: Placement,
     assert placed(web) == ["bravelion", "nimblefox"]
 
 
+@pytest.mark.nightly
 def test_a_fleet_that_changed_since_the_preview_saves_nothing(web: Placement, ana: User) -> None:
     draft = _draft(web, ana)
     reviewed = _reviewed(draft)
@@ -253,6 +255,7 @@ def test_the_same_change_on_both_sides_is_no_overlap(web: Placement, ana: User) 
     assert _data(draft) == Placement.objects.get().document
 
 
+@pytest.mark.nightly
 def test_a_draft_outlives_its_placement_as_a_new_one(web: Placement, ana: User) -> None:
     draft = _draft(web, ana)
     web.delete()

@@ -146,6 +146,7 @@ def test_leaves_out_what_is_deleted_or_at_fault() -> None:
     assert _leaving("bravelion") == Impact((), evaluated=0)
 
 
+@pytest.mark.nightly
 def test_looks_at_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         saved(f"more-{number}", pick_n_spec(1))

@@ -144,6 +144,7 @@ def test_quiet_hours_delay_a_message_and_drop_it_when_the_problem_ends(sent: lis
     assert quiet_until(quiet, datetime(2026, 11, 20, 10, 59, tzinfo=UTC)) is None
 
 
+@pytest.mark.nightly
 def test_many_problems_at_once_are_one_message(sent: list[str]) -> None:
     rule()
     for number in range(8):

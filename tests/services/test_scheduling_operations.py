@@ -181,6 +181,7 @@ def test_only_those_who_read_a_label_are_due_when_it_changes() -> None:
     assert placed(reads) == ["a"]
 
 
+@pytest.mark.nightly
 def test_a_change_that_no_filter_passes_runs_no_cycle() -> None:
     """A label that is read, a taint and a new cluster: none of the changed clusters can be selected."""
     all_joined("a", "b")
@@ -293,6 +294,7 @@ def _during_each_cycle(monkeypatch: pytest.MonkeyPatch, changes: list) -> list[o
     return cycles
 
 
+@pytest.mark.nightly
 def test_changed_resources_alone_need_no_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     all_joined("a", "b", "c")
     decided("web", pick_n_spec(2))

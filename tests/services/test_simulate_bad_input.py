@@ -99,6 +99,7 @@ def mutations(draw: st.DrawFn) -> tuple[str, Any]:
     return option, data
 
 
+@pytest.mark.nightly
 @examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated=mutations())
 def test_a_manifest_with_one_odd_value_never_crashes_it(tmp_path: Path, mutated: tuple[str, Any]) -> None:

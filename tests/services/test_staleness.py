@@ -27,6 +27,7 @@ def skews(name: str) -> list[Skew]:
     return skews_of(Placement.objects.select_related("staleness_check").get(name=name))
 
 
+@pytest.mark.nightly
 def test_the_demo_of_nine_has_one_stale_pick() -> None:
     load_nine()
 
@@ -81,6 +82,7 @@ def test_a_cluster_that_rescheduling_would_keep_is_not_outdated() -> None:
     assert stale_placements(most=5) == ([], 0)
 
 
+@pytest.mark.nightly
 def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave() -> None:
     load_nine()
     refresh_staleness(now=NOW)

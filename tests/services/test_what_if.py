@@ -97,6 +97,7 @@ def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five() -
     assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_says_which_empty_groups_hold_a_placement_back() -> None:
     row = evaluated(labels=["region:east"])

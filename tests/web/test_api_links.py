@@ -124,6 +124,7 @@ def test_the_history_and_a_comparison_say_the_same(viewer: Client, decision_id: 
     }
 
 
+@pytest.mark.nightly
 def test_the_search_finds_the_same(viewer: Client) -> None:
     page, twin = _twin(viewer, "/search/?q=n")
 

@@ -44,6 +44,7 @@ def test_a_confirmed_cluster_leaves(operator: Client) -> None:
     assert Event.objects.order_by("-id")[0].facts["by"] == "ana"
 
 
+@pytest.mark.nightly
 def test_cordons_and_uncordons(operator: Client) -> None:
     operator.post("/clusters/nimblefox/cordon/", {"next": "/clusters/"})
     cordoned = operator.get("/clusters/nimblefox/").content.decode()
@@ -58,6 +59,7 @@ def test_says_that_nothing_would_change(operator: Client) -> None:
     assert "No placement changes its clusters" in operator.get("/clusters/bravelion/cordon/").content.decode()
 
 
+@pytest.mark.nightly
 def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(operator: Client) -> None:
     given = {"labels": "region=east\nteam=a", "taints": "gpu", "revision": "1", "do": "check"}
 
@@ -69,6 +71,7 @@ def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(operator: Clie
     assert _labels() == {"region": "west"}
 
 
+@pytest.mark.nightly
 def test_saves_labels_and_taints_as_one_change(operator: Client) -> None:
     given = {"labels": " region = east \n\nteam=", "taints": "gpu=true\nold:NoSchedule"}
 

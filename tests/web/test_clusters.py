@@ -75,6 +75,7 @@ def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fe
     assert "1 not monitored</span>" in overview
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of: Fetch) -> None:
     cordon(["nimblefox"], by=None, now=NOW)
@@ -113,6 +114,7 @@ def test_goes_on_where_a_page_ended(viewer: Client, text_of: Fetch) -> None:
     assert 'href="?q=c" rel="prev"' in second
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_gives_htmx_the_list_alone(viewer: Client) -> None:
     answer = viewer.get("/clusters/?q=fox", headers={"HX-Request": "true"})
@@ -143,6 +145,7 @@ def test_runs_twelve_queries_at_most_however_large_the_fleet(
     assert len(page.content) < 60_000
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_says_what_is_placed_there_and_which_decision_put_it_there(
     viewer: Client, text_of: Fetch, decision_id: str
@@ -235,6 +238,7 @@ def test_pages_go_on_in_every_order(viewer: Client, text_of: Fetch, order: str) 
     assert len(_names(second)) == 10
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_a_label_has_a_column_of_its_own(viewer: Client, text_of: Fetch) -> None:
     row = text_of(viewer, "/clusters/?columns=region,tier&q=nimblefox").partition("<tbody>")[2]

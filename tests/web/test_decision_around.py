@@ -90,6 +90,7 @@ def test_the_table_of_the_groups_leads_to_the_clusters_of_each(
     assert "<option selected>env:prod</option>" in text_of(viewer, f"{address}?group=env:prod")
 
 
+@pytest.mark.nightly
 def test_the_matrix_leads_to_those_that_lack_a_label(viewer: Client, text_of: Fetch, web: Placement) -> None:
     joined("zebra", env="prod")
     save_placement(placement_document("web", pick_n_spec(3)), by=None, now=NOW)
@@ -103,6 +104,7 @@ def test_the_matrix_leads_to_those_that_lack_a_label(viewer: Client, text_of: Fe
     assert "<option selected>region:</option>" in page or 'value="region:"' in page
 
 
+@pytest.mark.nightly
 def test_its_snapshot_leads_to_its_line_in_the_history(
     viewer: Client, text_of: Fetch, decision_id: str
 ) -> None:

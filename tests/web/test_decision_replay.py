@@ -236,6 +236,7 @@ def test_a_view_draws_its_chart_and_no_other(viewer: Client, text_of: Fetch, vie
     assert viewer.get(address("web", f"?table={chart}")).status_code == 200
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_each_stage_of_the_funnel_leads_to_its_clusters(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("ledger", "?view=funnel"))
@@ -265,6 +266,7 @@ def test_two_other_labels_can_be_crossed(viewer: Client, text_of: Fetch) -> None
     assert "<option selected>system</option>" in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_one_ranking_has_a_cut_and_no_steps(viewer: Client, text_of: Fetch) -> None:
     placement = decided("flat", pick_n_spec(3))

@@ -26,6 +26,7 @@ def test_says_how_it_came_out_and_from_which_inputs(viewer: Client, text_of: Fet
     assert "<dd>None</dd>" in text_of(viewer, f"/decisions/{decision_id}/?view=inputs")
 
 
+@pytest.mark.nightly
 def test_says_why_a_cluster_was_picked(viewer: Client, text_of: Fetch, decision_id: str) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/?cluster=nimblefox")
 

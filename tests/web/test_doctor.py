@@ -144,6 +144,7 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
     assert "findings" not in text_of(viewer, "/placements/").partition('id="list"')[2]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
     _unknown_key()

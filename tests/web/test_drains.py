@@ -35,6 +35,7 @@ def test_a_fragment_without_a_drain_is_the_page(viewer: Client) -> None:
     assert "Drain nimblefox" in answer.content.decode()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
     viewer: Client, text_of: Fetch
@@ -112,6 +113,7 @@ def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, st
     assert not ClusterTaint.objects.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize(
     ("field", "value", "message"),

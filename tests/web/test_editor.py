@@ -99,6 +99,7 @@ def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Clie
     assert re.search(r"region</strong> max 1, hard: .*?skew 1", second, re.DOTALL)
 
 
+@pytest.mark.nightly
 def test_drafts_are_listed_by_name_with_changes_and_author(operator: Client, viewer: Client) -> None:
     _post(operator, EDIT, {NUMBER: "3"})
     _post(operator, NEW, {"metadata.name": "shop", NUMBER: "2"})
@@ -232,6 +233,7 @@ def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(operat
     assert "3 clusters selected" in tidied.content.decode()
 
 
+@pytest.mark.nightly
 def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
     old = _fields(operator.get(EDIT).content.decode())
     operator.post(EDIT, {"mode": "form", "add": "spec.policy.tolerations"}, headers=HTMX)
@@ -291,6 +293,7 @@ def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:
     assert not Draft.objects.exists()
 
 
+@pytest.mark.nightly
 def test_what_may_not_be_changed_is_reported_while_typing(operator: Client) -> None:
     page = _post(operator, EDIT, {"spec.policy.placementType": "PickAll"}).content.decode()
 
@@ -331,6 +334,7 @@ def test_a_placement_page_says_that_there_is_a_draft(operator: Client, viewer: C
     assert "You have a draft" not in viewer.get("/placements/web/").content.decode()
 
 
+@pytest.mark.nightly
 def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(operator: Client) -> None:
     joined("zebra")
     document = placement_document(

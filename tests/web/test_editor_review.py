@@ -38,6 +38,7 @@ def _confirm(operator: Client, draft: Draft, page: str) -> Any:
     return operator.post(f"/drafts/{draft.pk}/review/", given)
 
 
+@pytest.mark.nightly
 def test_shows_who_moves_the_policy_in_words_and_the_manifest(operator: Client, draft: Draft) -> None:
     page = _review(operator, draft)
 
@@ -80,6 +81,7 @@ def test_confirming_saves_and_goes_to_the_placement(operator: Client, draft: Dra
     assert not Draft.objects.exists()
 
 
+@pytest.mark.nightly
 def test_says_what_changed_when_the_fleet_did(operator: Client, draft: Draft) -> None:
     page = _review(operator, draft)
     joined("zebra", region="east")

@@ -60,6 +60,7 @@ def test_colors_by_a_measure(viewer: Client, text_of: Fetch) -> None:
     assert re.search(r"\d to \d", _domains(bars)[0][1])
 
 
+@pytest.mark.nightly
 def test_a_measure_that_does_not_exist_is_named(viewer: Client, text_of: Fetch) -> None:
     assert "weight" in text_of(viewer, "/?measure=weight").partition('role="alert"')[2][:300]
 

@@ -71,6 +71,7 @@ def _rows(page: str) -> list[list[str]]:
     return [[row[2], row[5], row[6], " ".join(row[7].split()[:2])] for row in texts]
 
 
+@pytest.mark.nightly
 def test_lists_one_row_for_each_revision_newest_first(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/placements/web/history/")
 
@@ -150,6 +151,7 @@ def test_its_pages_together_are_the_whole(past: Placement, size: int) -> None:
     assert len(whole) == 8
 
 
+@pytest.mark.nightly
 def test_an_entry_knows_the_one_before_it_on_the_next_page(past: Placement) -> None:
     first, *_ = history_of(past, size=1).entries
 
@@ -204,6 +206,7 @@ def test_names_who_stays_for_another_reason(past: Placement) -> None:
     assert diff.shifts[0].before != diff.shifts[0].after
 
 
+@pytest.mark.nightly
 def test_a_decision_does_not_differ_from_itself(past: Placement) -> None:
     same = _ids(past)[2]
 
@@ -233,6 +236,7 @@ def test_shows_the_comparison(viewer: Client, text_of: Fetch, pair: str) -> None
     assert f'href="/placements/web/compare/{after}..{before}/"' in page
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("pair", ["p0..p9", "s0..s7", "d-00000000..p0", "x..y", "p0..p1..p2"])
 def test_what_is_not_kept_is_not_there(viewer: Client, pair: str) -> None:
     assert viewer.get(f"/placements/web/compare/{pair}/").status_code == 404
@@ -247,6 +251,7 @@ def test_resources_are_not_compared_with_a_policy(viewer: Client) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
     operator: Client, past: Placement, text_of: Fetch
 ) -> None:
@@ -329,6 +334,7 @@ def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(
     assert Placement.objects.get(pk=past.pk).pinned_snapshot == 3
 
 
+@pytest.mark.nightly
 def test_a_former_number_of_clusters_is_offered_too(
     operator: Client, past: Placement, text_of: Fetch
 ) -> None:
@@ -343,6 +349,7 @@ def test_a_former_number_of_clusters_is_offered_too(
     assert restored["spec"]["policy"] == past.document["spec"]["policy"]
 
 
+@pytest.mark.nightly
 def test_what_was_restored_is_the_old_policy_to_the_letter(past: Placement) -> None:
     old = past.policy_snapshots.get(number=1)
 
@@ -371,6 +378,7 @@ def test_a_policy_that_wants_what_holds_today_says_so(operator: Client, text_of:
     assert "Policy #1 equals the current policy." in compared
 
 
+@pytest.mark.nightly
 def test_with_another_number_it_is_not_what_holds_today(past: Placement) -> None:
     _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
     _save(pick_n_spec(1, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=2))

@@ -236,6 +236,7 @@ def test_every_page_is_shown_to_every_role_and_sends_for_its_own_alone(
     assert visitor("operator", "approver").get(f"{ROOT}/hub-write/explode/").status_code == 404
 
 
+@pytest.mark.nightly
 def test_an_action_that_the_hub_does_not_allow_is_not_offered(hub: WritableHub) -> None:
     verbs = {"list": True, "watch": True, "create": False, "patch": False, "delete": False}
     permissions = [

@@ -17,6 +17,7 @@ def test_deleting_says_what_would_happen(operator: Client) -> None:
     assert re.findall(r'class="label leaves">(\w+)<', page) == ["jumpingcat", "nimblefox"]
 
 
+@pytest.mark.nightly
 def test_deletes_what_was_not_carried_out_at_once(operator: Client) -> None:
     answer = operator.post("/placements/web/delete/")
 
@@ -24,6 +25,7 @@ def test_deletes_what_was_not_carried_out_at_once(operator: Client) -> None:
     assert not Placement.objects.exists()
 
 
+@pytest.mark.nightly
 def test_deleting_waits_for_what_was_carried_out(operator: Client) -> None:
     Binding.objects.filter(cluster_name="nimblefox").update(state="Bound", phase="available")
 

@@ -38,6 +38,7 @@ def counts(page: str) -> dict[str, int]:
     return {words: int(count) for words, count in facet_texts}
 
 
+@pytest.mark.nightly
 def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fetch) -> None:
     load_nine()
     refresh_staleness(now=NOW)

@@ -106,6 +106,7 @@ def test_three_decisions_without_change_keep_the_reasons(viewer: Client, text_of
     assert "3 later checks without change" in text_of(viewer, f"{PAGE}decision/")
 
 
+@pytest.mark.nightly
 def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
     viewer: Client, text_of: Fetch
 ) -> None:
@@ -131,6 +132,7 @@ def test_filters_the_outcomes(viewer: Client, text_of: Fetch) -> None:
     assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == ["bravelion"]
 
 
+@pytest.mark.nightly
 def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_of: Fetch) -> None:
     joined("palemoth", region="south")
     wants = {
@@ -148,6 +150,7 @@ def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_o
     assert "palemoth removed from the fleet" in text_of(viewer, "/placements/stuck/decision/")
 
 
+@pytest.mark.nightly
 def test_downloads_the_manifest(viewer: Client) -> None:
     bare, whole = viewer.get(f"{PAGE}yaml/?status=0"), viewer.get(f"{PAGE}yaml/")
 
@@ -179,6 +182,7 @@ def test_a_placement_that_is_decided_is_polled_slowly(viewer: Client, text_of: F
     assert 'hx-swap="outerHTML" data-active="false"' in text_of(viewer, PAGE)
 
 
+@pytest.mark.nightly
 def test_a_finished_placement_shows_a_cluster_that_is_lost(
     viewer: Client, operator: Client, text_of: Fetch
 ) -> None:

@@ -70,6 +70,7 @@ def test_what_changes_is_reported_at_once(viewer: Client, world: World, address:
     assert viewer.get(polled, headers=HTMX).status_code == 200
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_another_session_is_identified(viewer: Client) -> None:
     address = _polled_address(viewer)
@@ -97,6 +98,7 @@ def test_who_lost_the_role_is_let_go_soon_and_learns_nothing_meanwhile(
     assert viewer.get(address, headers=HTMX).status_code == 403
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_change_is_written_once_for_those_who_see_the_same(
     viewer: Client, operator: Client, django_assert_max_num_queries: DjangoAssertNumQueries

@@ -48,6 +48,7 @@ def test_takes_only_what_is_offered(viewer: Client, text_of: Fetch) -> None:
     assert 'data-theme="system"' in text_of(viewer, "/clusters/")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("address", ["/theme/", "/rows/", "/keys/"])
 def test_everybody_may_choose_for_themselves_and_only_by_post(
     client: Client, stranger: Client, address: str

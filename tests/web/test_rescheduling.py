@@ -39,6 +39,7 @@ def _page(browser: Client) -> str:
     return browser.get(ADDRESS).content.decode()
 
 
+@pytest.mark.nightly
 def test_the_placement_leads_there_and_it_shows_who_would_move_and_why(
     operator: Client, spread: Placement
 ) -> None:

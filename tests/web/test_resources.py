@@ -45,6 +45,7 @@ def test_shows_the_content_and_who_takes_it_along(viewer: Client, text_of: Fetch
     assert 'href="/placements/web/">web</a>' in page
 
 
+@pytest.mark.nightly
 def test_a_new_version_begins_with_the_one_that_is_there(operator: Client, text_of: Fetch) -> None:
     [link] = re.findall(r'href="(/resources/apply/\?[^"]+)">Edit YAML', text_of(operator, SETTINGS))
 
@@ -110,6 +111,7 @@ def test_deleting_says_what_goes_with_it(operator: Client) -> None:
     assert 'href="/placements/web/"' in page
 
 
+@pytest.mark.nightly
 def test_deletes_a_resource(operator: Client) -> None:
     answer = operator.post(f"{SETTINGS}delete/")
 

@@ -136,6 +136,7 @@ def test_a_run_is_followed_until_it_ends(viewer: Client, text_of: Fetch, world: 
     assert "Completed" in ended[1]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_an_older_rollout_links_to_the_newer_and_offers_no_action(operator: Client, text_of: Fetch) -> None:
     page = text_of(operator, "/rollouts/web/1/")
@@ -144,6 +145,7 @@ def test_an_older_rollout_links_to_the_newer_and_offers_no_action(operator: Clie
     assert "/pause/" not in page
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_viewer_is_shown_the_actions_with_the_reason_why_not(
     viewer: Client, operator: Client, text_of: Fetch
@@ -228,6 +230,7 @@ def test_offers_a_retry_where_something_failed(operator: Client, text_of: Fetch,
     assert Event.objects.latest("pk").after == {"clusters": ["c000"]}
 
 
+@pytest.mark.nightly
 def test_a_run_says_why_a_cluster_failed(viewer: Client, text_of: Fetch, world: World) -> None:
     fail_on(world, "c000")
     message = Binding.objects.get(cluster_name="c000").message
@@ -247,6 +250,7 @@ def test_clusters_that_are_not_done_come_first(viewer: Client, text_of: Fetch, w
     assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/"', clusters) == ["c002", "c001", "c000"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
     assert viewer.get("/placements/web/plan/")["Location"] == f"{RUN}plan/"
@@ -274,6 +278,7 @@ def test_the_page_of_the_placement_shows_the_run_and_is_followed(viewer: Client,
     assert len(polled(page)) == 1
 
 
+@pytest.mark.nightly
 def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch, world: World) -> None:
     assert "Rollouts in progress</a> <strong>1</strong>" in text_of(viewer, "/")
     fail_on(world, "c000")
@@ -326,6 +331,7 @@ def test_a_run_that_is_not_there_is_not_found(viewer: Client) -> None:
     assert viewer.get("/rollouts/web/7/").status_code == 404
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_the_name_of_a_placement_leads_to_its_newest_run(viewer: Client) -> None:
     answer = viewer.get("/rollouts/web/")
@@ -333,6 +339,7 @@ def test_the_name_of_a_placement_leads_to_its_newest_run(viewer: Client) -> None
     assert (answer.status_code, answer["Location"]) == (302, RUN)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "words"),
     [("web", "The placement web has no rollout yet."), ("missing", "There is no placement missing")],
@@ -345,12 +352,14 @@ def test_says_why_there_is_no_newest_run(viewer: Client, name: str, words: str) 
     assert words in answer.content.decode()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_the_newest_run_is_for_people_with_a_role(client: Client, stranger: Client) -> None:
     assert client.get("/rollouts/web/")["Location"].startswith("/login/")
     assert stranger.get("/rollouts/web/").status_code == 403
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_the_plan_names_revisions_and_what_is_in_progress(
     viewer: Client, text_of: Fetch, world: World

@@ -1,18 +1,20 @@
 """No value of a Secret reaches a user who may not view Secrets, on any page or over REST."""
 
 import re
-from collections import deque
+from collections import Counter, deque
 from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.urls import resolve
 
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.models import Placement
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
+from tests.effort import IS_FULL
 from tests.rows import NOW, run_due
 from tests.services.rollouts.overrides import for_clusters, rule
 
@@ -21,7 +23,7 @@ PLANTED = ("planted-value", "cGxhbnRlZC12YWx1ZQ", "planted-patch", "planted-copy
 COPY = "kubectl.kubernetes.io/last-applied-configuration"
 LINK = re.compile(r"""(?:href|hx-get|data-src)=["']([^"'#]+)""")
 SECRET_ADDRESS = "/api/v1/resources/core/Secret/shop/login"
-MOST_PAGES = 400
+MOST_PAGES, MOST_OF_A_VIEW = 400, 400 if IS_FULL else 2
 
 
 def secret(**data: Any) -> dict[str, Any]:
@@ -57,8 +59,13 @@ def crawl(client: Client) -> dict[str, str]:
     start = ["/", "/api/v1/resources", "/api/v1/overrides", "/api/v1/events", SECRET_ADDRESS]
     waiting, visited = deque(start), set(start)
     texts: dict[str, str] = {}
+    counts = Counter[str]()
     while waiting and len(texts) < MOST_PAGES:
         address = waiting.popleft()
+        view = resolve(address.partition("?")[0]).view_name
+        counts[view] += 1
+        if counts[view] > MOST_OF_A_VIEW:
+            continue
         response = client.get(address, follow=True)
         text = (
             b"".join(response).decode(errors="replace") if response.streaming else response.content.decode()
@@ -75,6 +82,7 @@ def crawl(client: Client) -> dict[str, str]:
     return texts
 
 
+@pytest.mark.larger
 def test_a_viewer_finds_no_secret_value_anywhere(planted: Placement, viewer: Client) -> None:
     texts = crawl(viewer)
 

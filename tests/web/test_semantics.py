@@ -35,6 +35,7 @@ def test_shows_which_clusters_each_would_select_and_where_they_differ(
     assert "palemoth" in page
 
 
+@pytest.mark.nightly
 def test_the_others_are_followed_one_by_one(viewer: Client, text_of: Fetch, web: str) -> None:
     page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
 
@@ -43,6 +44,7 @@ def test_the_others_are_followed_one_by_one(viewer: Client, text_of: Fetch, web:
     assert "<strong>kubefleet</strong> places the same clusters as fleet, in the same order" in later
 
 
+@pytest.mark.nightly
 def test_the_decision_links_to_it(viewer: Client, text_of: Fetch, web: str) -> None:
     assert f"/decisions/{web}/semantics/" in text_of(viewer, f"/decisions/{web}/")
 
@@ -82,6 +84,7 @@ def test_a_text_that_is_not_saved_is_compared_beside_the_editor(operator: Client
     assert Decision.objects.count() == before
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
     typed(operator, "/placements/web/edit/", "a: [")

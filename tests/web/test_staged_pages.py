@@ -187,6 +187,7 @@ def test_a_run_that_waits_for_a_person_alone_polls_less_often(
     assert 'hx-swap="outerHTML" data-active="false"' in text_of(viewer, RUN)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, RUN)
@@ -203,6 +204,7 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
     assert text(page).count("After stage canary.") == 3
 
 
+@pytest.mark.nightly
 def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:

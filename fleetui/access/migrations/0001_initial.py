@@ -3,9 +3,10 @@
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
+from fleetui.initial_migration import InitialMigration
 
 
-class Migration(migrations.Migration):
+class Migration(InitialMigration):
 
     initial = True
 

@@ -321,7 +321,8 @@ class DecisionView:
     @cached_property
     def exact(self) -> ExactRecord | None:
         """The exact search of an unfulfilled decision, where it is fast."""
-        return exact_of(self.row.record_id) if is_readable(self.row) else None
+        has_search = is_readable(self.row) and not self.row.is_fulfilled
+        return exact_of(self.row.record_id) if has_search else None
 
     @property
     def compared_numbers(self) -> list[ComparedNumber]:

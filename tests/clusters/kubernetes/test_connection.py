@@ -330,6 +330,7 @@ def test_a_renewal_that_is_refused_is_tried_hourly(server: LocalServer, member: 
         renew_credentials("member", by=None, now=NOW)
 
 
+@pytest.mark.nightly
 def test_a_new_token_that_does_not_work_is_not_stored(server: LocalServer, member: Member) -> None:
     old = account_token()
     member.tokens, member.issued = {old}, ["does-not-work"]

@@ -43,6 +43,7 @@ def _bravelion() -> Advice:
     return why_not(decide(NINE, web), "bravelion")
 
 
+@pytest.mark.nightly
 def test_seven_clusters_would_reach_bravelion_and_six_would_not(bravelion: Advice) -> None:
     assert _details(bravelion.helps, ChangeKind.NUMBER) == [{"number": 7, "today": 5}]
     assert _details(bravelion.fails, ChangeKind.NUMBER) == [{"number": 6, "today": 5}]
@@ -89,6 +90,7 @@ def test_the_nearest_max_skew_that_helps_is_named() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_the_weight_that_beats_the_cut_is_the_nearest_one() -> None:
     pair = fleet(cluster("a", tier="edge"), cluster("b", disk="fast"))
     decision = decide(
@@ -258,6 +260,7 @@ def _set(plain: dict[str, Any], *, one: Suggestion, value: int) -> None:
         terms[facts["term"]]["weight"] = value
 
 
+@pytest.mark.nightly
 @examples(40)
 @given(decision=decisions(), data=st.data())
 def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataObject) -> None:

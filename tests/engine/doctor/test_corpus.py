@@ -75,11 +75,13 @@ def _move_zone(several: Labels, rng: random.Random) -> tuple[str, str]:
     return "H06", "labels.region"
 
 
+@pytest.mark.nightly
 def test_nothing_is_found_in_clean_fleets() -> None:
     for seed in range(FLEETS):
         assert examine_fleet(_fleet(_clean(seed))).findings == (), seed
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("plant", "goal"),
     [(_misspell_key, 60), (_change_case, 54), (_misspell_value, 43), (_move_zone, 11)],

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,6 +141,7 @@ def test_waves_are_what_repeated_syncs_would_start(rollout: RolloutState) -> Non
     assert made.rest == next_actions(world)
 
 
+@pytest.mark.nightly
 @given(rollouts())
 def test_waves_cover_exactly_the_clusters_to_change(rollout: RolloutState) -> None:
     made = plan_waves(rollout)

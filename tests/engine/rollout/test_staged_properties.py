@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,6 +109,7 @@ def test_no_rule_is_ever_broken(world: World, sequence: list[tuple[str, int]]) -
         check(world, before, state, tries)
 
 
+@pytest.mark.nightly
 @given(worlds(), EVENTS)
 def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
     world: World, sequence: list[tuple[str, int]]
@@ -148,6 +150,7 @@ def without_times(answer: StagedUpdateResult) -> Any:
     return answer.run, answer.actions, answer.approvals
 
 
+@pytest.mark.nightly
 @given(worlds())
 def test_clusters_start_in_the_order_of_their_stage(world: World) -> None:
     for number in range(300):

@@ -28,6 +28,7 @@ from tests.engine.scheduling.random_cases import LABELS, MALFORMED, NAMES, cases
 STEPS = 50
 
 
+@pytest.mark.nightly
 def test_a_skipped_cycle_would_have_changed_nothing() -> None:
     answers: Counter[bool] = Counter()
 

@@ -117,6 +117,7 @@ def test_picks_every_cluster_of_a_small_fleet_as_the_generic_ranker_does(
         assert _same(pick(candidates, 12), _picked_plainly(candidates, 12, monkeypatch)), seed
 
 
+@pytest.mark.nightly
 @ALL_RULES
 def test_ranks_those_behind_their_leaders_as_the_generic_ranker_does(
     rules: Rules, monkeypatch: pytest.MonkeyPatch

@@ -119,6 +119,7 @@ def test_bears_as_many_constraints_as_a_policy_may_have(hard: bool) -> None:
     assert picks.spread[0].tolist() == [60, 60, -60, 60]
 
 
+@pytest.mark.nightly
 def test_more_cells_than_sixteen_bits_can_number() -> None:
     one = Fleet(cluster(f"c{index:05}", host=f"h{index}") for index in range(70_000))
 

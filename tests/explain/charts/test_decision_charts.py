@@ -164,6 +164,7 @@ def test_nothing_is_spread_without_constraints(policy: PlacementPolicy) -> None:
     assert group_chart(decide(EAST_WEST, policy)) is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", SIZES)
 def test_the_funnel_counts_what_the_outcomes_say(size: int) -> None:
     found = stages(outcomes(size))

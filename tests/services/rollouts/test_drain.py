@@ -198,6 +198,7 @@ def test_a_cancelled_drain_evicts_nothing_more_and_leaves_the_cordon() -> None:
         cancel_drain("c001", by=None, now=world.now)
 
 
+@pytest.mark.nightly
 def test_the_drain_of_a_cluster_that_left_the_fleet_ends_at_once() -> None:
     world = world_with(3, web=spec())
     drain("c000", by=None, now=world.now)
@@ -213,6 +214,7 @@ def test_the_drain_of_a_cluster_that_left_the_fleet_ends_at_once() -> None:
     assert Drain.objects.get().state == Drain.State.CANCELLED
 
 
+@pytest.mark.nightly
 def test_uncordoning_ends_a_drain_and_brings_nothing_back_by_itself() -> None:
     world = world_with(3, web=pick_n_spec(2), fixed=spec(FIXED), ledger=pick_n_spec(2))
     save_budget(budget("ledger", minAvailable=2), by=None, now=world.now)

@@ -124,6 +124,7 @@ def test_seconds_in_which_nothing_could_start_are_counted_under_one_cause(world:
     assert sum(waiting.values()) <= (run.ended_at - run.started_at).total_seconds()
 
 
+@pytest.mark.nightly
 def test_the_document_and_the_sentence_pass_with_time(world: World) -> None:
     at = world.now
     remaining = {

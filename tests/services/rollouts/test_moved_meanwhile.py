@@ -44,6 +44,7 @@ def rolling() -> World:
     return world
 
 
+@pytest.mark.nightly
 def test_an_eviction_of_another_cluster_takes_the_budget_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     world = rolling()
     cordon(["c003"], by=None, now=world.now)

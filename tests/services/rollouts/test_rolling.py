@@ -198,6 +198,7 @@ def test_scaling_down_removes_and_scaling_up_adds() -> None:
     assert world.available() == ["c001", "c002", "c003"]
 
 
+@pytest.mark.nightly
 def test_a_dead_cluster_that_leaves_is_replaced() -> None:
     world = World(3)
     world.place("web", pick_n_spec(2))
@@ -333,6 +334,7 @@ def test_deleting_takes_the_resources_away_from_every_cluster() -> None:
     assert Event.objects.get(verb="gone").after is None
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_deleting_with_abandon_leaves_them_there() -> None:
     world = World(2)
