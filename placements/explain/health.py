@@ -52,7 +52,7 @@ class HealthFacts:
     """What the status of a placement follows from.
 
     `is_scheduled` is None before the first decision; `resources` is the number of selected resources, None
-    while it is unknown.
+    while it is unknown; `awaits_run`: only a staged update run applies or removes what differs.
     """
 
     counts: HealthCounts
@@ -65,6 +65,7 @@ class HealthFacts:
     is_paused: bool = False
     is_stopped: bool = False
     is_staged: bool = False
+    awaits_run: bool = False
     is_starting: bool = False
     is_rolling: bool = False
     is_stalled: bool = False
@@ -196,6 +197,8 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", f"{counts.available:,} of {counts.wanted:,} available"
+    if facts.awaits_run:
+        return HealthLevel.SUSPENDED, "Pending", "needs a staged run"
     if counts.removing or facts.is_starting:  # the latter before a worker has counted what changes
         words = f"removing from {_clusters(counts.removing)}" if counts.removing else "rollout pending"
         return HealthLevel.PROGRESS, "Progressing", words

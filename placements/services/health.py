@@ -280,7 +280,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
 
 def with_rollouts(rows: QuerySet[Placement]) -> QuerySet[Placement]:
     """Return placements with what their status needs of their rollouts."""
-    return rows.annotate(is_rolling=_is_rolling("pk"), is_stalled=_is_stalled())
+    return rows.annotate(is_rolling=_is_rolling("pk"), is_stalled=_is_stalled(), awaits_run=_awaits_run())
 
 
 def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
@@ -298,6 +298,15 @@ def _is_stalled() -> Q:
     rolling, staged = _running("pk")
     is_halted = Exists(rolling.filter(verdict=RunPhase.HALTED))
     return Q(is_halted) | Q(Exists(staged.filter(status=RunStatus.STUCK)))
+
+
+def _awaits_run() -> Q:
+    """Return the condition of staged placements with what only their next run applies or removes."""
+    is_outdated = ~Q(state=BindingState.UNSCHEDULED) & Q(resource_snapshot__is_latest=False)
+    is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=(*EMPTY, Phase.REMOVING))
+    rows = Binding.objects.filter(is_outdated | is_left, placement__strategy_type=StrategyType.EXTERNAL)
+    is_staged = Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB)
+    return is_staged & (Q(has_newer_resources=True) | _among(rows)) & ~_is_rolling("pk")
 
 
 def is_degraded(*, now: datetime) -> Q:
@@ -338,7 +347,8 @@ def is_healthy(*, now: datetime) -> Q:
     removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
     is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
     is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
-    return is_settled & ~is_starting & ~is_degraded(now=now) & ~_among(outstanding) & ~_among(removing)
+    is_complete = ~_among(outstanding) & ~_among(removing) & ~_awaits_run()
+    return is_settled & ~is_starting & ~is_degraded(now=now) & is_complete
 
 
 def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
@@ -378,6 +388,7 @@ def _facts(
         is_paused=placement.paused_since is not None,
         is_stopped=placement.is_stopped,
         is_staged=placement.is_staged,
+        awaits_run=bool(rollout.awaits_run),
         is_starting=placement.is_starting,
         is_rolling=is_rolling,
         is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,
