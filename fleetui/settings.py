@@ -119,6 +119,8 @@ MIDDLEWARE = [
     "fleetui.probes.ProbesMiddleware",
     *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.http_metrics.HttpMetricsMiddleware",
+    # Ahead of what most polls do not need: the session, the static files and all headers.
+    "fleetui.live.LiveMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # After the static files, which browsers keep.
@@ -130,8 +132,6 @@ MIDDLEWARE = [
     "fleetui.middleware.NoNullsMiddleware",
     # Ahead of the check of forms, which reads the body.
     "fleetui.middleware.RequestBudgetMiddleware",
-    # Ahead of the session, which it saves reading.
-    "fleetui.live.LiveMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

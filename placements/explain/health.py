@@ -187,7 +187,7 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     in_flight = counts.applying > 0 or counts.available < counts.applied
     in_flight = in_flight or counts.applied < min(counts.started, counts.scheduled)
     updated = f"{counts.started:,} of {counts.wanted:,} started"
-    if counts.started < counts.scheduled and not in_flight:
+    if (counts.started < counts.scheduled or facts.awaits_run) and not in_flight:
         for is_so, word in ((facts.is_paused, "Paused"), (facts.is_stopped, "Stopped")):
             if is_so:
                 return HealthLevel.SUSPENDED, word, updated
@@ -197,8 +197,6 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", f"{counts.available:,} of {counts.wanted:,} available"
-    if facts.awaits_run:
-        return HealthLevel.SUSPENDED, "Pending", "needs a staged run"
     if counts.removing or facts.is_starting:  # the latter before a worker has counted what changes
         words = f"removing from {_clusters(counts.removing)}" if counts.removing else "rollout pending"
         return HealthLevel.PROGRESS, "Progressing", words
