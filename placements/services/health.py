@@ -46,7 +46,7 @@ from placements.explain.health import (
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, Decision, Placement, Rollout, StagedRun
+from placements.models import Binding, Decision, Placement, ResourceSnapshot, Rollout, StagedRun
 
 _TRUE = "True"
 _IS_SUSPENDED = Q(paused_since__isnull=False) | Q(is_stopped=True)
@@ -302,11 +302,12 @@ def _is_stalled() -> Q:
 
 def _awaits_run() -> Q:
     """Return the condition of staged placements with what only their next run applies or removes."""
-    is_outdated = ~Q(state=BindingState.UNSCHEDULED) & Q(resource_snapshot__is_latest=False)
-    is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=(*EMPTY, Phase.REMOVING))
-    rows = Binding.objects.filter(is_outdated | is_left, placement__strategy_type=StrategyType.EXTERNAL)
-    is_staged = Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB)
-    return is_staged & (Q(has_newer_resources=True) | _among(rows)) & ~_is_rolling("pk")
+    older = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=False)
+    is_older = Exists(older.filter(bindings__state__in=(BindingState.SCHEDULED, BindingState.BOUND)))
+    left = Binding.objects.filter(placement=OuterRef("pk"), state=BindingState.UNSCHEDULED)
+    is_left = Exists(left.exclude(phase__in=(*EMPTY, Phase.REMOVING)))
+    is_outdated = Q(has_newer_resources=True) | is_older | is_left
+    return Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB) & is_outdated
 
 
 def is_degraded(*, now: datetime) -> Q:
@@ -347,7 +348,7 @@ def is_healthy(*, now: datetime) -> Q:
     removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
     is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
     is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
-    is_complete = ~_among(outstanding) & ~_among(removing) & ~_awaits_run()
+    is_complete = ~_among(outstanding) & ~_among(removing) & ~(_awaits_run() & ~_is_rolling("pk"))
     return is_settled & ~is_starting & ~is_degraded(now=now) & is_complete
 
 
@@ -388,7 +389,7 @@ def _facts(
         is_paused=placement.paused_since is not None,
         is_stopped=placement.is_stopped,
         is_staged=placement.is_staged,
-        awaits_run=bool(rollout.awaits_run),
+        awaits_run=bool(rollout.awaits_run) and not is_rolling,
         is_starting=placement.is_starting,
         is_rolling=is_rolling,
         is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,
