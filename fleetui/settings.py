@@ -164,9 +164,9 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "placements.web.layout.base_context",
-            ],
+            ]
         },
-    },
+    }
 ]
 
 # One file and no server, until DATABASE_URL names one.
@@ -277,10 +277,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ] + [
-    {
-        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
-        "OPTIONS": {"min_length": 12},
-    },
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {
         "NAME": "fleetui.accounts.passwords.ContextWordsValidator",
         "OPTIONS": {"words": read_text(os.environ, "FLEETUI_PASSWORD_WORDS", default="").split()},

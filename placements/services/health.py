@@ -317,10 +317,9 @@ def is_degraded(*, now: datetime) -> Q:
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
     is_unready = ~Q(cluster_name__in=_members(_IS_READY | ~_IS_MONITORED))  # also without a member cluster
-    has_failed = Q(phase=Phase.FAILED) & ~Q(cluster_name__in=_members(~_IS_MONITORED))
     is_applied = Q(phase=Phase.APPLIED) & ~Q(available_status=_TRUE)
     is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
-    is_not_available = is_applied & (is_late | ~_is_rolling("placement"))
+    is_failing = Q(phase=Phase.FAILED) | (is_applied & (is_late | ~_is_rolling("placement")))
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     has_others = Q(Exists(_members(~_IS_MONITORED)))  # none in most fleets: no look at their bindings
     is_partly_monitored = has_others & _among(not_monitored) & _among(others)
@@ -331,8 +330,7 @@ def is_degraded(*, now: datetime) -> Q:
         | Q(selected_count=0, pinned_snapshot=None)
         | Q(is_fulfilled=False) & ~is_due
         | Q(is_fulfilled=True) & ~is_due & is_empty
-        | _among(bindings.filter(has_failed | is_unready))
-        | _among(bindings.filter(is_not_available).exclude(cluster_name__in=_members(~_IS_MONITORED)))
+        | _among(bindings.filter(is_unready | (is_failing & ~Q(cluster_name__in=_members(~_IS_MONITORED)))))
         | is_partly_monitored
         | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~_IS_SUSPENDED & ~_NEEDS_SYNC
     )

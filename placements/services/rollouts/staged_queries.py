@@ -38,14 +38,7 @@ from placements.explain.staged_updates import (
 from placements.explain.vocabulary import counted
 from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_strategy
-from placements.models import (
-    ApprovalRequest,
-    Binding,
-    Placement,
-    ResourceSnapshot,
-    StagedRun,
-    StagedStrategy,
-)
+from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, StagedRun, StagedStrategy
 from placements.models.rollouts import INITIALISING
 from placements.services.rollout_state import load_rollout_context, placement_facts, strategy_of
 
