@@ -162,20 +162,18 @@ class LiveMiddleware(Middleware):
             if len(_known) >= _MOST:
                 _known.clear()
             key = response.key if isinstance(response, SharedFragment) else known.key if known else None
-            user, now = request.user.pk or 0, monotonic()
-            until, ends = now + SECONDS, now + LONGEST
-            of = (response.hub, session, response.read_version, user, access)
-            _known[poll] = _Known(*of, until, ends, key, dict(response.headers))
+            of = (response.hub, session, response.read_version, request.user.pk or 0, access)
+            now = monotonic()
+            _known[poll] = _Known(*of, now + SECONDS, now + LONGEST, key, dict(response.headers))
         return response
 
     def _response(self, request: HttpRequest, known: _Known, content: bytes) -> HttpResponse | None:
-        if not content:
-            return HttpResponse(status=HTTPStatus.NO_CONTENT, headers=known.headers | {"Content-Length": "0"})
         self._read_token(request)
         if TOKEN.encode() in content and "CSRF_COOKIE" not in request.META:
             return None
         content = _with_token(content, request)
-        return HttpResponse(content, headers=known.headers | {"Content-Length": str(len(content))})
+        headers = known.headers | {"Content-Length": str(len(content))}
+        return HttpResponse(content, status=200 if content else 204, headers=headers)
 
 
 class _Shared:
