@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import Group, User
-from django.test import Client
+from django.test import Client, RequestFactory
 from pytest_django import DjangoAssertNumQueries
 
 from fleetui import live
@@ -130,8 +130,10 @@ def polled(viewer: Client, world: World) -> Client:
 
 def _ahead_of_django(client: Client, query: str) -> bytes:
     """Return what the WSGI application responds to a poll."""
-    environ = client._base_environ(PATH_INFO=RUN, QUERY_STRING=query, HTTP_HX_REQUEST="true")
+    factory = RequestFactory(headers=HTMX)
+    factory.cookies = client.cookies
     application = live.LiveApplication(lambda _environ, _start: [b"Django"])
+    environ = factory.get(f"{RUN}?{query}").environ
     return b"".join(application(environ, lambda *_response: None))
 
 
