@@ -6,22 +6,29 @@ session, the user and the grants are as the view checked them; if they are not, 
 lost a role learns meanwhile only that nothing changed.
 """
 
-from collections.abc import Callable, Hashable
+import re
+import secrets
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from threading import Lock
-from time import monotonic
+from time import monotonic, perf_counter, thread_time
 from typing import Any
+from urllib.parse import unquote_plus
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
+from django.db import DatabaseError
 from django.db.models import QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.utils.crypto import get_random_string
 
-from fleetui.hub_scope import current_hub_id
-from fleetui.middleware import Middleware
+from fleetui.http_metrics import count_request
+from fleetui.hub_scope import current_hub_id, in_hub
+from fleetui.middleware import HEADER, Middleware
 from fleetui.permissions import grant_rows
 from fleetui.polling import ANYBODY, PARAMETER, NotModified, PreparedQuery, ReadVersion
 
@@ -40,13 +47,15 @@ class SharedFragment(HttpResponse):
 
     def __init__(self, content: bytes, key: Hashable, read_version: ReadVersion) -> None:
         super().__init__(content)
-        self.key, self.read_version = key, read_version
+        self.hub, self.key, self.read_version = current_hub_id(), key, read_version
 
 
 @dataclass(slots=True)
 class _Known:
     """What a session polls, and what the view checked before it answered."""
 
+    hub: int
+    session: str
     read_version: ReadVersion
     user: int
     access: Hashable
@@ -57,6 +66,15 @@ class _Known:
 
 
 _known: dict[Hashable, _Known] = {}
+_VERSION = re.compile(r"(?:^|&)v=([^&]*)")
+
+
+def _poll_of(environ: Mapping[str, Any], path: str) -> tuple[Hashable, str | None]:
+    """Return what a session polls, and the version that its page has."""
+    query = environ.get("QUERY_STRING", "")
+    version = _VERSION.search(query)
+    poll = environ.get("HTTP_COOKIE"), path, _VERSION.sub("", query)
+    return poll, unquote_plus(version[1]) if version else None
 
 
 def _write_access() -> QuerySet[Session, Any]:
@@ -75,8 +93,51 @@ def _access(session: str, user: int) -> Hashable:
     return (*rows[0], *grant_rows(user)) if rows else None
 
 
+def _answer(known: _Known, seen: str | None, *, without_token: bool = False) -> bytes | None:
+    """Return the response to a poll that has seen this version, empty for 204; None if the view responds."""
+    if monotonic() >= known.ends:
+        return None
+    version, now = known.read_version(), monotonic()
+    is_same = version == seen
+    if is_same and now < known.fresh_until:
+        return b""
+    shared = None if is_same else _fragments.get((known.hub, known.key, version))
+    content = shared.content if shared and now < shared.until else b""
+    if not is_same and (not content or (without_token and TOKEN.encode() in content)):
+        return None
+    if known.access is None or _access(known.session, known.user) != known.access:
+        return None
+    known.fresh_until = now + SECONDS
+    return content
+
+
+class LiveApplication:
+    """Answers polls ahead of Django, whose requests, signals and middleware cost more than the version."""
+
+    def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        started, computed = perf_counter(), thread_time()
+        poll, seen = _poll_of(environ, environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"])
+        known, content = _known.get(poll), None
+        if known and environ["REQUEST_METHOD"] == "GET" and "HTTP_HX_REQUEST" in environ:
+            with suppress(DatabaseError), in_hub(known.hub):  # Django then opens another connection
+                content = _answer(known, seen, without_token=True)
+        if known is None or content is None:
+            return self._application(environ, start_response)
+        status = HTTPStatus.OK if content else HTTPStatus.NO_CONTENT
+        count_request("GET", "", status, started, computed)
+        own = {"Content-Length": str(len(content)), HEADER: secrets.token_hex(4)}
+        start_response(f"{status} {status.phrase}", list((known.headers | own).items()))
+        return [content]
+
+
 class LiveMiddleware(Middleware):
-    """Answers polls instead of their view, which is called at least once a minute."""
+    """Answers polls instead of their view, which is called at least once a minute.
+
+    It comes before all other middleware that a poll does not need, so that it has the headers of a response.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         super().__init__(get_response)
@@ -87,44 +148,32 @@ class LiveMiddleware(Middleware):
         session = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
         if request.method != "GET" or not session or "HX-Request" not in request.headers:
             return self._get_response(request)
-        query = tuple((name, *values) for name, values in request.GET.lists() if name != "v")
-        poll = current_hub_id(), session, request.path, query
-        known = _known.get(poll)
-        if known and monotonic() < known.ends and (answer := self._answer(request, session, known)):
-            return answer
-        # Ahead of the view, so that what changes while it runs is noticed next time.
-        access = _access(session, known.user) if known else None
+        poll, seen = _poll_of(request.META, request.path)
+        known, access = _known.get(poll), None
+        if known:
+            with in_hub(known.hub):
+                content = _answer(known, seen)
+                if content is not None and (answer := self._response(request, known, content)):
+                    return answer
+                # Ahead of the view, so that what changes while it runs is noticed next time.
+                access = _access(session, known.user)
         response = self._get_response(request)
         if isinstance(response, NotModified | SharedFragment):
             if len(_known) >= _MOST:
                 _known.clear()
-            key, headers = (known.key, known.headers) if known else (None, {})
-            if isinstance(response, SharedFragment):
-                key, headers = response.key, dict(response.headers)
-            user, now = request.user.pk or 0, monotonic()
-            until, ends = now + SECONDS, now + LONGEST
-            _known[poll] = _Known(response.read_version, user, access, until, ends, key, headers)
+            key = response.key if isinstance(response, SharedFragment) else known.key if known else None
+            of = (response.hub, session, response.read_version, request.user.pk or 0, access)
+            now = monotonic()
+            _known[poll] = _Known(*of, now + SECONDS, now + LONGEST, key, dict(response.headers))
         return response
 
-    def _answer(self, request: HttpRequest, session: str, known: _Known) -> HttpResponse | None:
-        version, now = known.read_version(), monotonic()
-        is_same = version == request.GET.get("v")
-        if is_same and now < known.fresh_until:
-            return HttpResponse(status=204)
-        shared = None if is_same else _fragments.get((current_hub_id(), known.key, version))
-        content = shared.content if shared and now < shared.until else None
-        if not is_same and content is None:
-            return None
-        if known.access is None or _access(session, known.user) != known.access:
-            return None
-        known.fresh_until = now + SECONDS
-        if content is None:
-            return HttpResponse(status=204)
+    def _response(self, request: HttpRequest, known: _Known, content: bytes) -> HttpResponse | None:
         self._read_token(request)
         if TOKEN.encode() in content and "CSRF_COOKIE" not in request.META:
             return None
         content = _with_token(content, request)
-        return HttpResponse(content, headers={**known.headers, "Content-Length": str(len(content))})
+        headers = known.headers | {"Content-Length": str(len(content))}
+        return HttpResponse(content, status=200 if content else 204, headers=headers)
 
 
 class _Shared:

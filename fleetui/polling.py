@@ -22,7 +22,7 @@ class NotModified(HttpResponse):
 
     def __init__(self, read_version: ReadVersion) -> None:
         super().__init__()
-        self.read_version = read_version
+        self.hub, self.read_version = current_hub_id(), read_version
 
 
 def not_modified(request: HttpRequest, version: str, read_version: ReadVersion) -> NotModified | None:

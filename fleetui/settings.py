@@ -119,6 +119,8 @@ MIDDLEWARE = [
     "fleetui.probes.ProbesMiddleware",
     *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.http_metrics.HttpMetricsMiddleware",
+    # Ahead of what most polls do not need: the session, the static files and all headers.
+    "fleetui.live.LiveMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # After the static files, which browsers keep.
@@ -130,8 +132,6 @@ MIDDLEWARE = [
     "fleetui.middleware.NoNullsMiddleware",
     # Ahead of the check of forms, which reads the body.
     "fleetui.middleware.RequestBudgetMiddleware",
-    # Ahead of the session, which it saves reading.
-    "fleetui.live.LiveMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -164,9 +164,9 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "placements.web.layout.base_context",
-            ],
+            ]
         },
-    },
+    }
 ]
 
 # One file and no server, until DATABASE_URL names one.
@@ -277,10 +277,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ] + [
-    {
-        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
-        "OPTIONS": {"min_length": 12},
-    },
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {
         "NAME": "fleetui.accounts.passwords.ContextWordsValidator",
         "OPTIONS": {"words": read_text(os.environ, "FLEETUI_PASSWORD_WORDS", default="").split()},

@@ -139,7 +139,7 @@ _SCORES = {
     "type": "object",
     "properties": {
         "topologySpreadScore": {
-            "oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}],
+            "oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]
         },
         "affinityScore": {"type": "number"},
     },

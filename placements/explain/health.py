@@ -52,7 +52,7 @@ class HealthFacts:
     """What the status of a placement follows from.
 
     `is_scheduled` is None before the first decision; `resources` is the number of selected resources, None
-    while it is unknown.
+    while it is unknown; `awaits_run`: only a staged update run applies or removes what differs.
     """
 
     counts: HealthCounts
@@ -65,6 +65,7 @@ class HealthFacts:
     is_paused: bool = False
     is_stopped: bool = False
     is_staged: bool = False
+    awaits_run: bool = False
     is_starting: bool = False
     is_rolling: bool = False
     is_stalled: bool = False
@@ -186,7 +187,7 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     in_flight = counts.applying > 0 or counts.available < counts.applied
     in_flight = in_flight or counts.applied < min(counts.started, counts.scheduled)
     updated = f"{counts.started:,} of {counts.wanted:,} started"
-    if counts.started < counts.scheduled and not in_flight:
+    if (counts.started < counts.scheduled or facts.awaits_run) and not in_flight:
         for is_so, word in ((facts.is_paused, "Paused"), (facts.is_stopped, "Stopped")):
             if is_so:
                 return HealthLevel.SUSPENDED, word, updated

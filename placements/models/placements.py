@@ -33,10 +33,11 @@ class Placement(ObjectRow):
     `deletion_number` how many clusters were selected when it was deleted. `scheduled` is the condition of
     that name, unknown from an edit to its decision; `conditions` are the others as last recorded, each with
     its value and since when. `selected_count` is how many resources the selectors match, None until they
-    were evaluated. `named_count` is how many clusters a PickFixed policy names. `reschedules_on_fleet_change`
-    means that a change of the fleet may change the decision. `hub_conditions` are all
-    conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when something
-    changed there that its observed rollout depends on.
+    were evaluated; `has_newer_resources` means that these differ from the latest resource snapshot of a
+    staged placement. `named_count` is how many clusters a PickFixed policy names.
+    `reschedules_on_fleet_change` means that a change of the fleet may change the decision. `hub_conditions`
+    are all conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when
+    something changed there that its observed rollout depends on.
     """
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
@@ -82,6 +83,7 @@ class Placement(ObjectRow):
     decisions_made = models.PositiveIntegerField(default=0)
     selection_faults = models.JSONField(default=list)
     selected_count = models.PositiveIntegerField(null=True)
+    has_newer_resources = models.BooleanField(default=False, db_default=False)
     scheduled = models.CharField(max_length=7, blank=True)
     scheduled_since = models.DateTimeField(null=True)
     conditions = models.JSONField(default=dict)

@@ -46,7 +46,7 @@ from placements.explain.health import (
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, Decision, Placement, Rollout, StagedRun
+from placements.models import Binding, Decision, Placement, ResourceSnapshot, Rollout, StagedRun
 
 _TRUE = "True"
 _IS_SUSPENDED = Q(paused_since__isnull=False) | Q(is_stopped=True)
@@ -280,7 +280,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
 
 def with_rollouts(rows: QuerySet[Placement]) -> QuerySet[Placement]:
     """Return placements with what their status needs of their rollouts."""
-    return rows.annotate(is_rolling=_is_rolling("pk"), is_stalled=_is_stalled())
+    return rows.annotate(is_rolling=_is_rolling("pk"), is_stalled=_is_stalled(), awaits_run=_awaits_run())
 
 
 def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
@@ -300,6 +300,16 @@ def _is_stalled() -> Q:
     return Q(is_halted) | Q(Exists(staged.filter(status=RunStatus.STUCK)))
 
 
+def _awaits_run() -> Q:
+    """Return the condition of staged placements with what only their next run applies or removes."""
+    older = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=False)
+    is_older = Exists(older.filter(bindings__state__in=(BindingState.SCHEDULED, BindingState.BOUND)))
+    left = Binding.objects.filter(placement=OuterRef("pk"), state=BindingState.UNSCHEDULED)
+    is_left = Exists(left.exclude(phase__in=(*EMPTY, Phase.REMOVING)))
+    is_outdated = Q(has_newer_resources=True) | is_older | is_left
+    return Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB) & is_outdated
+
+
 def is_degraded(*, now: datetime) -> Q:
     """Return the condition of placements whose status is failed, degraded or unknown (`placement_health`)."""
     is_due = Q(observed_generation__lt=F("generation"))
@@ -307,10 +317,9 @@ def is_degraded(*, now: datetime) -> Q:
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
     is_unready = ~Q(cluster_name__in=_members(_IS_READY | ~_IS_MONITORED))  # also without a member cluster
-    has_failed = Q(phase=Phase.FAILED) & ~Q(cluster_name__in=_members(~_IS_MONITORED))
     is_applied = Q(phase=Phase.APPLIED) & ~Q(available_status=_TRUE)
     is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
-    is_not_available = is_applied & (is_late | ~_is_rolling("placement"))
+    is_failing = Q(phase=Phase.FAILED) | (is_applied & (is_late | ~_is_rolling("placement")))
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     has_others = Q(Exists(_members(~_IS_MONITORED)))  # none in most fleets: no look at their bindings
     is_partly_monitored = has_others & _among(not_monitored) & _among(others)
@@ -321,8 +330,7 @@ def is_degraded(*, now: datetime) -> Q:
         | Q(selected_count=0, pinned_snapshot=None)
         | Q(is_fulfilled=False) & ~is_due
         | Q(is_fulfilled=True) & ~is_due & is_empty
-        | _among(bindings.filter(has_failed | is_unready))
-        | _among(bindings.filter(is_not_available).exclude(cluster_name__in=_members(~_IS_MONITORED)))
+        | _among(bindings.filter(is_unready | (is_failing & ~Q(cluster_name__in=_members(~_IS_MONITORED)))))
         | is_partly_monitored
         | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~_IS_SUSPENDED & ~_NEEDS_SYNC
     )
@@ -338,7 +346,8 @@ def is_healthy(*, now: datetime) -> Q:
     removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
     is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
     is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
-    return is_settled & ~is_starting & ~is_degraded(now=now) & ~_among(outstanding) & ~_among(removing)
+    is_complete = ~_among(outstanding) & ~_among(removing) & ~(_awaits_run() & ~_is_rolling("pk"))
+    return is_settled & ~is_starting & ~is_degraded(now=now) & is_complete
 
 
 def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
@@ -378,6 +387,7 @@ def _facts(
         is_paused=placement.paused_since is not None,
         is_stopped=placement.is_stopped,
         is_staged=placement.is_staged,
+        awaits_run=bool(rollout.awaits_run) and not is_rolling,
         is_starting=placement.is_starting,
         is_rolling=is_rolling,
         is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,

@@ -1,9 +1,9 @@
-/* The timer of a page sends `tick` to the body: every 2 s, every 15 s if all fragments have data-active="false", never
+/* The timer of a page sends `tick` to the body: every 2 s, every 4 s if all fragments have data-active="false", never
    in a hidden tab, and immediately when the tab is shown again. A fragment that can still change listens to it; the
    last response has no such trigger, so that polling ends. */
 const LIVE = '[hx-trigger~="tick"]';
 const BUSY = 2000;
-const CALM = 15000;
+const CALM = 4000; /* A failure is noticed within 5 s and visible within 10 s. */
 let next = Date.now() + BUSY;
 
 function tick() {

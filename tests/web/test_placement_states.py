@@ -107,14 +107,23 @@ def test_says_what_waits_for_a_staged_run(viewer: Client, operator: Client, text
     world.apply(config_map("settings"))
     world.work()
     page, read = text_of(operator, "/placements/web/"), text_of(viewer, "/placements/web/")
+    listed, overview = text_of(viewer, "/placements/"), text_of(viewer, "/")
+    assert "web" not in rows(text_of(viewer, "/placements/?state=healthy"))
+    status = viewer.get("/api/v1/placements/web").json()["status"]["health"]
+    world.begin("two")
+    world.run(until=lambda: world.status("two") == "succeeded")
 
+    assert "Pending (needs a staged run)" in listed
+    assert "needs a staged run" in overview
+    assert (status["word"], status["message"]) == ("Pending", "needs a staged run")
+    assert "Healthy" in rows(text_of(viewer, "/placements/"))["web"]
     assert "2 clusters wait for a staged update run." in new
     link = '<a href="/placements/web/staged-run/">Start staged update run</a>'
     assert link in new
     assert link in page.partition('class="problems"')[2]
     for one in (page, read):
         assert "The resources changed after r0. The change waits for a staged update run." in one
-        assert '<span class="quiet">needs a staged run</span>' in one
+        assert "Pending (needs a staged run)" in one
     for one in (during, done, read):
         assert link not in one
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import Group, User
-from django.test import Client
+from django.test import Client, RequestFactory
 from pytest_django import DjangoAssertNumQueries
 
 from fleetui import live
 from fleetui.permissions import Role
+from placements.services.rollouts.queries import pulse_of
 from tests.rows import person
 from tests.services.rollouts.world import World, one_at_a_time, world_once
 
@@ -127,12 +128,27 @@ def polled(viewer: Client, world: World) -> Client:
     return viewer
 
 
+def _ahead_of_django(client: Client, query: str) -> bytes:
+    """Return what the WSGI application responds to a poll."""
+    factory = RequestFactory(headers=HTMX)
+    factory.cookies = client.cookies
+    application = live.LiveApplication(lambda _environ, _start: [b"Django"])
+    environ = factory.get(f"{RUN}?{query}").environ
+    return b"".join(application(environ, lambda *_response: None))
+
+
 def test_a_change_that_is_rendered_takes_three_queries(
     polled: Client, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     with django_assert_num_queries(3):
         shared = polled.get(f"{RUN}?v=0", headers=HTMX)
+    with django_assert_num_queries(3):
+        assert _ahead_of_django(polled, "v=0") == shared.content
+    version = pulse_of("web", 1)
+    with django_assert_num_queries(1):
+        assert _ahead_of_django(polled, f"v={version}") == b""
     live.clear_caches()
+    assert _ahead_of_django(polled, f"v={version}") == b"Django"
     rendered = polled.get(f"{RUN}?v=0", headers=HTMX)
 
     assert shared.content == rendered.content

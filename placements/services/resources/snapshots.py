@@ -41,9 +41,13 @@ def refresh_resources(
         return False
     with transaction.atomic():
         _save_selection(placement, [], count=len(selected))
-        is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
-        if not is_staged and placement.pinned_snapshot is None:
-            take_resource_snapshot(placement, tuple(map(sanitised, selected)), by=SYSTEM, now=now)
+        objects = tuple(map(sanitised, selected))
+        if manifest.spec.strategy.type is StrategyType.EXTERNAL:
+            latest = placement.resource_snapshots.filter(is_latest=True).first()
+            is_newer = latest is not None and latest.content_hash != content_hash(objects)
+            Placement.objects.filter(pk=placement.pk).update(has_newer_resources=is_newer)
+        elif placement.pinned_snapshot is None:
+            take_resource_snapshot(placement, objects, by=SYSTEM, now=now)
     return True
 
 
@@ -52,7 +56,8 @@ def take_resource_snapshot(
     placement: Placement, objects: tuple[HubObject, ...], *, by: str, now: datetime
 ) -> ResourceSnapshot:
     """Freeze the selected objects, unless the latest snapshot has the same content."""
-    Placement.objects.select_for_update().get(pk=placement.pk)
+    if Placement.objects.select_for_update().get(pk=placement.pk).has_newer_resources:
+        Placement.objects.filter(pk=placement.pk).update(has_newer_resources=False)
     latest = ResourceSnapshot.objects.filter(placement=placement, is_latest=True).first()
     content = content_hash(objects)
     if latest and latest.content_hash == content:

@@ -8,7 +8,6 @@ from typing import Any
 from django.db.models import Max, Q, QuerySet, Sum
 
 from fleetui.apimachinery.metadata import split_full_name
-from fleetui.apimachinery.secrets import HubObject
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,
@@ -39,17 +38,8 @@ from placements.explain.staged_updates import (
 from placements.explain.vocabulary import counted
 from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_strategy
-from placements.models import (
-    ApprovalRequest,
-    Binding,
-    Placement,
-    Resource,
-    ResourceSnapshot,
-    StagedRun,
-    StagedStrategy,
-)
+from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, StagedRun, StagedStrategy
 from placements.models.rollouts import INITIALISING
-from placements.services.resources.queries import may_select
 from placements.services.rollout_state import load_rollout_context, placement_facts, strategy_of
 
 _LONGEST = 63
@@ -417,20 +407,14 @@ def preview_of(
 
 def waits_for_run(placement: Placement) -> str:
     """Return what of a staged placement waits for its next run, in words; empty without anything."""
-    latest = placement.resource_snapshots.filter(is_latest=True).first()
-    is_new = ~Q(state=BindingState.UNSCHEDULED) & ~Q(
-        resource_snapshot=latest, resource_snapshot__isnull=False
-    )
+    is_new = ~Q(state=BindingState.UNSCHEDULED) & ~Q(resource_snapshot__is_latest=True)
     is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=EMPTY)
     if count := Binding.objects.filter(is_new | is_left, placement=placement).count():
         return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
-    if latest is None:
+    if not placement.has_newer_resources:
         return ""
-    newer = Resource.objects.filter(updated_at__gt=latest.created_at).values_list("content", flat=True)
-    is_changed = placement.selected_count != latest.objects_count
-    if not is_changed and not may_select(placement, map(HubObject.of, newer.iterator())):
-        return ""
-    return f"The resources changed after r{latest.number}. The change waits for a staged update run."
+    number = placement.resource_snapshots.get(is_latest=True).number
+    return f"The resources changed after r{number}. The change waits for a staged update run."
 
 
 def is_rollback(run: StagedRun) -> bool:
