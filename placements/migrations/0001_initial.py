@@ -243,6 +243,7 @@ class Migration(InitialMigration):
                 ('decisions_made', models.PositiveIntegerField(default=0)),
                 ('selection_faults', models.JSONField(default=list)),
                 ('selected_count', models.PositiveIntegerField(null=True)),
+                ('has_newer_resources', models.BooleanField(db_default=False, default=False)),
                 ('scheduled', models.CharField(blank=True, max_length=7)),
                 ('scheduled_since', models.DateTimeField(null=True)),
                 ('conditions', models.JSONField(default=dict)),
