@@ -200,7 +200,7 @@ class DecisionPage(DecisionView):
             return total or None
         number = number_of(text) or 0
         if not 1 <= number <= total:
-            raise Http404(f"There is no step {text[:10]}: this decision has {total}.")
+            raise Http404(f"Step {text[:10]} not found: this decision has {total}.")
         return number
 
     @property
@@ -388,7 +388,7 @@ class DecisionPage(DecisionView):
 @costly
 @require_safe
 def decision(request: HttpRequest, prefix: str) -> HttpResponse:
-    """Show the decision with this id, or the one whose id begins so."""
+    """Show the decision with this id, or the one whose id starts so."""
     rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
     if not rows:
         raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
@@ -433,7 +433,7 @@ def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResp
     rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
     page = DecisionPage(request, rows[0]) if len(rows) == 1 else None
     if page is None or cluster not in page.value.cycle.fleet.positions:
-        raise Http404(f"There is no such decision on a cluster named {cluster[:63]}.")
+        raise Http404(f"No such decision on a cluster named {cluster[:63]}.")
     if page.row.record.decision_id != prefix:
         return redirect("web:decision-cluster", page.row.record.decision_id, cluster)
 
