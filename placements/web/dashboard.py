@@ -114,14 +114,20 @@ def _tiles(
     of_placements = (
         ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
         (worst, degraded, "degraded or failed", f"{placements}?state=degraded"),
-        ("attention", counts.unfulfilled, "not fulfilled", f"{placements}?state=unfulfilled"),
+        (
+            "attention",
+            counts.unfulfilled,
+            "of them not fulfilled" if degraded else "not fulfilled",
+            f"{placements}?state=unfulfilled",
+        ),
         ("attention", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
         ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
     )
-    approvals = f"pending approval{'s' * (items.approvals != 1)}"
+    waiting = counts.of_placements.waiting
+    approvals = "of them pending approval" if waiting else f"pending approval{'s' * (items.approvals != 1)}"
     of_rollouts = (
-        ("failed", failing, "with failed clusters", f"{rollouts}?state=running"),
-        ("attention", counts.of_placements.waiting, "stalled or waiting for approval", rollouts),
+        ("failed", failing, "with failed clusters", f"{rollouts}?state=failed"),
+        ("attention", waiting, "stalled or waiting for approval", rollouts),
         ("attention", items.approvals, approvals, f"{rollouts}?waiting=approval"),
     )
 

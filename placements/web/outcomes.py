@@ -287,7 +287,12 @@ def _cluster_rows(
             badge = Badge(status.level, status.word)
         else:
             code = outcome.outcome if outcome else Outcome.NOT_REACHED
-            badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
+            is_removed = placement.deleting_since is not None and code in (Outcome.PICKED, Outcome.KEPT)
+            badge = (
+                Badge("suspended", "Removed")
+                if is_removed
+                else Badge(outcome_kind(code), OUTCOME_WORDS[code])
+            )
         rows.append(
             PlacementCluster(
                 name,
