@@ -86,7 +86,7 @@ class WritePage:
             subject = data.get("metadata", {}).get("name", "") if isinstance(data, dict) else ""
             return f"Apply {subject}".strip()
         on = f" from {self.fields['cluster']}" if self.fields.get("cluster") else ""
-        of = " of" if self.action.title.startswith("Change") else ""
+        of = " of" if self.action.title.startswith(("Change", "Start")) else ""
         return f"{self.action.title}{of} {subject}{on}".strip()
 
     def why_not(self) -> str:

@@ -297,6 +297,8 @@ def strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
     is_waiting = placement.is_due or placement.needs_sync or is_deleting
     is_suspended = placement.paused_since is not None or placement.is_stopped
     staged = _staged_context(placement) if placement.is_staged else {}
+    is_decided = placement.is_fulfilled is not None
+    needs_run = bool(staged.get("staged_waits") or (staged and is_decided and health.word == "Pending"))
     return {
         "placement": placement,
         "health": health,
@@ -304,7 +306,8 @@ def strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
         "skews": skew_badges(skews_of(placement)),
         "is_waiting": is_waiting,
         "is_rollout_pending": is_waiting and not is_suspended,
-        "is_resting": is_suspended or is_deleting or bool(staged.get("staged_waits")),
+        "needs_run": needs_run,
+        "is_resting": is_suspended or is_deleting or needs_run,
         **staged,
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
