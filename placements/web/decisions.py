@@ -302,7 +302,6 @@ class DecisionPage(DecisionView):
 
     @property
     def views(self) -> list[tuple[str, str, bool]]:
-        """The name and title of each view, and whether it is the one that is shown."""
         has_steps = bool(self.value.number_of_rounds)
         return [
             (str(view), title, view is self.view)

@@ -14,7 +14,6 @@ from placements.services.fleet import forms
 
 FIXED = ("name", "namespace", "placement", "cluster", "kind")
 """What the address says: which object it is about."""
-_MOST_STRATEGIES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def inputs_for(action: str, params: QueryDict) -> list[FormInput]:
         choices = one.choices
         if one.name == "strategy":  # without any in the mirror, the name is typed
             rows = StagedStrategy.objects.filter(namespace=params.get("namespace", "")).order_by("name")
-            choices = tuple(rows.values_list("name", flat=True)[:_MOST_STRATEGIES])
+            choices = tuple(rows.values_list("name", flat=True))
         inputs.append(replace(one, value=value, choices=choices))
     return inputs
 

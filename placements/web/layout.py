@@ -256,7 +256,6 @@ class PageLayout:
 
     @property
     def more(self) -> list[Section]:
-        """Return the links below the sections: administration, documentation, help."""
         may_administer = bool(getattr(self._user, "is_superuser", False))
         links = (
             *((("Users", reverse("web:users")),) if may_administer else ()),

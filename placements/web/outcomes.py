@@ -287,12 +287,9 @@ def _cluster_rows(
             badge = Badge(status.level, status.word)
         else:
             code = outcome.outcome if outcome else Outcome.NOT_REACHED
-            is_removed = placement.deleting_since is not None and code in (Outcome.PICKED, Outcome.KEPT)
-            badge = (
-                Badge("suspended", "Removed")
-                if is_removed
-                else Badge(outcome_kind(code), OUTCOME_WORDS[code])
-            )
+            badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
+            if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
+                badge = Badge("suspended", "Removed")
         rows.append(
             PlacementCluster(
                 name,

@@ -28,7 +28,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
-from placements.explain.health import HealthLevel, PlacementHealth
+from placements.explain.health import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
@@ -126,7 +126,6 @@ class PlacementListRow:
 
     @property
     def findings(self) -> badges.Badge | None:
-        """Return how many errors and warnings the doctor found, None without any."""
         check = doctor_check_of(self.placement)
         if check is None or not check.severe:
             return None
@@ -297,8 +296,7 @@ def strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
     is_waiting = placement.is_due or placement.needs_sync or is_deleting
     is_suspended = placement.paused_since is not None or placement.is_stopped
     staged = _staged_context(placement) if placement.is_staged else {}
-    is_decided = placement.is_fulfilled is not None
-    needs_run = bool(staged.get("staged_waits") or (staged and is_decided and health.word == "Pending"))
+    needs_run = bool(staged.get("staged_waits")) or health.detail == NEEDS_RUN
     return {
         "placement": placement,
         "health": health,

@@ -129,7 +129,6 @@ class ExactRecord:
 
     @property
     def is_final(self) -> bool:
-        """Return whether a longer search cannot improve the result."""
         ended = (OpenReason.TIME_LIMIT, OpenReason.SOLVER_ENDED)
         return not self.cut_stages and self.reason not in ended
 

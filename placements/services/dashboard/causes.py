@@ -102,9 +102,6 @@ class Snooze:
         return cause.mark == self.mark if self.until is None else now.timestamp() < self.until
 
 
-Snoozes = Mapping[str, Snooze]
-
-
 @dataclass(slots=True)
 class _Away:
     """Clusters that are not available, one, or as a group those of one reason, and the placements on them."""

@@ -55,7 +55,6 @@ class PlacementDraft:
 
     @property
     def digest(self) -> str:
-        """A short hash that identifies a text."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property

@@ -274,9 +274,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
             course.is_mixed = True
     if course.first is None:
         course.before = dict(course.after)
-    for (
-        uid
-    ) in observed.deleting:  # a cycle does not see what is being deleted; the start of that is not known
+    for uid in observed.deleting:  # a cycle sees nothing that is being deleted; since when is not known
         gone, left = course.after.pop(uid, None), course.before.get(uid)
         if gone is not None and left is not None and left.is_active:
             del course.before[uid]

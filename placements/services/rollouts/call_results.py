@@ -89,7 +89,6 @@ class ClusterCall:
 
     @property
     def is_report(self) -> bool:
-        """Return whether differences are reported and nothing is applied."""
         is_applied = self.binding.phase not in (Phase.REMOVING, Phase.REMOVE_FAILED)
         return is_applied and strategy_value(self.binding, "type") == ApplyType.REPORT_DIFF
 
