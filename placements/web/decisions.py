@@ -205,7 +205,6 @@ class DecisionPage(DecisionView):
 
     @property
     def has_replay(self) -> bool:
-        """Whether the address asks for the replay: it is computed when it is opened."""
         return "step" in self._request.GET or self._request.GET.get("panel") == "replay"
 
     @property

@@ -103,7 +103,6 @@ class Section:
 
     @property
     def key(self) -> str:
-        """Return the letter that leads here after a `g`."""
         return _KEYS.get(self.title, self.title[:1].lower())
 
 

@@ -124,7 +124,6 @@ class ExactRecord:
 
     @property
     def has_better_set(self) -> bool:
-        """Return whether a rebalance plan may reach more than the scheduler did."""
         return bool(self.missed or self.most_with_moves)
 
     @property

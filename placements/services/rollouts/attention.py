@@ -103,7 +103,6 @@ def _failures() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return the kind of badge, and where something failed or had no answer, for the first placements.
 
     What failed is first: one cluster without an answer has many placements. And the first such cluster.
-
     A cluster that the heartbeat rule calls unreachable is listed with the rollout that waits for it.
     """
     has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))

@@ -114,7 +114,7 @@ def _merge_runs(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iter
 def _rolling(placement: str, text: str, state: RunListState | None) -> QuerySet[Rollout]:
     rows = runs_to_show(placement=placement, text=text)
     if state is RunListState.FAILED:
-        return rows.filter(failed__gt=0, placement__paused_since=None)
+        return rows.filter(Q(failed__gt=0, placement__paused_since=None))
     return rows.filter(state=state) if state else rows.exclude(state=Rollout.State.RUNNING)
 
 
