@@ -79,7 +79,7 @@ def write_backup(path: Path, *, force: bool, now: datetime) -> Backup:
     if path.exists() and not force:
         raise BackupRefused(f"{path} exists; --force replaces it")
     if not MigrationRecorder(connection).has_table():
-        raise BackupRefused("the database is not prepared: there is nothing to back up")
+        raise BackupRefused("the database is not prepared; nothing to back up")
     # Beside it, so that the file is complete when it gets its name; for its owner only: it has secrets.
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

@@ -270,7 +270,7 @@ _LARGE_FORMS = (
     *("placement-new", "placement-edit", "draft", "resource-apply", "resource-dry-run", "cluster-import"),
     *("cluster-new", "cluster-connection", "staged-strategy", "hub-new", "hub-credentials", "hub-write"),
 )
-"""How the names of pages begin whose forms have manifests, files or previews of them."""
+"""How the names of pages start whose forms have manifests, files or previews of them."""
 
 
 class BudgetSpentError(Exception):

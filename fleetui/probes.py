@@ -104,7 +104,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """Respond 200 if every check that is not excluded passes, else 503; 400 for a name that is no check."""
     excluded = request.GET.getlist("exclude")
     if unknown := sorted(set(excluded) - CHECKS.keys()):
-        text = f"exclude: there is no check {unknown[0]!r}; the checks are {', '.join(CHECKS)}\n"
+        text = f"exclude: no check is named {unknown[0]!r}; the checks are {', '.join(CHECKS)}\n"
         return HttpResponse(text, status=400, content_type="text/plain")
     results = [ProbeResult(name, check()) for name, check in CHECKS.items() if name not in excluded]
     is_ready = not any(one.problem for one in results)

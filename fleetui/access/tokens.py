@@ -18,7 +18,7 @@ from fleetui.permissions import set_scopes
 
 MOST_TOKENS = 50
 LOGIN = "login "
-"""How the names of tokens begin that were created with a password."""
+"""How the names of tokens start that were created with a password."""
 MOST_LOGIN_TOKENS = 20
 MARK = "fleetui_"
 """Tokens start with it, so that scanners of source code recognise them."""
@@ -30,7 +30,7 @@ class UnknownTokenError(LookupError):
     """The user has no token with this number."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"there is no API token {number}")
+        super().__init__(f"API token {number} not found")
 
 
 class NotOwnerError(PermissionError):

@@ -10,7 +10,7 @@ from fleetui.accounts.attempts import report_failure
 from fleetui.accounts.forms import FactorCodeForm
 from fleetui.accounts.second_factor import has_second_factor, requires_second_factor
 
-NO_USER = "There is no active user with this name and password."
+NO_USER = "No active user has this name and password."
 CODE_MISSING = "This account has a second factor: send its code, or a recovery code, as `code`."
 CODE_WRONG = "The code was not accepted."
 FACTOR_MISSING = "This account requires a second factor. Log in with a browser and add one."

@@ -55,7 +55,7 @@ def load_json(text: str) -> object:
 
 
 def _most_values(text: str) -> int:
-    """Count what begins a value after the first one: commas, and brackets that are not empty."""
+    """Count what starts a value after the first one: commas, and brackets that are not empty."""
     return sum(map(text.count, ",[{")) - text.count("[]") - text.count("{}")
 
 
@@ -488,7 +488,7 @@ def _lines(source: str, wanted: dict[int, set[Keys]]) -> dict[int, dict[Keys, in
     """Build a text again and record the lines of the wanted places, by document."""
     lines: dict[int, dict[Keys, int]] = {}
     builder, last = _Builder(), max(wanted)
-    with suppress(yaml.YAMLError, InvalidManifest):  # JSON that is not YAML: the lines so far have to do
+    with suppress(yaml.YAMLError, InvalidManifest):  # JSON that is not YAML: the lines up to here have to do
         for event in yaml.parse(source, Loader=yaml.CSafeLoader):
             number, start = len(builder.finished) + 1, event.start_mark
             places = lines.setdefault(number, {})

@@ -74,7 +74,7 @@ def changed(data: Any, change: Change) -> Any:
     try:
         _change(whole, (0, *change.keys), change)
     except (KeyError, IndexError, TypeError) as error:
-        raise UneditableYaml(f"there is no {format_path(change.keys)}") from error
+        raise UneditableYaml(f"{format_path(change.keys)} not found") from error
     return whole[0]
 
 
@@ -157,7 +157,7 @@ class _Editing:
                 return self._insert(spots[-1], value, missing[0])
             return self._replace(spots, change)
         if depth < len(change.keys):
-            raise UneditableYaml(f"there is no {format_path(change.keys)}")
+            raise UneditableYaml(f"{format_path(change.keys)} not found")
         if isinstance(change, RenameKey):
             return self._span(*_ends(spots[-1].key), _inline(change.to))
         return self._remove(spots[-1])

@@ -68,7 +68,7 @@ class BulkResultSerializer(CamelCaseSerializer):
 
 
 class BulkChangeSerializer(CamelCaseSerializer):
-    """A change of many clusters and its results so far; without an id it is a dry run."""
+    """A change of many clusters and its results until now; without an id it is a dry run."""
 
     request_id = serializers.CharField(allow_blank=True)
     action = serializers.ChoiceField([str(one) for one in BulkAction])
@@ -131,7 +131,7 @@ class BulkChangeViewSet(BaseViewSet):
 
     @documented("get_cluster_change", BulkChangeSerializer)
     def retrieve(self, request: Request, request_id: str) -> Response:
-        """Get a change of many clusters with its results so far."""
+        """Get a change of many clusters with its results until now."""
         return Response(_document(get_object_or_404(BulkChange, request_id=request_id)))
 
 

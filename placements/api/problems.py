@@ -319,7 +319,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         "The request has invalid parameters.",
     ),
     APIException: lambda error: _problem(error.status_code, str(error.detail)),
-    Http404: lambda _error: _problem(404, "There is nothing at this address."),
+    Http404: lambda _error: _problem(404, "Nothing found at this address."),
     PermissionDenied: _as(403),
     RequestDataTooBig: _as(413, "too-large"),
     SuspiciousOperation: _as(400),

@@ -102,7 +102,7 @@ class EtaRemainingSerializer(CamelCaseSerializer):
 
 
 class EtaWaitingSerializer(CamelCaseSerializer):
-    """The time so far in which nothing could start, by its first cause."""
+    """The time until now in which nothing could start, by its first cause."""
 
     approval = serializers.FloatField()
     period = serializers.FloatField()
@@ -118,12 +118,12 @@ class EtaCalibrationSerializer(CamelCaseSerializer):
 
 
 class EtaSerializer(CamelCaseSerializer):
-    """The time that a rollout took so far, and the forecast of the rest."""
+    """The time that a rollout has taken until now, and the forecast of the rest."""
 
     elapsed = serializers.FloatField()
     waiting = EtaWaitingSerializer()
     remaining = EtaRemainingSerializer(allow_null=True)
-    reason = serializers.CharField(allow_null=True, help_text="Why there is no forecast.")
+    reason = serializers.CharField(allow_null=True, help_text="Reason for the missing forecast.")
     calibration = EtaCalibrationSerializer()
 
 

@@ -204,4 +204,4 @@ class NotFoundView(APIView):
 
     @extend_schema(exclude=True)
     def initial(self, request: Request, *_args: Any, **_kwargs: Any) -> None:
-        raise NotFound(f"There is nothing at {request.path[:200]}; addresses have no slash at their end.")
+        raise NotFound(f"Nothing found at {request.path[:200]}; addresses have no slash at their end.")

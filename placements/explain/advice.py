@@ -106,6 +106,8 @@ def trap_sentences(
     """Yield what an unfulfilled or surprising decision ran into; `exact` is its exact search."""
     if decision.is_failed:
         return
+    if decision.not_found:
+        yield f"named but not in the fleet: {names_and_more(decision.not_found, _NAMES_SHOWN)}"
     for one in pinned_groups(decision):
         cause = "has no more candidates"
         if not one.has_candidates:

@@ -114,6 +114,7 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
     return PlacementHealth(level, word, detail, facts.counts, "" if word == words else words)
 
 
+NEEDS_RUN = "needs a staged run"
 _Status = tuple[HealthLevel, str, str] | None
 _WORDS = {
     "Invalid resource selector": "Failed",
@@ -192,7 +193,7 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
             if is_so:
                 return HealthLevel.SUSPENDED, word, updated
         if facts.is_staged and not facts.is_rolling:
-            return HealthLevel.SUSPENDED, "Pending", "needs a staged run"
+            return HealthLevel.SUSPENDED, "Pending", NEEDS_RUN
     if counts.started < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:

@@ -158,18 +158,18 @@ def eviction_sentence(verdict: Verdict) -> str:
 
 
 _EVICTIONS = {
-    EvictionReason.NO_PLACEMENT: "there is no such placement",
+    EvictionReason.NO_PLACEMENT: "no such placement",
     EvictionReason.BEING_DELETED: "the placement is being deleted",
-    EvictionReason.NAMESPACED: "there are no evictions of placements in namespaces",
+    EvictionReason.NAMESPACED: "placements in namespaces cannot be evicted",
     EvictionReason.PICK_FIXED: "the placement names its clusters; remove the name from clusterNames",
     EvictionReason.NOT_THERE: "the placement is not on this cluster",
     EvictionReason.LEAVING: "the placement is leaving the cluster already",
     EvictionReason.PLANNED: "nothing was placed there yet",
     EvictionReason.HELD: "the placement is paused or stopped, and no replacement could start",
     EvictionReason.FAILED: "it had failed there, which no budget protects",
-    EvictionReason.NO_BUDGET: "there is no disruption budget",
+    EvictionReason.NO_BUDGET: "the placement has no disruption budget",
     EvictionReason.WITHIN_BUDGET: "the disruption budget allows it",
-    EvictionReason.MISCONFIGURED: ("the disruption budget cannot be used with placementType PickAll"),
+    EvictionReason.MISCONFIGURED: "the disruption budget cannot be used with placementType PickAll",
     EvictionReason.OVER_BUDGET: "the disruption budget does not allow it",
 }
 

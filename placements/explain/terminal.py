@@ -64,7 +64,6 @@ def decision_text(
         f"{counted(len(cycle.fleet), 'cluster')}, {cycle.semantics} semantics, decision {decision.id}",
     ]
     head += [bindings_sentence(cycle)] if cycle.bindings else []
-    head += [f"{name} is named but not in the fleet" for name in decision.not_found]
     exact = inline_search(decision)
     head += trap_sentences(decision, exact=exact)
     # No advice to weaken a policy that can be satisfied as it is.

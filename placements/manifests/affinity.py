@@ -174,7 +174,6 @@ class ClusterSelectorTerm(ManifestModel):
 
     @property
     def matches_everything(self) -> bool:
-        """Return whether every cluster matches, because there is neither a requirement nor a sorter."""
         labels, properties = self.label_selector, self.property_selector
         has_labels = labels is not None and bool(labels.match_labels or labels.match_expressions)
         has_properties = properties is not None and bool(properties.match_expressions)

@@ -184,7 +184,6 @@ class BindingDocument(_FromHub):
 
     @property
     def snapshot(self) -> str:
-        """Return the name of the policy snapshot under which the binding was decided."""
         return self.spec.scheduling_policy_snapshot_name
 
     @property

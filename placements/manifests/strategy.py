@@ -161,7 +161,6 @@ class RolloutStrategy(ManifestModel):
 
     @property
     def abandons(self) -> bool:
-        """Return whether the resources stay on the clusters when the placement is deleted."""
         return self.delete_strategy.propagation_policy is PropagationPolicy.ABANDON
 
     @classmethod

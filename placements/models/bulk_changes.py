@@ -10,7 +10,7 @@ from clusters.models import HubRow
 class BulkChange(HubRow):
     """An action on many clusters, applied in batches.
 
-    `options` are those of the action, `names` all clusters, and `results` has for each cluster so far its
+    `options` are those of the action, `names` all clusters, and `results` has for each processed cluster its
     name, outcome and message. A worker continues it from `run_at` on, and moves that time before it does;
     None once it is done. Events of the change have its `request_id`.
     """

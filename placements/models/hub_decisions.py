@@ -23,7 +23,7 @@ class FleetVersion(HubRow):
 
     `from_resource_version` is the highest resourceVersion of its clusters, "" where they are no numbers.
     `changes` has the first `names` of clusters, their `count`, and `since_version` and `since`, where the
-    first of several changes began. `is_live`: the mirror was up to date when the version was written.
+    first of several changes started. `is_live`: the mirror was up to date when the version was written.
     """
 
     number = models.PositiveBigIntegerField()

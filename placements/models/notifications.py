@@ -11,7 +11,7 @@ from placements.models.closed_sets import known
 
 
 class ProblemKind(models.TextChoices):
-    """The events of rules; each begins, lasts and ends."""
+    """The events of rules; each starts, lasts and ends."""
 
     ROLLOUT_STALLED = "rollout-stalled", "Rollout stalled"
     APPROVAL_PENDING = "approval-pending", "Approval pending"
@@ -27,7 +27,7 @@ class NotificationRule(models.Model):
     """Which problems are sent to a channel: by kind, and of the objects with a label or of all.
 
     Without `quiet_from` there are no quiet hours; they may cross midnight in `time_zone`. `reminder_hours` is
-    0 for no reminders. Problems that began before `active_since` are not sent.
+    0 for no reminders. Problems that started before `active_since` are not sent.
     """
 
     name = models.CharField(max_length=63, unique=True)

@@ -184,7 +184,6 @@ class Placement(ObjectRow):
 
     @property
     def is_starting(self) -> bool:
-        """Return whether a rolling update is due that is neither paused nor stopped."""
         is_suspended = self.paused_since is not None or self.is_stopped
         return self.needs_sync and not is_suspended and not self.is_staged
 

@@ -76,6 +76,5 @@ class RebalancePlan(HubRow):
 
     @property
     def moves_left(self) -> int:
-        """Return how many clusters had still to leave when the plan ended."""
         first_open = self.done + int(self.is_moving)
         return sum(step["leave"] is not None for batch in self.batches[first_open:] for step in batch)

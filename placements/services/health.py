@@ -200,7 +200,7 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     suspension = "Paused" if placement.paused_since else "Stopped" if placement.is_stopped else ""
     if placement.is_staged and not placement.is_rolling:
         suspension = suspension or "Pending"
-    is_selected = row["state"] != BindingState.UNSCHEDULED
+    is_selected = row["state"] != BindingState.UNSCHEDULED and placement.deleting_since is None
     has_resources = placement.selected_count != 0 or placement.pinned_snapshot is not None
     if is_selected and not has_resources:
         return ClusterStatus(HealthLevel.ATTENTION, "No resources")

@@ -178,7 +178,7 @@ def _started(
 def change_plan(name: str, number: int, action: str, *, by: User | None, now: datetime) -> RebalancePlan:
     """Pause, resume or stop a plan; `action` is one of `PLAN_ACTIONS`. Again it does nothing.
 
-    A batch that was begun is finished by the rollout in any case. Raise UnknownPlanError, ActionNotAllowed.
+    A batch that was started is finished by the rollout in any case. Raise UnknownPlanError, ActionNotAllowed.
     """
     row = RebalancePlan.objects.select_for_update().filter(placement__full_name=name, number=number).first()
     if row is None:

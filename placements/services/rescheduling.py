@@ -70,7 +70,7 @@ def confirm_reschedule(
 def reschedule_refusal(placement: Placement) -> str:
     """Return why there is nothing to reschedule; empty where there is."""
     if placement.deleting_since is not None:
-        return f"{placement.full_name} is being deleted; there is nothing to reschedule"
+        return f"{placement.full_name} is being deleted; nothing to reschedule"
     if placement.placement_type == PlacementType.PICK_FIXED:
-        return f"{placement.full_name} names its clusters; there is nothing to reschedule"
+        return f"{placement.full_name} names its clusters; nothing to reschedule"
     return ""

@@ -54,7 +54,7 @@ def group_link(context: dict[str, Any], cell: Cell) -> str:
 def chart(context: dict[str, Any], chart: Chart, *, first: str = "") -> dict[str, object]:
     """Show a chart: caption, picture, and the table of its rows, inline when it is short.
 
-    `first` is what is seen of it at first, also on a phone; else a phone begins with the table.
+    `first` is what is seen of it at first, also on a phone; else a phone starts with the table.
     """
     is_inline = len(chart.rows) <= INLINE_ROWS
     return {

@@ -88,7 +88,6 @@ class Tile:
 
     @property
     def level(self) -> str:
-        """The worst level of the parts."""
         levels = {part.level for part in self.parts}
         order = (one.value for one in HealthLevel if one.value in levels)
         return next(order, HealthLevel.HEALTHY if self.total else HealthLevel.SUSPENDED)
@@ -110,19 +109,19 @@ def _tiles(
     # A placement that is not fulfilled is degraded or failed too.
     sound = counts.placements - counts.degraded
     degraded = counts.degraded if counts.degraded > counts.unfulfilled + counts.invalid else 0
+    unfulfilled = f"{'of them ' if degraded else ''}not fulfilled"
     worst = "failed" if items.has_failed else "attention"
     of_placements = (
         ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
         (worst, degraded, "degraded or failed", f"{placements}?state=degraded"),
-        ("attention", counts.unfulfilled, "not fulfilled", f"{placements}?state=unfulfilled"),
+        ("attention", counts.unfulfilled, unfulfilled, f"{placements}?state=unfulfilled"),
         ("attention", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
         ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
     )
-    approvals = f"pending approval{'s' * (items.approvals != 1)}"
     of_rollouts = (
-        ("failed", failing, "with failed clusters", f"{rollouts}?state=running"),
+        ("failed", failing, "with failed clusters", f"{rollouts}?state=failed"),
         ("attention", counts.of_placements.waiting, "stalled or waiting for approval", rollouts),
-        ("attention", items.approvals, approvals, f"{rollouts}?waiting=approval"),
+        ("attention", items.approvals, "of them pending approval", f"{rollouts}?waiting=approval"),
     )
 
     def parts(entries: Iterable[tuple[str, int, str, str]]) -> list[TilePart]:

@@ -200,12 +200,11 @@ class DecisionPage(DecisionView):
             return total or None
         number = number_of(text) or 0
         if not 1 <= number <= total:
-            raise Http404(f"There is no step {text[:10]}: this decision has {total}.")
+            raise Http404(f"Step {text[:10]} not found: this decision has {total}.")
         return number
 
     @property
     def has_replay(self) -> bool:
-        """Whether the address asks for the replay: it is computed when it is opened."""
         return "step" in self._request.GET or self._request.GET.get("panel") == "replay"
 
     @property
@@ -302,7 +301,6 @@ class DecisionPage(DecisionView):
 
     @property
     def views(self) -> list[tuple[str, str, bool]]:
-        """The name and title of each view, and whether it is the one that is shown."""
         has_steps = bool(self.value.number_of_rounds)
         return [
             (str(view), title, view is self.view)
@@ -388,7 +386,7 @@ class DecisionPage(DecisionView):
 @costly
 @require_safe
 def decision(request: HttpRequest, prefix: str) -> HttpResponse:
-    """Show the decision with this id, or the one whose id begins so."""
+    """Show the decision with this id, or the one whose id starts so."""
     rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
     if not rows:
         raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
@@ -433,7 +431,7 @@ def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResp
     rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
     page = DecisionPage(request, rows[0]) if len(rows) == 1 else None
     if page is None or cluster not in page.value.cycle.fleet.positions:
-        raise Http404(f"There is no such decision on a cluster named {cluster[:63]}.")
+        raise Http404(f"No such decision on a cluster named {cluster[:63]}.")
     if page.row.record.decision_id != prefix:
         return redirect("web:decision-cluster", page.row.record.decision_id, cluster)
 

@@ -28,7 +28,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
         "type": "about:blank",
         "title": status.phrase,
         "status": status,
-        "detail": "There is nothing at this address.",
+        "detail": "Nothing found at this address.",
     }
     return JsonResponse(problem, status=status, content_type=_PROBLEM_TYPE)
 

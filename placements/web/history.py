@@ -60,7 +60,7 @@ class RevisionRow:
 @for_readers
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
-    """List the revisions of a placement, newest first; `?at=p3` begins with the page of a policy."""
+    """List the revisions of a placement, newest first; `?at=p3` starts with the page of a policy."""
     placements = with_rollouts(Placement.objects.select_related("staleness_check"))
     placement = get_object_or_404(placements, full_name=name)
     at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(placement)

@@ -9,6 +9,7 @@ from django.http import QueryDict
 from clusters.hubs.kinds.kubefleet import PREFIX
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
+from placements.models import StagedStrategy
 from placements.services.fleet import forms
 
 FIXED = ("name", "namespace", "placement", "cluster", "kind")
@@ -40,7 +41,7 @@ INPUTS: Mapping[str, tuple[FormInput, ...]] = {
     "start-run": (
         FormInput("strategy", "Staged update strategy", is_required=True),
         FormInput("resourceSnapshotIndex", "Resource snapshot", "Empty: the latest."),
-        FormInput("state", "State", choices=("Initialize", "Run")),
+        FormInput("state", "State", choices=("Run", "Initialize")),
     ),
     "run-state": (FormInput("state", "State", choices=("Run", "Stop"), is_required=True),),
     "approve": (FormInput("comment", "Comment", "Part of the message on the hub."),),
@@ -59,7 +60,11 @@ def inputs_for(action: str, params: QueryDict) -> list[FormInput]:
         value = params.get(one.name, "")
         if one.name not in params and action in ("labels", "taints"):
             value = present_text(action, params.get("name", ""))
-        inputs.append(replace(one, value=value))
+        choices = one.choices
+        if one.name == "strategy":  # without any in the mirror, the name is typed
+            rows = StagedStrategy.objects.filter(namespace=params.get("namespace", "")).order_by("name")
+            choices = tuple(rows.values_list("name", flat=True))
+        inputs.append(replace(one, value=value, choices=choices))
     return inputs
 
 

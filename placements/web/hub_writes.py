@@ -86,7 +86,7 @@ class WritePage:
             subject = data.get("metadata", {}).get("name", "") if isinstance(data, dict) else ""
             return f"Apply {subject}".strip()
         on = f" from {self.fields['cluster']}" if self.fields.get("cluster") else ""
-        of = " of" if self.action.title.startswith("Change") else ""
+        of = " of" if self.action.title.startswith(("Change", "Start")) else ""
         return f"{self.action.title}{of} {subject}{on}".strip()
 
     def why_not(self) -> str:
@@ -107,7 +107,7 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
     """Enter an action, preview it, and have it sent."""
     hub = _hub()
     if name not in ACTIONS or name == "save":
-        raise Http404(f"There is no action {name[:40]} on a live hub.")
+        raise Http404(f"No action on a live hub is named {name[:40]}.")
     params = request.POST if request.method == "POST" else request.GET
     fields: dict[str, Any] = dict(fixed_fields(params))
     page = WritePage(request, hub, ACTIONS[name], fields, request.path, back_of(name, fields))

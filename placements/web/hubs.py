@@ -171,7 +171,7 @@ def _about(request: HttpRequest, hub: Hub, report: HubCheckReport | None = None)
 def _visible(request: HttpRequest, name: str) -> Hub:
     hub = visible_hubs(request.user).filter(name=name).first()
     if hub is None:
-        raise Http404(f"There is no hub {name}.")
+        raise Http404(f"No hub is named {name}.")
     return hub
 
 
@@ -249,6 +249,6 @@ def fleet_version(request: HttpRequest, number: int) -> HttpResponse:
     """Show a version: when it was seen, and what it changed."""
     version = version_numbered(number)
     if version is None:
-        raise Http404(f"There is no version {number} of the fleet. Those that no decision cites are pruned.")
+        raise Http404(f"Version {number} of the fleet not found. Versions that no decision cites are pruned.")
     context = {"version": version, "changes": version_changes(version)}
     return render_page(request, "clusters/version.html", context, fragment="clusters/version.html")

@@ -103,7 +103,6 @@ class Section:
 
     @property
     def key(self) -> str:
-        """Return the letter that leads here after a `g`."""
         return _KEYS.get(self.title, self.title[:1].lower())
 
 
@@ -256,7 +255,6 @@ class PageLayout:
 
     @property
     def more(self) -> list[Section]:
-        """Return the links below the sections: administration, documentation, help."""
         may_administer = bool(getattr(self._user, "is_superuser", False))
         links = (
             *((("Users", reverse("web:users")),) if may_administer else ()),

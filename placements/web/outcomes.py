@@ -288,6 +288,8 @@ def _cluster_rows(
         else:
             code = outcome.outcome if outcome else Outcome.NOT_REACHED
             badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
+            if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
+                badge = Badge("suspended", "Removed")
         rows.append(
             PlacementCluster(
                 name,

@@ -28,7 +28,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
-from placements.explain.health import HealthLevel, PlacementHealth
+from placements.explain.health import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
@@ -126,7 +126,6 @@ class PlacementListRow:
 
     @property
     def findings(self) -> badges.Badge | None:
-        """Return how many errors and warnings the doctor found, None without any."""
         check = doctor_check_of(self.placement)
         if check is None or not check.severe:
             return None
@@ -136,7 +135,8 @@ class PlacementListRow:
     def band(self) -> list[badges.Segment]:
         """Return the bar of the wanted clusters by their state; what is missing is empty."""
         health = self.limits.headroom.health
-        counts, is_suspended = health.counts, health.level is HealthLevel.SUSPENDED
+        counts = health.counts
+        is_suspended = health.level is HealthLevel.SUSPENDED or health.condition == "No resources selected"
         away = counts.unreachable + counts.not_monitored
         rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
         parts = (
@@ -292,15 +292,21 @@ def _head_context(
 def strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
     """Return the values of the strip under the name of a placement."""
     run = latest_run(placement)
-    is_waiting = placement.is_due or placement.needs_sync or placement.deleting_since is not None
+    is_deleting = placement.deleting_since is not None
+    is_waiting = placement.is_due or placement.needs_sync or is_deleting
+    is_suspended = placement.paused_since is not None or placement.is_stopped
+    staged = _staged_context(placement) if placement.is_staged else {}
+    needs_run = bool(staged.get("staged_waits")) or health.detail == NEEDS_RUN
     return {
         "placement": placement,
         "health": health,
         "picked": badges.picked_of(placement, health.counts),
         "skews": skew_badges(skews_of(placement)),
         "is_waiting": is_waiting,
-        "is_rollout_pending": is_waiting and placement.paused_since is None and not placement.is_stopped,
-        **(_staged_context(placement) if placement.is_staged else {}),
+        "is_rollout_pending": is_waiting and not is_suspended,
+        "needs_run": needs_run,
+        "is_resting": is_suspended or is_deleting or needs_run,
+        **staged,
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
         "run_state": badges.run_state(run) if run else None,
@@ -446,7 +452,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
         "placed": placed.order_by("cluster_name")[:_CLUSTERS_SHOWN],
         "more": max(0, placed.count() - _CLUSTERS_SHOWN),
         "abandons": parse_placement(placement.document).spec.strategy.abandons,
-        "carried_out": placed.exclude(state=BindingState.SCHEDULED).count(),
+        "applied_on": placed.exclude(state=BindingState.SCHEDULED).count(),
     }
     return render(request, "placements/delete.html", context)
 

@@ -163,10 +163,10 @@ def requested_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpRespon
         return None
     chart = next((one for one in charts if one.name == name), None)
     if chart is None:
-        raise Http404(f"There is no chart called {name[:40]} here.")
+        raise Http404(f"No chart here is named {name[:40]}.")
     row = request.GET.get("row", "0")
     if not row.isdecimal() or int(row) > len(chart.rows):
-        raise Http404(f"There is no row {row[:10]}.")
+        raise Http404(f"Row {row[:10]} not found.")
     start, end = int(row), min(int(row) + PAGE_SIZE, len(chart.rows))
     context = {
         "chart": chart,

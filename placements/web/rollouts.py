@@ -207,7 +207,7 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
     if run is None and Placement.objects.filter(full_name=name).exists():
         raise Http404(f"The placement {name} has no rollout yet.")
     if run is None:
-        raise Http404(f"There is no placement {name}, and no rollout of one.")
+        raise Http404(f"No placement is named {name}, and no rollout of such a placement is kept.")
     if isinstance(run, Rollout):
         return redirect("web:rollout", name, run.number)
     return redirect("web:staged-run", run.full_name)

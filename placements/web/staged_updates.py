@@ -86,7 +86,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     """Show one run; until it has ended the page polls its fragment."""
     version = pulse_of(name)
     if not version:
-        raise Http404(f"There is no staged run {name}.")
+        raise Http404(f"No staged run is named {name}.")
     if same := not_modified(request, version, partial(pulse_of, name)):
         return same
     runs = StagedRun.objects.select_related("placement").prefetch_related("approvals")

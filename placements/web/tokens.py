@@ -95,7 +95,7 @@ def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
         return render(request, "access/revoke.html", {"count": user.api_tokens.count()})
     token = visible_tokens(user).filter(pk=number).first()
     if token is None:
-        raise Http404(f"There is no API token {number}.")
+        raise Http404(f"API token {number} not found.")
     if request.method == "POST":
         try:
             revoke_token(number, by=user, now=now)

@@ -50,13 +50,15 @@ function themed(layout) {
   return common;
 }
 
+let paper = {};
+
 function draw(script) {
   const plot = document.getElementById(script.dataset.figure);
   if (!plot || !window.Plotly || plot.closest("[data-view='table']")) return;
   const { data, layout } = JSON.parse(script.textContent);
   const known = new Map();
   plot.style.height = `${layout.height}px`;
-  window.Plotly.react(plot, painted(data, known), painted(themed(layout), known), CONFIG);
+  window.Plotly.react(plot, painted(data, known), painted({ ...themed(layout), ...paper }, known), CONFIG);
   if (!("drawn" in plot.dataset)) plot.on("plotly_click", (event) => follow(plot, event.points[0]));
   plot.dataset.drawn = "";
 }
@@ -143,4 +145,11 @@ document.addEventListener("htmx:beforeCleanupElement", (event) => {
 });
 DARK.addEventListener("change", redraw);
 document.addEventListener("theme:change", redraw);
+function redrawFor(scheme, size) {
+  document.documentElement.style.setProperty("color-scheme", scheme);
+  paper = size;
+  redraw();
+}
+addEventListener("beforeprint", () => redrawFor("light", { width: 640 })); // fits A4 and Letter
+addEventListener("afterprint", () => redrawFor("", {}));
 mount(document);

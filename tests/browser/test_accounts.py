@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from allauth.mfa.models import Authenticator
+from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from tests.accounts.conftest import PASSWORD
@@ -30,6 +31,8 @@ def test_a_security_key_logs_in_and_axe_finds_nothing_serious(enter: Enter, comp
     keys.send("WebAuthn.enable")
     keys.send("WebAuthn.addVirtualAuthenticator", {"options": KEY})
     found = [look(page, address, dark=True) for address in ("/account/", "/account/password/")]
+    User.objects.filter(pk=person("root").pk).update(is_staff=True, is_superuser=True)
+    found.append(look(enter("/", name="root"), "/admin/auth/group/add/"))
 
     page.goto(f"{FACTORS}keys/new/")
     page.get_by_label("Password").fill(PASSWORD)

@@ -103,3 +103,9 @@ def test_on_paper_is_the_content_in_light_colours(enter: Enter) -> None:
     for address in ("/clusters/", "/placements/", "/resources/"):
         page.goto(address)
         assert page.evaluate("document.documentElement.scrollWidth") == 800, address
+    page.emulate_media(media="screen", color_scheme="dark")
+    page.goto("/topology/?key=region")
+    tick = page.locator(".plot .ytick text").first
+    expect(tick).to_be_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(tick).to_have_css("fill", "rgb(27, 36, 48)")

@@ -162,5 +162,5 @@ def test_workers_that_report_are_noticed() -> None:
 
 
 def test_a_backup_needs_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="there is no such folder"):
+    with pytest.raises(CommandError, match="no such folder"):
         call_command("backup", str(tmp_path / "missing" / "fleet.backup"))

@@ -86,7 +86,7 @@ def test_the_same_clusters_have_reported_at_any_other_moment() -> None:
 
 
 def test_there_is_no_demo_of_another_size() -> None:
-    with pytest.raises(ValueError, match="there is no demo of 7 clusters, only of 4, 9, 100, 5000"):
+    with pytest.raises(ValueError, match="no demo has 7 clusters, only 4, 9, 100, 5000"):
         demo_of(7, now=NOW)
 
 

@@ -360,8 +360,8 @@ class TestStatus:
         [
             ((), "--clusters and --placement needed, or --cases"),
             (("--clusters", "-", "--placement", "-"), "only one file can be -"),
-            (("--clusters", NINE, "--placement", WEB, "--step", 6), "--step: there is no round 6"),
-            (("--clusters", NINE, "--placement", WEB, "--step", 0), "--step: there is no round 0"),
+            (("--clusters", NINE, "--placement", WEB, "--step", 6), "--step: round 6 not found"),
+            (("--clusters", NINE, "--placement", WEB, "--step", 0), "--step: round 0 not found"),
             (
                 ("--clusters", NINE, "--placement", WEB, "--why", "missing"),
                 "--why: the fleet has no cluster 'missing'",

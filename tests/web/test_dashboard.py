@@ -84,6 +84,7 @@ def test_placements_in_a_rollout_are_not_called_healthy(viewer: Client, text_of:
 @pytest.mark.usefixtures("web")
 def test_names_what_needs_attention_with_the_reason(viewer: Client, text_of: Fetch) -> None:
     decided("many", pick_n_spec(7))
+    decided("named", spec(policy={"placementType": "PickFixed", "clusterNames": ["nowhere"]}))
     saved("odd", spec())
     error = {"path": "spec", "code": "duplicate", "message": "selects it again"}
     Placement.objects.filter(name="odd").update(selection_faults=[error])
@@ -92,10 +93,11 @@ def test_names_what_needs_attention_with_the_reason(viewer: Client, text_of: Fet
 
     needs = _needs(text_of(viewer, "/"))
 
-    assert [name for name, _ in needs] == ["silent", "odd", "many", "bravelion"]
+    assert [name for name, _ in needs] == ["silent", "named", "odd", "many", "bravelion"]
     assert needs[0][1].startswith("Not ready: ")
-    assert "selects it again" in needs[1][1]
-    assert needs[2][1].startswith("3 of 7 clusters selected. ")
+    assert needs[1][1].startswith("0 of 1 clusters selected. Named but not in the fleet: nowhere.")
+    assert "selects it again" in needs[2][1]
+    assert needs[3][1].startswith("3 of 7 clusters selected. ")
 
 
 @pytest.mark.nightly

@@ -180,7 +180,7 @@ def test_a_document_of_ocm_has_no_form(operator: Client) -> None:
 
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
 
-    assert "There is no form for OCM manifests. Edit it as YAML." in page
+    assert "OCM manifests have no form. Edit the manifest as YAML." in page
     assert 'value="yaml" aria-current="true"' in page
     assert 'name="manifest"' in page
 

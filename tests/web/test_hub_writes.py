@@ -270,6 +270,7 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
         "placements/web/": ("scale", "delete"),
         "placements/web/clusters/east/": ("evict",),
     }
+    assert "<option>plan</option>" in text(client.get(f"{ROOT}/hub-write/start-run/?placement=web"))
     verbs = {"list": True, "watch": True, "create": False, "patch": False, "delete": False}
     refused = [{"resource": one.resource, "isRequired": True, "verbs": verbs} for one in KINDS.values()]
     for permissions, is_offered in (([], True), (refused, False)):

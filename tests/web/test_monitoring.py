@@ -63,7 +63,7 @@ def test_ready_while_workers_send_heartbeats() -> None:
     status, text = ready("?exclude=workers")
     assert (status, text) == (
         400,
-        "exclude: there is no check 'workers'; the checks are database, migrations, worker, broker\n",
+        "exclude: no check is named 'workers'; the checks are database, migrations, worker, broker\n",
     )
 
 

@@ -31,8 +31,10 @@ def test_deleting_waits_for_what_was_carried_out(operator: Client) -> None:
 
     page = operator.get("/placements/web/delete/").content.decode()
     answer = operator.post("/placements/web/delete/")
+    Binding.objects.exclude(cluster_name="nimblefox").delete()
     deleting_page = operator.get("/placements/web/").content.decode()
 
     assert "removed from 1 cluster;" in page
     assert answer["Location"] == "/placements/web/"
     assert "Deleting" in deleting_page
+    assert sorted(re.findall(r"</svg>(Remov\w+|Selected)<", deleting_page)) == ["Removed", "Removing"]

@@ -132,7 +132,7 @@ def test_there_is_nothing_to_reschedule_where_the_clusters_are_named(operator: C
     refused = operator.post("/placements/fixed/reschedule/", {"revision": "1"})
 
     assert refused.status_code == 409
-    assert "there is nothing to reschedule" in refused.content.decode()
+    assert "nothing to reschedule" in refused.content.decode()
     assert 'name="revision"' not in refused.content.decode()
     assert "/reschedule/" not in operator.get("/placements/fixed/").content.decode()
 

@@ -295,6 +295,7 @@ def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch,
     failing = text_of(viewer, "/")
     assert re.findall(tile, failing) == ["failed"]
     assert "1 with failed clusters" in failing
+    assert "web/3" in text_of(viewer, "/rollouts/?state=failed"), "the list that the number links to"
     for address in ("/rollouts/web/3/", "/rollouts/", "/placements/web/", "/placements/web/rollouts/", "/"):
         assert "Progressing – 1 failed" in text_of(viewer, address), address  # noqa: RUF001 -- its dash
 
@@ -342,7 +343,7 @@ def test_the_name_of_a_placement_leads_to_its_newest_run(viewer: Client) -> None
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("web", "The placement web has no rollout yet."), ("missing", "There is no placement missing")],
+    [("web", "The placement web has no rollout yet."), ("missing", "No placement is named missing")],
 )
 @pytest.mark.usefixtures("web")
 def test_says_why_there_is_no_newest_run(viewer: Client, name: str, words: str) -> None:

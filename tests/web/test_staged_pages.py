@@ -402,7 +402,7 @@ def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Clie
     page = text_of(viewer, "/")
 
     assert 'href="/rollouts/?waiting=approval"' in page
-    assert "1 pending approval<" in page
+    assert "1 of them pending approval<" in page
     assert "Pending approval of stage canary of one, after the stage." in page
     assert "Approvers: an approver." in page
     assert "1 stalled or waiting for approval" in page

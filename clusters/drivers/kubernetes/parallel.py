@@ -48,7 +48,7 @@ def run_each(
 ) -> list[tuple[Item, Outcome]]:
     """Return the outcomes of a function for all items.
 
-    Raise its first exception, once all calls that began have ended; DriverUnavailable where time is up.
+    Raise its first exception, once all calls that started have ended; DriverUnavailable where time is up.
     """
     every = list(items)
     results = run_waves([every], function, time_left=time_left)
@@ -66,7 +66,7 @@ def run_waves(
     """Run the first step of each item, and its second, if any, after all items of earlier waves.
 
     First steps of later waves fill the threads that would be idle, which saves round trips to a far cluster.
-    Once `time_left` (in seconds) is not positive, no step begins: its item is not among the results.
+    Once `time_left` (in seconds) is not positive, no step starts: its item is not among the results.
     """
     first_steps = deque(
         (place, item, partial(function, item)) for place, items in enumerate(waves) for item in items
@@ -97,7 +97,7 @@ def run_waves(
                 unfinished[place] -= 1
                 results.append((item, outcome))
         if time_left() <= 0 or failure:
-            # What no thread has begun must not wait for the calls to other clusters that fill the pool.
+            # What no thread has started must not wait for the calls to other clusters that fill the pool.
             running = {future: place for future, place in running.items() if not future.cancel()}
 
     if failure is not None:

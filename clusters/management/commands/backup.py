@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *, file: str, force: bool, **_options: Any) -> None:
         path = Path(file)
         if not path.resolve().parent.is_dir():
-            raise CommandError(f"{path.parent}: there is no such folder", returncode=REFUSED)
+            raise CommandError(f"{path.parent}: no such folder", returncode=REFUSED)
         try:
             backup = write_backup(path, force=force, now=datetime.now(UTC))
         except (BackupRefused, BadBackup) as error:

@@ -28,6 +28,6 @@ class Command(BaseCommand):
         else:
             accounts = {user.get_username(): user for user in User.objects.filter(username__in=users)}
             if missing := sorted(set(users) - accounts.keys()):
-                raise CommandError(f"there is no user {missing[0]!r}; nothing was ended", returncode=2)
+                raise CommandError(f"no user is named {missing[0]!r}; no session was ended", returncode=2)
             count = sum(end_sessions(user) for user in accounts.values())
         self.stdout.write(f"{count} sessions ended")

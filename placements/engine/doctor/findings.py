@@ -151,7 +151,6 @@ class Case:
 
 
 Check = Callable[[Case], Iterable[Finding]]
-HygieneCheck = Callable[[Fleet], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)

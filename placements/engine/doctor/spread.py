@@ -103,7 +103,7 @@ def _correction(case: Case) -> Fix | None:
 
 
 def _minimum(count: int, has_candidates: bool) -> str:
-    cause = "all candidates there are used" if has_candidates else "there is no candidate"
+    cause = "all candidates there are used" if has_candidates else "no cluster there is a candidate"
     return f"at {count}: {cause}"
 
 

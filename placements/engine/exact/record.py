@@ -124,12 +124,10 @@ class ExactRecord:
 
     @property
     def has_better_set(self) -> bool:
-        """Return whether a rebalance plan may reach more than the scheduler did."""
         return bool(self.missed or self.most_with_moves)
 
     @property
     def is_final(self) -> bool:
-        """Return whether a longer search cannot improve the result."""
         ended = (OpenReason.TIME_LIMIT, OpenReason.SOLVER_ENDED)
         return not self.cut_stages and self.reason not in ended
 

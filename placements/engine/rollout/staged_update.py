@@ -322,7 +322,7 @@ def _is_untrackable(cluster: ClusterState) -> bool:
 
 
 def _waits_until(run: StagedRunPlan) -> datetime | None:
-    """Return when the timed wait ends: it begins with the last cluster done, again with a stop (B.5.5)."""
+    """Return when the timed wait ends: it starts with the last cluster done, again with a stop (B.5.5)."""
     stage = run.current
     if not stage.updated_at or not stage.wait:
         return None

@@ -37,7 +37,6 @@ class SemanticsComparison:
 
     @property
     def is_same_set(self) -> bool:
-        """Return whether all place the same clusters, in whichever order."""
         return len({frozenset(placed(one)) for one in self.decisions.values()}) <= 1
 
     @property

@@ -132,7 +132,7 @@ class Decision:
     def round(self, number: int) -> Round:
         """Return one round, numbered from 1, computed again. Raise IndexError for any other number."""
         if self.candidates is None or self.picks is None or not 1 <= number <= self.number_of_rounds:
-            raise IndexError(f"there is no round {number}: this decision has {self.number_of_rounds}")
+            raise IndexError(f"round {number} not found: this decision has {self.number_of_rounds}")
         return Round(self.candidates, number, self.picks.positions[: number - 1])
 
     @cached_property

@@ -59,7 +59,6 @@ class AffinityScore:
 
     @property
     def reads_terms(self) -> bool:
-        """Return whether the preferred terms of the policy count."""
         return True
 
     def affinity(self, cycle: Cycle, candidates: Bools) -> Scores:  # noqa: ARG002 -- subclasses read it

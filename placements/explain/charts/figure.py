@@ -97,7 +97,6 @@ class Chart:
 
     @property
     def heads(self) -> list[tuple[str, bool]]:
-        """The heads of the table, and whether their columns hold numbers."""
         by_column = zip_longest(*self.rows, fillvalue=None) if self.rows else ((),) * len(self.columns)
         heads = []
         for head, column in zip(self.columns, by_column, strict=True):

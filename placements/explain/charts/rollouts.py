@@ -165,9 +165,9 @@ MOST_ROWS, _ROW = 40, 26
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One start on a cluster: `applied_at` and `ended_at` are None while it has not come so far.
+    """One start on a cluster: `applied_at` and `ended_at` are None before that.
 
-    `outcome` is empty while it is under way; `wave` is the planned one, None where nothing was planned.
+    `outcome` is empty until it has ended; `wave` is the planned one, None where nothing was planned.
     """
 
     cluster: str

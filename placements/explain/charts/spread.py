@@ -90,7 +90,6 @@ class _Panel:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the domains drawn, and one for all others."""
         labels, bars = [], self.bars
         for row in bars:
             # The name of a cluster that this step adds is in its bar, where names have room.

@@ -102,9 +102,6 @@ class Snooze:
         return cause.mark == self.mark if self.until is None else now.timestamp() < self.until
 
 
-Snoozes = Mapping[str, Snooze]
-
-
 @dataclass(slots=True)
 class _Away:
     """Clusters that are not available, one, or as a group those of one reason, and the placements on them."""
@@ -138,8 +135,8 @@ def attention(
     approvals, approvals_count = _approvals(user) if counts.of_placements.approvals else ([], 0)
     on_placements, stale_count = _of_placements(counts, away)
     differences, differences_count = _differences()
-    causes = [one.grouped() for one in away.values()]
-    causes += [*_merge_causes(on_placements), *approvals, *differences]
+    causes = [*approvals, *(one.grouped() for one in away.values())]
+    causes += [*_merge_causes(on_placements), *differences]
     causes += _faulty() if counts.of_placements.errors else []
     causes += _silent_channels(user, now=now)
     causes.sort(key=lambda one: _LEVELS.index(one.level))
@@ -254,12 +251,13 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
     shorts, invalids = queries.troubled_placements() if has_any else ((), ())
     for short in shorts:
         one, decision = short.placement, short.decision
-        wanted = decision.wanted if decision else one.number_of_clusters
+        wanted = (decision.wanted if decision else one.number_of_clusters) or one.named_count
         total = "" if wanted is None else f" of {wanted:,}"
+        level = "attention" if one.placed_count else "failed"
         reason = short.reason[:1].upper() + short.reason[1:]
         message = f"{one.placed_count:,}{total} clusters selected. {reason.rstrip('.')}."
         path = reverse("web:decision", args=[decision.record.decision_id]) if decision else ""
-        causes.append(_of_placement(one.full_name, "attention", message, path, "Explain" if path else "Open"))
+        causes.append(_of_placement(one.full_name, level, message, path, "Explain" if path else "Open"))
     for invalid in invalids:
         fault = invalid.selection_faults[0]["message"]
         message = f"Invalid resource selector; not scheduled: {fault}."

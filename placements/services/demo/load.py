@@ -188,7 +188,7 @@ def demo_of(size: int, *, now: datetime) -> Demo:
     Deterministic. Raise ValueError for other sizes than `DEMO_SIZES`.
     """
     if size not in _DEMOS:
-        raise ValueError(f"there is no demo of {size} clusters, only of {', '.join(map(str, DEMO_SIZES))}")
+        raise ValueError(f"no demo has {size} clusters, only {', '.join(map(str, DEMO_SIZES))}")
     return _DEMOS[size](now)
 
 

@@ -250,7 +250,7 @@ def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
     lock_fleet()
     running = running_drain(cluster)
     if running is None:
-        raise ActionNotAllowed(f"{cluster} is not being drained; there is nothing to cancel")
+        raise ActionNotAllowed(f"{cluster} is not being drained; nothing to cancel")
     _end(running, Drain.State.CANCELLED, f"cancelled by {actor_name(by)}", by=by, now=now)
     return running
 

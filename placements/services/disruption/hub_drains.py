@@ -85,7 +85,7 @@ def cancel_hub_drain(hub: Hub, cluster: str, *, by: User, now: datetime) -> Drai
     with in_hub(hub.pk):
         running = running_drain(cluster)
         if running is None:
-            raise ActionNotAllowed(f"{cluster} is not being drained; there is nothing to cancel")
+            raise ActionNotAllowed(f"{cluster} is not being drained; nothing to cancel")
         _end(running, Drain.State.CANCELLED, f"cancelled by {actor_name(by)}", now=now)
     return running
 

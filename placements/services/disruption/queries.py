@@ -149,7 +149,7 @@ def _state_of(
     is_maximum = spec.max_unavailable is not None
     limit = f"maxUnavailable {spec.max_unavailable}" if is_maximum else f"minAvailable {spec.min_available}"
     if placement is None:
-        return BudgetState(row, limit, None, None, f"There is no placement {row.name}.")
+        return BudgetState(row, limit, None, None, f"No placement is named {row.name}.")
     kind = PlacementType(placement.placement_type)
     if errors := budget_errors(spec, kind):
         return BudgetState(row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}.")

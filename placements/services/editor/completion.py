@@ -88,7 +88,7 @@ def _scan(lines: Sequence[str]) -> Iterator[tuple[int, tuple[Keys, str]]]:
             continue
         column = len(match["indent"])
         for dash in re.finditer(r"- *", match["dashes"]):
-            # A list may begin at the column of its key.
+            # A list may start at the column of its key.
             while stack and stack[-1][0] + isinstance(stack[-1][1], int) > column:
                 stack.pop()
             around = tuple(key for _, key in stack)

@@ -290,7 +290,6 @@ class DraftPreview:
 
     @property
     def resource_hints(self) -> dict[str, str]:
-        """How many resources each selector selects, by the name of its row."""
         hints = {}
         for row in self.form.resources.rows[:_MOST_SELECTORS] if self.form else ():
             with suppress(InvalidManifest):

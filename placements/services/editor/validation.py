@@ -55,7 +55,6 @@ class PlacementDraft:
 
     @property
     def digest(self) -> str:
-        """A short hash that identifies a text."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
@@ -180,7 +179,7 @@ class PlacementDraft:
         if self.document.path_prefix or not isinstance(data, Mapping):
             return None, f"This is not one {PLACEMENT_KIND}. Edit it as YAML."
         if str(data.get("apiVersion")).startswith("cluster.open-cluster-management.io/"):
-            return None, "There is no form for OCM manifests. Edit it as YAML."
+            return None, "OCM manifests have no form. Edit the manifest as YAML."
         if data.get("kind") not in (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND):
             return None, f"This is not a {PLACEMENT_KIND}. Edit it as YAML."
         form = PlacementForm.of(data)

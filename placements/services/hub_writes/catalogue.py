@@ -65,7 +65,10 @@ _ACTIONS = (
         *("evict", "Evict", "evict placements", plan_evict, "ClusterResourcePlacementEviction", "create"),
         is_destructive=True,
     ),
-    Action("start-run", "Start run", "start staged update runs", plan_start_run, _RUN, "create"),
+    Action(
+        *("start-run", "Start staged update run", "start staged update runs"),
+        *(plan_start_run, _RUN, "create"),
+    ),
     Action("run-state", "Change state", "run and stop staged update runs", plan_run_state, _RUN),
     Action(
         *("abandon-run", "Abort", "abort staged update runs", plan_abandon_run, _RUN, "delete"),

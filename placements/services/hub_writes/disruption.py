@@ -64,7 +64,7 @@ def eviction_name(placement: str, cluster: str) -> str:
 
 
 def eviction_prefix(placement: str, cluster: str) -> str:
-    """Return what the names of our evictions of a placement from a cluster begin with."""
+    """Return what the names of our evictions of a placement from a cluster start with."""
     parts = [one[:LONGEST_PART].strip("-.") for one in (placement, cluster)]
     return f"fleetui-{parts[0]}-{parts[1]}-"
 

@@ -73,7 +73,7 @@ def preflight(planner: Planner, placement: Manifest, name: str, namespace: str) 
         is_ended = condition_of(run, "Succeeded").get("status") in _FINISHED
         if not is_ended and condition_of(run, "Initialized").get("status") != "False":
             other = text_of(mapping_at(run, "metadata").get("name"))
-            raise WriteRefusedError(f"Run {other} of this placement is active; stop or abandon it first.")
+            raise WriteRefusedError(f"Run {other} of this placement is active; stop or abort it first.")
     notes = []
     strategy = mapping_at(placement, "spec", "strategy").get("type")
     if strategy != "External":

@@ -144,7 +144,7 @@ class HubObservation:
     def policy(self) -> PlacementPolicy:
         """Return the policy that the hub acts on. Raise NotReplayable."""
         if self.snapshot is None:
-            raise NotReplayable("there is no policy snapshot")
+            raise NotReplayable("no policy snapshot found")
         try:
             return parse_policy(policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy")
         except InvalidManifest as invalid:
@@ -225,9 +225,9 @@ def stored_bindings(row: HubDecision) -> Bindings:
 
 @dataclass
 class Course:
-    """The bindings before the cycle to be replayed, the change it began with, and the bindings now.
+    """The bindings before the cycle to be replayed, the change it started with, and the bindings now.
 
-    `is_mixed`: something other than the cycle changed bindings after it began.
+    `is_mixed`: something other than the cycle changed bindings after it started.
     """
 
     before: Bindings
@@ -236,7 +236,7 @@ class Course:
     is_mixed: bool = False
 
     def start(self, change: BindingChange, old: BindingFacts | None) -> None:
-        """Let the cycle begin with a change of one of the bindings that are there now."""
+        """Let the cycle start with a change of one of the bindings that are there now."""
         self.is_mixed = self.first is not None
         self.first, self.before = change, dict(self.after)
         del self.before[change.uid]
@@ -244,7 +244,7 @@ class Course:
             self.before[change.uid] = old
 
     def is_started_by(self, change: BindingChange, snapshot: str) -> bool:
-        """Return whether a selection begins the cycle of a snapshot; those before may be of another one."""
+        """Return whether a selection starts the cycle of a snapshot; those before may be of another one."""
         first = self.first
         if first is None:
             return True
@@ -274,7 +274,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
             course.is_mixed = True
     if course.first is None:
         course.before = dict(course.after)
-    for uid in observed.deleting:  # a cycle does not see what is being deleted; when that began is not known
+    for uid in observed.deleting:  # a cycle sees nothing that is being deleted; since when is not known
         gone, left = course.after.pop(uid, None), course.before.get(uid)
         if gone is not None and left is not None and left.is_active:
             del course.before[uid]
@@ -344,7 +344,7 @@ def steady_replay(
 def pick_replays(
     observed: HubObservation, policy: PlacementPolicy, course: Course, first: BindingChange, hub: Hub
 ) -> Sequence[ReplayResult]:
-    """Run the cycle that began with a change, on the fleet before it; then on those right before and after.
+    """Run the cycle that started with a change, on the fleet before it; then on those right before and after.
 
     The next ones matter only where the cycle and a change of the fleet are too close for their order to be
     known. Raise NotReplayable.

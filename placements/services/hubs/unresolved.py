@@ -14,7 +14,6 @@ from placements.services.hubs.projection.staged_runs import NO_RUN
 
 PATIENCE = timedelta(hours=1)
 """For which an object may wait for the one that it belongs to: streams arrive in any order."""
-NOT_UNDERSTOOD = "not understood"
 
 
 @dataclass(frozen=True, slots=True)

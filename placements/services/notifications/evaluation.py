@@ -46,7 +46,7 @@ def evaluate(*, now: datetime) -> int:
 
 
 def record_problems(hub: int, prefix: str, kinds: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
-    """Save which problems of a hub began, changed and ended; three statements when nothing changed."""
+    """Save which problems of a hub started, changed and ended; three statements when nothing changed."""
     known = {one.key: one for one in NotificationProblem.objects.filter(hub=hub, ended_at=None)}
     by_key = {one.key: one for problems in kinds.values() for one in problems}
     capped = {kind for kind, problems in kinds.items() if len(problems) >= MOST}

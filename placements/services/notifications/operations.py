@@ -116,7 +116,7 @@ def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:
 def save_rule(rule_input: RuleInput, *, by: User | None, now: datetime) -> NotificationRule:
     """Create a rule, or change the one with this name. Raise InvalidManifest.
 
-    A rule that is new or enabled again is about problems that begin from then on.
+    A rule that is new or enabled again is about problems that start from then on.
     """
     columns = rule_columns(rule_input)
     with transaction.atomic():

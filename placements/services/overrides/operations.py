@@ -51,7 +51,7 @@ class UnknownOverrideError(LookupError):
     """No override has this name."""
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:
-        super().__init__(f"there is no {kind} {full_name(namespace, name)}")
+        super().__init__(f"no {kind} is named {full_name(namespace, name)}")
 
 
 @on_live_hub(refuse)

@@ -33,7 +33,7 @@ class UnknownResourceError(LookupError):
     def __init__(self, key: ObjectKey) -> None:
         group, kind, namespace, name = key
         place = f"{namespace}/" if namespace else ""
-        super().__init__(f"there is no {kind} {place}{name}{f' of {group}' if group else ''} on the hub")
+        super().__init__(f"no {kind} {place}{name}{f' of {group}' if group else ''} on the hub")
         self.key = key
 
 

@@ -102,8 +102,7 @@ def needs_attention(*, has_runs: bool = True, has_staged: bool = True) -> list[A
 def _failures() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return the kind of badge, and where something failed or had no answer, for the first placements.
 
-    And the first cluster that does not answer.
-
+    What failed is first: one cluster without an answer has many placements. And the first such cluster.
     A cluster that the heartbeat rule calls unreachable is listed with the rollout that waits for it.
     """
     has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
@@ -116,7 +115,7 @@ def _failures() -> dict[str, tuple[str, str, tuple[str, ...]]]:
         count=Count("pk"), first=Min("cluster_name")
     )
     failures: dict[str, tuple[str, str, tuple[str, ...]]] = {}
-    for row in counts.order_by("placement__full_name", "sort")[:MOST]:
+    for row in counts.order_by("sort", "placement__full_name")[:MOST]:
         names = names_and_more([row["first"]], 1, count=row["count"])
         words = f"{names} {verb(row['count'], 'is')} not responding."
         failure: tuple[str, str, tuple[str, ...]] = ("attention", words, (row["first"],))

@@ -89,7 +89,6 @@ class ClusterCall:
 
     @property
     def is_report(self) -> bool:
-        """Return whether differences are reported and nothing is applied."""
         is_applied = self.binding.phase not in (Phase.REMOVING, Phase.REMOVE_FAILED)
         return is_applied and strategy_value(self.binding, "type") == ApplyType.REPORT_DIFF
 
@@ -289,7 +288,7 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
         longest: timedelta = settings.LONGEST_OBSERVATION
         period = min(period, longest)
         if (quiet := now - since - UNCHANGED) >= timedelta():
-            # The sum of the pauses so far, as a geometric series, is the base of the next one.
+            # The sum of the pauses until now, as a geometric series, is the base of the next one.
             pause = period * PAUSE_FACTOR + quiet * (PAUSE_FACTOR - 1)
         earliest = now + pause - period / 2
         if pause >= longest:

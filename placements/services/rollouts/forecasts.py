@@ -176,7 +176,7 @@ def staged_eta(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> 
 
 
 def _work_stage(stage: Stage, until: datetime | None, *, is_last: bool, now: datetime) -> WorkStage:
-    """Return the work that is left of a stage; `until` is when its timed wait ends, if that has begun."""
+    """Return the work that is left of a stage; `until` is when its timed wait ends, if that has started."""
     kind = StepKind.REMOVAL if is_last else StepKind.UPDATE
     steps = [
         Step(kind, (now - one.started_at).total_seconds() if one.started_at else None)

@@ -33,11 +33,12 @@ class RunListState(StrEnum):
 
 
 _STAGED = {
-    RunListState.RUNNING: Q(ended_at=None),
+    RunListState.RUNNING: Q(ended_at=None, started_at__isnull=False),
     RunListState.FINISHED: Q(status=RunStatus.SUCCEEDED),
     RunListState.SUPERSEDED: Q(pk__in=()),
     RunListState.STOPPED: Q(status=RunStatus.ABANDONED),
-    RunListState.FAILED: Q(status=RunStatus.FAILED),
+    RunListState.FAILED: Q(status=RunStatus.FAILED)
+    | Q(failed__gt=0, placement__paused_since=None, status__in=(RunStatus.PROGRESSING, RunStatus.STUCK)),
 }
 
 
@@ -64,7 +65,7 @@ def newest_run(placement: str) -> AnyRun | None:
 
 def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
     rolling = _rolling(placement, text, RunListState.RUNNING).order_by("-id")[:most]
-    staged = _staged(placement, text, RunListState.RUNNING).order_by("-id")[:most]
+    staged = _staged(placement, text, None, is_ended=False).order_by("-id")[:most]
     return list(_merge_runs(rolling, staged))
 
 
@@ -113,16 +114,19 @@ def _merge_runs(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iter
 def _rolling(placement: str, text: str, state: RunListState | None) -> QuerySet[Rollout]:
     rows = runs_to_show(placement=placement, text=text)
     if state is RunListState.FAILED:
-        return rows.none()
+        return rows.filter(Q(failed__gt=0, placement__paused_since=None))
     return rows.filter(state=state) if state else rows.exclude(state=Rollout.State.RUNNING)
 
 
-def _staged(placement: str, text: str, state: RunListState | None) -> QuerySet[StagedRun]:
+def _staged(
+    placement: str, text: str, state: RunListState | None, *, is_ended: bool = True
+) -> QuerySet[StagedRun]:
     rows = runs_matching(placement=placement).filter(placement_name__contains=text.lower())
     rows = rows.select_related("placement")
     rows = rows.defer("plan", "sync_result", "strategy", "overrides", "document", "placement__document")
-    rows = rows.filter(_STAGED[state]) if state else rows.exclude(ended_at=None)
-    return with_status(rows).annotate(
+    rows = with_status(rows)
+    rows = rows.filter(_STAGED[state]) if state else rows.filter(ended_at__isnull=not is_ended)
+    return rows.annotate(
         strategy_name=KT("document__spec__stagedRolloutStrategyName"),
         stage=KT("sync_result__concurrency__stage"),
         done=KT("sync_result__concurrency__done"),

@@ -66,7 +66,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
     placement = _rolling(name, expected, by=by)
     run = running_rollout(placement)
     if run is None:
-        raise ActionNotAllowed(f"{name} has no rollout in progress; there is nothing to stop")
+        raise ActionNotAllowed(f"{name} has no rollout in progress; nothing to stop")
     end_run(run, Rollout.State.STOPPED, f"stopped by {actor_name(by)}", now=now)
     placement.is_stopped = True
     _save(placement, "stopped", ["is_stopped"], by=by, now=now)
@@ -163,12 +163,12 @@ def roll_back(
     """
     placement = _rolling(name, expected, by=by)
     if placement.deleting_since is not None:
-        raise ActionNotAllowed(f"{name} is being deleted; there is nothing to roll back to")
+        raise ActionNotAllowed(f"{name} is being deleted; nothing to roll back to")
     rows = ResourceSnapshot.objects.filter(placement=placement)
     latest = rows.filter(is_latest=True).first()
     old = rows.filter(number=number).first() if number is not None else None
     if latest is None:
-        raise ActionNotAllowed(f"{name} has no resource snapshot yet; there is nothing to roll back to")
+        raise ActionNotAllowed(f"{name} has no resource snapshot yet; nothing to roll back to")
     if old is None or old == latest:
         older = rows.exclude(pk=latest.pk).order_by("number").values_list("number", flat=True)
         if not older:

@@ -25,7 +25,7 @@ class UnknownRolloutError(LookupError):
     """No rollout has this number."""
 
     def __init__(self, placement: str, number: int) -> None:
-        super().__init__(f"there is no rollout {number} of a placement {placement[:63]!r}")
+        super().__init__(f"rollout {number} of placement {placement[:63]!r} not found")
 
 
 def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:

@@ -345,7 +345,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
         unchanged = mine.filter(Q(phase=first.phase) & reduce(or_, run_the_same))
         placements = {one.placement_id for one in bindings}
         with transaction.atomic():
-            # First, as a sync of a rollout begins with this row and then writes conditions: else a deadlock.
+            # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
             if is_news or connection.features.has_select_for_update:
                 locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
                 list(locked.values_list("pk", flat=True))

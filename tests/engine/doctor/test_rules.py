@@ -266,7 +266,7 @@ def test_domains_and_labels_with_one_cause_are_one_finding() -> None:
     bare = [cluster(f"bare{at}", env="prod") for at in range(2)]
     several = [*_many(40, region="east", zone="a"), *_many(40, "w", region="west", zone="b"), *closed]
     [blocked] = _check("S04", _case(several, pick_n(8, spread=[spread("region")]), {}))
-    assert "north, south keep the minimum at 0: there is no candidate" in blocked.message
+    assert "north, south keep the minimum at 0: no cluster there is a candidate" in blocked.message
     assert blocked.evidence == (("region", "north"), ("region", "south"))
 
     [lacking] = _check("H04", _case([*several[:80], *bare], ALL, {}))

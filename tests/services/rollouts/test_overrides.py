@@ -173,7 +173,7 @@ def test_deleting_an_override_takes_its_changes_back() -> None:
 
     assert set(Binding.objects.values_list("applied_version", flat=True)) == {first}
     assert annotations("c000")["Namespace"] == {}
-    with pytest.raises(UnknownOverrideError, match="there is no ClusterResourceOverride tier"):
+    with pytest.raises(UnknownOverrideError, match="no ClusterResourceOverride is named tier"):
         delete_override(KIND, "", "tier", by=None, now=world.now)
 
 

@@ -113,7 +113,6 @@ class SpreadInput:
 
     @property
     def all_pass(self) -> Bools:
-        """Return which clusters pass every filter."""
         passes = np.ones(len(self.fleet), dtype=np.bool_)
         for column in self.passes.values():
             passes &= column
@@ -135,7 +134,6 @@ class RoundState:
 
     @property
     def parts(self) -> Iterator[tuple[TopologySpreadConstraint, Groups, Ints]]:
-        """Return each constraint with its domains and their counts."""
         return zip(self.constraints, self.groups, self.counts, strict=True)
 
 

@@ -51,7 +51,7 @@ def stretched(total: Ints | Floats, low: float, high: float) -> Floats:
 
 
 _EMPTY = -(1 << 61)  # a cell without a cluster left
-_BITS = 54  # of a whole number that ranks, above which FORBIDDEN begins
+_BITS = 54  # of a whole number that ranks, above which FORBIDDEN starts
 _BITS_A_LEVEL = 6
 
 
