@@ -120,7 +120,7 @@ def test_a_decision_without_rounds_has_no_steps() -> None:
     replay = Replay(decide(fleet("a"), pick_all()))
 
     assert list(replay) == []
-    with pytest.raises(IndexError, match="no round 1"):
+    with pytest.raises(IndexError, match="round 1 not found"):
         replay.step(1)
 
 
