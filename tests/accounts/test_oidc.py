@@ -202,6 +202,7 @@ def test_the_provider_is_offered_where_it_is_set(log_in: Enter) -> None:  # noqa
     assert "Log in with Example ID" in page
 
 
+@pytest.mark.nightly
 def test_without_a_provider_there_is_none() -> None:
     assert "Log in with" not in Client().get("/login/").content.decode()
     assert Client().post("/oidc/oidc/login/").status_code == 404

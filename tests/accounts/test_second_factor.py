@@ -61,6 +61,7 @@ def options_in(client: Client, address: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.nightly
 def test_an_app_is_added_needed_at_login_and_removed(reported: list[str]) -> None:
     person("ana", "operator")
     client = confirmed("ana")

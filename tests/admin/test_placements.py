@@ -120,6 +120,7 @@ def test_placements_are_filtered_by_state(viewer: Client, state: str, count: int
     assert answer.context["cl"].result_count == count
 
 
+@pytest.mark.nightly
 def test_a_drain_says_how_far_it_is_with_each_placement(viewer: Client) -> None:
     page = text_of(viewer.get(f"/admin/placements/drain/{Drain.objects.get().pk}/change/"))
 

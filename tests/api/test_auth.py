@@ -24,6 +24,7 @@ def test_name_and_password_give_a_token_that_works() -> None:
     assert ApiToken.objects.get().digest == digest_of_token(token)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("password", ["wrong", PASSWORD + " ", "\ud7ff"])
 def test_a_wrong_password_gives_none(password: str) -> None:
     person("ann", "viewer")

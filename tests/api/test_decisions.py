@@ -122,6 +122,7 @@ def test_the_beginning_of_an_id_will_do(reader: APIClient, decision: str, length
     assert reader.get(f"{DECISIONS}/{decision[: 2 + length]}").json()["id"] == decision
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("given", ["d-123", "d-0000", "26de", "d-XYZW", "d-%25", "d-" + "0" * 33])
 def test_an_invalid_id_is_not_found(reader: APIClient, given: str) -> None:
     assert reader.get(f"{DECISIONS}/{given}").status_code == 404
@@ -143,6 +144,7 @@ def test_an_ambiguous_beginning_lists_what_it_may_mean(reader: APIClient, decisi
     assert answer.json()["decisions"] == sorted([decision, other])
 
 
+@pytest.mark.nightly
 def test_a_round_has_its_candidates(reader: APIClient, decision: str) -> None:
     one = reader.get(f"{DECISIONS}/{decision}/rounds/2?limit=1").json()
 

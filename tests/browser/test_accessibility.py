@@ -114,7 +114,8 @@ def test_axe_finds_nothing_serious_and_on_a_phone_nothing_sticks_out(
     assert found == {}
 
 
-@pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_complete", [False, True])
 def test_a_viewer_and_an_anonymous_visitor_see_accessible_pages(
     is_complete: bool, enter: Enter, samples: dict[str, str], complaints: list[str]
 ) -> None:

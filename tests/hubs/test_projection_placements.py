@@ -201,6 +201,7 @@ def test_what_comes_before_its_placement_waits_for_it(live: ProjectedHub) -> Non
     assert bindings(live, "policy_snapshot__number") == [(0,)]
 
 
+@pytest.mark.nightly
 def test_a_new_latest_snapshot_replaces_the_former_one(live: ProjectedHub) -> None:
     put_web(live)
     live.project()

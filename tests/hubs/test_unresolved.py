@@ -28,6 +28,7 @@ def live() -> ProjectedHub:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("live")
 @pytest.mark.servers
 def test_the_page_lists_kind_name_path_and_reason(admin_client: Client) -> None:

@@ -74,6 +74,7 @@ def test_reading_an_idle_hub_takes_one_watch_per_stream() -> None:
         assert [one.verb for one in run.fake.seen[before:]] == []
 
 
+@pytest.mark.nightly
 def test_an_optional_kind_may_be_absent_or_forbidden() -> None:
     fake = hub_with_content()
     fake.absent.add("resourcebindings")

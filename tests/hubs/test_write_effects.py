@@ -62,6 +62,7 @@ def test_the_page_asks_for_the_confirmation(hub: WritableHub, client: Client) ->
     assert len(hub.sent()) == 1
 
 
+@pytest.mark.nightly
 def test_the_stages_of_a_run_name_their_clusters_and_what_is_missing(hub: WritableHub) -> None:
     hub.put("MemberCluster", member("north", region="us"))
     hub.projected.put("ClusterResourceBinding", binding("web", "north", state="Bound"))

@@ -95,7 +95,7 @@ def test_a_restored_rollout_converges_and_old_leases_are_void(stage: Stage, tmp_
 def test_a_backup_is_checked_before_anything_is_changed(stage: Stage, tmp_path: Path) -> None:
     backup, key = tmp_path / "fleet.backup", new_encryption_key()
     stage.variables["FLEETUI_CREDENTIAL_KEYS"] = key
-    stage.manage("backup", str(backup))
+    backup.touch()
     assert _failure(stage, "backup", str(backup)) == (
         1,
         f"CommandError: {backup} exists; --force replaces it\n",

@@ -80,6 +80,7 @@ def test_one_that_fails_does_not_stop_the_others() -> None:
     assert "not found" in results_of(row)[1].message
 
 
+@pytest.mark.nightly
 def test_a_worker_continues_what_is_larger_than_a_batch() -> None:
     names = [f"c{number:03}" for number in range(MOST_AT_ONCE + 1)]
     all_joined(*names)

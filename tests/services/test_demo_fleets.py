@@ -281,6 +281,7 @@ def test_the_history_is_in_order_and_ends_six_minutes_ago() -> None:
     assert (NOW - moments[-1]).total_seconds() == 360
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [4, *LARGE])
 def test_a_demo_without_a_history_was_never_different(size: int) -> None:
     assert demo(size).at_first == demo(size)
@@ -306,6 +307,7 @@ def test_some_clusters_are_tainted(size: int) -> None:
     assert sum(taints.values()) < size / 10
 
 
+@pytest.mark.nightly
 @LARGE_SIZES
 def test_label_hygiene_has_something_to_find(size: int) -> None:
     regions, envs = label_counts(size, "region"), label_counts(size, "env")
@@ -352,6 +354,7 @@ def test_every_placement_takes_some_cluster(size: int) -> None:
     assert [name for name, one in decisions(size).items() if not one.picked_names] == []
 
 
+@pytest.mark.nightly
 @LARGE_SIZES
 def test_payments_is_pinned_by_the_new_region(size: int) -> None:
     assert "me-south-1" in {one.group for one in pinned_groups(decisions(size)["payments"])}
@@ -369,6 +372,7 @@ def test_licences_names_a_cluster_that_left() -> None:
     assert decisions(5000)["licences"].not_found == ("gonewalrus",)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("size", "number"), [(100, 9), (5000, 25)])
 def test_it_has_so_many_placements(size: int, number: int) -> None:
     assert len(demo(size).placements) == number

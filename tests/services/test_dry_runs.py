@@ -115,6 +115,7 @@ def test_an_edit_of_a_resource_is_tried_where_placements_have_it(fleet: Fleet) -
     assert by_cluster["two"].words == "1 created"
 
 
+@pytest.mark.nightly
 def test_objects_in_a_namespace_that_is_not_there_yet_are_not_tried(fleet: Fleet) -> None:
     for server in fleet.servers.values():
         del server.objects[NAMESPACE]

@@ -109,7 +109,7 @@ class _Killed(BaseException):
     """The worker was killed."""
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [15, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_worker_that_is_killed_at_any_statement_leaves_the_clusters_and_the_plan_as_one(every: int) -> None:
     world = drifted()
     planned = start_plan("web", moves=None, by=None, now=world.now)
@@ -170,6 +170,7 @@ def test_it_is_paused_resumed_and_stopped() -> None:
     assert start_plan("web", moves=None, by=None, now=world.now).number == 2
 
 
+@pytest.mark.nightly
 def test_it_ends_when_something_else_changes_the_clusters_or_the_policy() -> None:
     world = drifted()
     start_plan("web", moves=None, by=None, now=world.now)
@@ -217,6 +218,7 @@ def test_it_ends_when_the_next_step_would_make_a_limit_worse_or_lost_its_cluster
     assert _skew() <= 6
 
 
+@pytest.mark.nightly
 def test_a_budget_and_a_pause_hold_it_and_a_failure_stops_it() -> None:
     world = drifted()
     save_budget(budget(minAvailable=6), by=None, now=world.now)

@@ -222,6 +222,7 @@ def test_viewers_see_no_address(administrator: Client, viewer: Client, server: L
     assert (server.url in properties, "a.b/c" in properties) == (False, True)
 
 
+@pytest.mark.nightly
 def test_a_connection_is_tested(
     administrator: Client, viewer: Client, server: LocalServer, member: Member
 ) -> None:

@@ -295,6 +295,7 @@ def test_says_that_nothing_was_found(viewer: Client, text_of: Fetch) -> None:
     assert "No results." in text_of(viewer, "/search/?q=zebra crossing")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_finds_runs_by_number_and_resources_by_name(viewer: Client) -> None:
     sync_due_rollouts(now=NOW)

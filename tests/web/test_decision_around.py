@@ -43,6 +43,7 @@ def _number(count: int) -> dict[str, object]:
     return {"placementType": "PickN", "numberOfClusters": count}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "query", ["view=clusters", "outcome=picked", "q=fox", "group=region:west&outcome=outranked", "q=none"]
 )

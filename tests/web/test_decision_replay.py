@@ -114,6 +114,7 @@ def test_the_candidates_stand_with_their_rank_tuple_and_what_decided(viewer: Cli
     assert '<th scope="row" class="deciding"><a' in table
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_htmx_gets_the_record_alone(viewer: Client) -> None:
     answer = viewer.get(address("web", "?step=3"), headers={"HX-Request": "true"})

@@ -76,6 +76,7 @@ def test_stays_small(viewer: Client, address: str, query: str) -> None:
     assert len(re.findall(r"<[a-zA-Z]", text)) <= 6000
 
 
+@pytest.mark.nightly
 def test_alike_candidates_share_a_row(viewer: Client, address: str) -> None:
     text = viewer.get(f"{address}?step=1").content.decode()
 

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
 
 
+@pytest.mark.nightly
 def test_says_how_it_came_out_and_from_which_inputs(viewer: Client, text_of: Fetch, decision_id: str) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/")
 
@@ -65,6 +66,7 @@ def test_says_that_a_cluster_is_not_in_its_fleet(operator: Client, text_of: Fetc
     assert 'href="/placements/web/reschedule/">Preview rescheduling' in page  # it may have joined later
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("length", [4, 8, 31])
 def test_takes_the_beginning_of_an_id(viewer: Client, decision_id: str, length: int) -> None:
     for short in (decision_id[: length + 2], decision_id[2 : length + 2], decision_id[: length + 2].upper()):

@@ -61,6 +61,7 @@ def test_more_findings_with_plans_take_no_more_queries(
     assert queries(3) == queries(1)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
     viewer: Client, operator: Client, text_of: Fetch

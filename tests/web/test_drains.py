@@ -133,6 +133,7 @@ def test_an_odd_pace_is_refused_with_its_fault(
     assert not Drain.objects.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_follows_the_drain_and_shows_only_news(operator: Client, text_of: Fetch) -> None:
     drain("nimblefox", by=None, now=NOW, pace=Pace(at_once=1))

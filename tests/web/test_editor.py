@@ -200,6 +200,7 @@ def test_rows_come_and_go_with_buttons(operator: Client) -> None:
     assert removed.status_code == 200
 
 
+@pytest.mark.nightly
 def test_a_half_typed_row_is_left_out_and_marked(operator: Client) -> None:
     operator.post(EDIT, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
@@ -255,6 +256,7 @@ def test_a_second_window_does_not_overwrite_the_draft_of_the_first(operator: Cli
     assert _data()["spec"]["policy"]["numberOfClusters"] == 3
 
 
+@pytest.mark.nightly
 def test_typing_goes_on_in_the_draft_that_the_page_has_begun(operator: Client) -> None:
     page = operator.get(NEW).content.decode()
     first = operator.post(NEW, {**_fields(page), NUMBER: "2"}, headers=HTMX)

@@ -198,6 +198,7 @@ def test_compares_decisions_by_the_beginning_of_their_ids(past: Placement) -> No
     assert (comparison.decision.joins, comparison.decision.leaves) == (("bravelion",), ("jumpingcat",))
 
 
+@pytest.mark.nightly
 def test_names_who_stays_for_another_reason(past: Placement) -> None:
     diff = compare(past, "p0", "p1").decision
 

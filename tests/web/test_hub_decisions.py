@@ -96,6 +96,7 @@ def test_the_differences_can_be_downloaded(viewer: Client, differing: DecidedHub
     )
 
 
+@pytest.mark.nightly
 def test_lists_have_the_agreement_and_the_overview_the_disagreement(
     viewer: Client, differing: DecidedHub
 ) -> None:

@@ -125,6 +125,7 @@ def test_the_navigation_counts_what_the_inbox_of_a_person_has(client: Client) ->
     assert f'id="count-inbox">{len(KINDS) - 2 + 1}<' in after
 
 
+@pytest.mark.nightly
 def test_a_search_names_the_hub_of_each_result_and_opens_the_only_one(client: Client) -> None:
     put_web(live := ProjectedHub())
     live.project()

@@ -95,6 +95,7 @@ def test_a_list_without_namespaced_placements_has_no_column_for_them(
     assert "Namespace</th>" not in text_of(viewer, "/placements/")
 
 
+@pytest.mark.nightly
 def test_a_new_placement_is_of_a_namespace(web: Placement, operator: Client, text_of: Any) -> None:  # noqa: ARG001
     page = text_of(operator, "/placements/new/?template=everywhere&scope=namespace")
     assert 'name="metadata.namespace"' in page

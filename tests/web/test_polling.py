@@ -190,6 +190,7 @@ def test_the_view_answers_at_least_once_a_minute(
             assert viewer.get(address, headers=HTMX).status_code == 204
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_everybody_gets_a_token_of_their_own(operator: Client) -> None:
     other = Client(enforce_csrf_checks=True)

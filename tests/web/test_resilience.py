@@ -66,6 +66,7 @@ def test_placements_and_the_overview_show_the_report(viewer: Client, text_of: Fe
     assert "the loss of any cluster" in page
 
 
+@pytest.mark.nightly
 def test_the_map_of_losses_has_the_cells_of_the_report(
     report: ResilienceReport, viewer: Client, text_of: Fetch
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_command_fails_on_a_condition(condition: str, status: int) -> None:
     assert set(json.loads(out.getvalue())["totals"]) == {"cluster", "region"}
 
 
+@pytest.mark.nightly
 def test_the_metric_has_the_worst_domain(report: ResilienceReport) -> None:
     labels = {"hub": "local", "level": "region", "variant": "leave"}
     registry = metrics_registry(now=datetime.now(UTC))

@@ -74,6 +74,7 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetc
     assert "Blocked" not in text_of(viewer, f"{RUN}clusters/")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
     viewer: Client, text_of: Fetch

@@ -49,6 +49,7 @@ def test_the_decision_links_to_it(viewer: Client, text_of: Fetch, web: str) -> N
     assert f"/decisions/{web}/semantics/" in text_of(viewer, f"/decisions/{web}/")
 
 
+@pytest.mark.nightly
 def test_the_own_column_is_the_decision_itself(viewer: Client, web: str) -> None:
     answer = viewer.get(f"/api/v1/decisions/{web}/semantics").json()
 
@@ -58,6 +59,7 @@ def test_the_own_column_is_the_decision_itself(viewer: Client, web: str) -> None
     assert answer["refused"] == {}
 
 
+@pytest.mark.nightly
 def test_a_prefix_leads_to_the_decision_and_an_unknown_one_to_nothing(viewer: Client, web: str) -> None:
     assert viewer.get(f"/decisions/{web[:12]}/semantics/").status_code == 302
     assert viewer.get("/decisions/d-ffffffff/semantics/").status_code == 404
@@ -95,6 +97,7 @@ def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
     assert "Invalid YAML" in answer.content.decode()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_rules_that_cannot_be_evaluated_are_not_counted_as_agreeing(operator: Client) -> None:
     document = Placement.objects.get(name="web").document

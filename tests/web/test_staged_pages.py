@@ -128,6 +128,7 @@ def test_what_cannot_be_started_is_refused_with_its_path(
     assert StagedRun.objects.count() == 1
 
 
+@pytest.mark.nightly
 def test_a_stage_of_a_prepared_run_is_not_under_way(
     operator: Client, text_of: Fetch, world: StagedWorld
 ) -> None:
@@ -159,6 +160,7 @@ def test_an_older_snapshot_is_called_a_rollback(
     assert "Rollback" not in text_of(operator, "/rollouts/staged/runs/two/")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_clusters_that_have_the_snapshot_already_are_marked(operator: Client, text_of: Fetch) -> None:
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
@@ -234,6 +236,7 @@ def test_operators_and_approvers_are_offered_what_is_theirs(
     assert "required role: operator" in text_of(viewer, RUN)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_the_comment_of_an_approval_is_kept_wherever_it_is_shown(
     approver: Client, viewer: Client, text_of: Fetch
@@ -255,6 +258,7 @@ def test_the_comment_of_an_approval_is_kept_wherever_it_is_shown(
     assert event.after["comment"] == "Error rate is 0 <b>"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_the_stepper_shows_each_stage_and_marks_the_present_one(viewer: Client, text_of: Fetch) -> None:
     stepper = text_of(viewer, RUN).partition('class="stepper"')[2].partition("</ol>")[0]
@@ -313,6 +317,7 @@ def test_actions_require_confirmation(operator: Client, text_of: Fetch, action: 
     assert (run.status == "abandoned") == (action == "abandon")
 
 
+@pytest.mark.nightly
 def test_a_stopped_run_is_let_go_again(operator: Client, text_of: Fetch, waiting: StagedWorld) -> None:
     set_state("one", "Stop", by=None, now=waiting.now)
     waiting.work()
@@ -322,6 +327,7 @@ def test_a_stopped_run_is_let_go_again(operator: Client, text_of: Fetch, waiting
     assert StagedRun.objects.get().document["spec"]["state"] == "Run"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_a_wait_is_skipped_and_a_cluster_retried(operator: Client) -> None:
     skipped = operator.post(f"{RUN}skip-wait/canary/")
@@ -361,6 +367,7 @@ def test_what_is_not_allowed_is_refused(operator: Client, waiting: StagedWorld, 
     assert "has ended" in answer.content.decode()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_the_inbox_lists_what_waits_and_an_approver_approves(
     approver: Client, viewer: Client, text_of: Fetch
@@ -530,6 +537,7 @@ def test_a_failed_run_is_reported_until_there_is_a_newer_one(
     assert "Staged run one failed." not in text_of(viewer, "/")
 
 
+@pytest.mark.nightly
 def test_a_paused_placement_is_reported_on_the_page_of_its_run(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
@@ -662,6 +670,7 @@ def test_a_bad_or_stale_strategy_is_refused(operator: Client) -> None:
     assert StagedStrategy.objects.get().revision == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_a_strategy_is_deleted_and_its_run_goes_on(operator: Client, text_of: Fetch) -> None:
     done = operator.post("/rollouts/staged/strategies/careful/delete/")

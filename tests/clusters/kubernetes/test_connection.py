@@ -212,6 +212,7 @@ def test_the_stored_connection_is_checked(server: LocalServer, member: Member) -
         assert [(one.step, one.ok) for one in check_stored_connection("member")] == [("credentials", False)]
 
 
+@pytest.mark.nightly
 def test_the_same_again_changes_nothing(server: LocalServer) -> None:
     joined("member")
     first = save(fields_of(server))

@@ -1,5 +1,6 @@
 """The states of the clusters of a rollout, as counts."""
 
+import pytest
 from hypothesis import given
 
 from placements.engine.rollout.rolling_update import next_actions
@@ -38,6 +39,7 @@ def test_what_starts_now_is_not_available_any_more() -> None:
     )
 
 
+@pytest.mark.nightly
 @given(rollouts())
 def test_counts_add_up_to_who_holds_resources_or_begins_to(rollout) -> None:
     answer = next_actions(rollout)

@@ -47,6 +47,7 @@ def _calmed(world: World) -> World:
     return World(replace(world.state, suspension=Suspension.NONE), seconds=SECONDS)
 
 
+@pytest.mark.nightly
 @given(rollouts(), st.lists(events, max_size=12), st.booleans())
 def test_every_start_keeps_the_rules_and_what_can_finish_finishes(
     rollout: RolloutState, sequence: list[Event], timed: bool

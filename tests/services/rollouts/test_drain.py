@@ -248,6 +248,7 @@ def test_a_staged_placement_waits_for_its_next_run() -> None:
     assert len(world.available()) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_a_paused_placement_leaves_once_it_is_resumed() -> None:
     world = world_with(2, web=spec())

@@ -89,6 +89,7 @@ def test_the_start_of_a_job_ends_with_the_rollout() -> None:
     assert [one.outcome for one in ClusterUpdate.objects.all()] == [ClusterUpdate.Outcome.AVAILABLE]
 
 
+@pytest.mark.nightly
 @pytest.mark.servers
 def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
     world = World(3)

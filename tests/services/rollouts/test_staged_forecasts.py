@@ -36,6 +36,7 @@ def _world() -> StagedWorld:
     return made
 
 
+@pytest.mark.nightly
 def test_the_next_run_is_forecast_with_its_timed_wait_and_without_its_approval() -> None:
     world = _world()
     assert _eta("first")["reason"] in ("no-history", "")
