@@ -105,7 +105,7 @@ class Grants:
     roles: frozenset[str]
     teams: frozenset[Team]
     is_auditor: bool
-    """May view the access log; read here, since every page asks for it."""
+    """May view the access log; read here, since every page needs it."""
 
 
 def _write_grants() -> QuerySet[Group, Any]:

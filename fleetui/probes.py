@@ -1,4 +1,4 @@
-"""The addresses that monitoring asks: `/healthz`, `/readyz` and `/version`; they need no account.
+"""The addresses that monitoring requests: `/healthz`, `/readyz` and `/version`; they need no account.
 
 The form is that of a Kubernetes API server: plain text, one line for each check, `?exclude=NAME` for checks
 that do not count. The middleware answers them before the host is checked: a kubelet sends the address of the

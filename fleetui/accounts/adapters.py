@@ -1,4 +1,4 @@
-"""What allauth asks this console: who may have an account, how attempts are limited, how secrets are kept."""
+"""What allauth calls: who may have an account, how attempts are limited, how secrets are kept."""
 
 from typing import Any
 

@@ -10,7 +10,7 @@ from fleetui.encryption import cipher
 from fleetui.role_names import ADMINISTRATOR
 
 MAIN_TYPES = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
-"""What a login asks for; recovery codes are of use only beside one of them."""
+"""What a login requires; recovery codes are of use only beside one of them."""
 
 
 def requires_second_factor(user: User) -> bool:

@@ -104,7 +104,7 @@ def end_other_sessions(request: HttpRequest) -> HttpResponse:
 @login_required
 @reauthentication_required
 def end_session(request: HttpRequest, session: str) -> HttpResponse:
-    """End one of one's own sessions; the one that asks ends by logging out."""
+    """End one of one's own sessions; the current one ends by logging out."""
     if not end_sessions(request.user, without=request.session.session_key, only=session):
         raise Http404("You have no other session with this id.")
     messages.success(request, "Session ended")

@@ -161,7 +161,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def exact(self) -> ExactRecord | None:
-        """The exact search: where the address asks for it, and of an unfulfilled decision if it is fast."""
+        """The exact search: where the address requests it, and of an unfulfilled decision if it is fast."""
         record = super().exact
         if record is None and self.is_search_requested:
             return searched(self.value, user=self._request.user.pk)

@@ -66,7 +66,7 @@ Word = TypeVar("Word", bound=StrEnum)
 
 
 def page_from(request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: str = "name") -> Page[Row]:
-    """Return the page that the address asks for; the first one where its cursor is of another order."""
+    """Return the page that the address requests; the first one where its cursor is of another order."""
     after, size = request.GET.get("after"), page_size(request.GET)
     try:
         return page_of(rows, order=order, unique=unique, size=size, after=after, start=start_of(request))
@@ -80,7 +80,7 @@ def page_size(query: QueryDict) -> int:
 
 
 def start_of(request: HttpRequest) -> int:
-    """Return how many rows come before the page that the address asks for."""
+    """Return how many rows come before the page that the address requests."""
     return (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
 
 

@@ -1,4 +1,4 @@
-/* Security keys (WebAuthn): the button of a form asks the browser for a key and sends its answer. A button appears only
+/* Security keys (WebAuthn): the button of a form requests a key from the browser and sends its answer. A button appears only
    where the browser has keys: over HTTPS and on localhost. */
 const ACTIONS = {
   get: (options) => window.webauthnJSON.get(options),
