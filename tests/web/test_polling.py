@@ -44,7 +44,6 @@ def _tokens(page: bytes) -> set[bytes]:
     return set(re.findall(rb'name="csrfmiddlewaretoken" value="([^"]*)"', page))
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/", "/?by=region"])
 def test_the_second_time_that_nothing_is_new_takes_one_query(
@@ -60,7 +59,6 @@ def test_the_second_time_that_nothing_is_new_takes_one_query(
     assert "Content-Security-Policy" in again.headers
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/"])
 def test_what_changes_is_reported_at_once(viewer: Client, world: World, address: str) -> None:
     polled = _polled_address(viewer, address)
@@ -71,7 +69,6 @@ def test_what_changes_is_reported_at_once(viewer: Client, world: World, address:
     assert viewer.get(polled, headers=HTMX).status_code == 200
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_another_session_is_identified(viewer: Client) -> None:
     address = _polled_address(viewer)
@@ -99,7 +96,6 @@ def test_who_lost_the_role_is_let_go_soon_and_learns_nothing_meanwhile(
     assert viewer.get(address, headers=HTMX).status_code == 403
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_change_is_written_once_for_those_who_see_the_same(
     viewer: Client, operator: Client, django_assert_max_num_queries: DjangoAssertNumQueries
@@ -155,25 +151,25 @@ def test_a_change_that_is_rendered_takes_three_queries(
     assert {**shared.headers, "X-Request-ID": ""} == {**rendered.headers, "X-Request-ID": ""}
 
 
-@pytest.mark.nightly
 def test_what_is_shared_is_not_for_a_session_that_ended(polled: Client) -> None:
     polled.session.delete()
 
+    assert _ahead_of_django(polled, "v=0") == b"Django"
     assert polled.get(f"{RUN}?v=0", headers=HTMX).headers["HX-Redirect"].startswith("/login/")
 
 
-@pytest.mark.nightly
 def test_what_is_shared_is_not_for_who_lost_the_role(polled: Client) -> None:
     Group.objects.get(name=Role.VIEWER).user_set.clear()
 
+    assert _ahead_of_django(polled, "v=0") == b"Django"
     assert polled.get(f"{RUN}?v=0", headers=HTMX).status_code == 403
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("field", [{"password": "other"}, {"is_active": False}])
 def test_what_is_shared_is_not_for_a_user_who_changed(polled: Client, field: dict[str, Any]) -> None:
     User.objects.filter(pk=polled.session[SESSION_KEY]).update(**field)
 
+    assert _ahead_of_django(polled, "v=0") == b"Django"
     assert polled.get(f"{RUN}?v=0", headers=HTMX).headers["HX-Redirect"].startswith("/login/")
 
 
@@ -190,7 +186,6 @@ def test_the_view_answers_at_least_once_a_minute(
             assert viewer.get(address, headers=HTMX).status_code == 204
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_everybody_gets_a_token_of_their_own(operator: Client) -> None:
     other = Client(enforce_csrf_checks=True)
