@@ -341,7 +341,7 @@ def body_size(request: HttpRequest) -> int:
 
 
 def costly(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Let a page use the seconds of its user; without any left it responds with status 429."""
+    """Charge a page to the seconds of its user; with none left, respond with status 429."""
 
     @wraps(view)
     def measured(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -107,7 +107,7 @@ def migrated_file(pytestconfig: pytest.Config) -> Path | None:
 def django_db_modify_db_settings(
     django_db_modify_db_settings: None, migrated_file: Path | None
 ) -> Iterator[None]:
-    """Let pytest-django make the tables without migrations where `django_db_setup` replaces them."""
+    """Make pytest-django create the tables without migrations where `django_db_setup` replaces them."""
     del django_db_modify_db_settings
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(connection.settings_dict["TEST"], "MIGRATE", migrated_file is None)

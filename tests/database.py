@@ -58,7 +58,7 @@ _loaded: dict[str, tuple[list[Rows], list[Rows]]] = {}
 
 
 def load_once(name: str, load: Callable[[], object]) -> None:
-    """Let `load` fill the database; after the first time in this process, insert the rows that it made.
+    """Fill the database by `load`; after the first time in this process, insert the rows that it made.
 
     Use it where many tests start from the same content, which must not depend on the test. Where the database
     holds something else already, or is no SQLite, `load` is called each time.

@@ -32,7 +32,7 @@ _MIRRORED: dict[type[Any], dict[str, Any]] = {
 
 
 def move_rows_to(hub: Hub) -> None:
-    """Let all rows of the local hub belong to a live hub, so that the same names are free again."""
+    """Move all rows of the local hub to a live hub, so that the same names are free again."""
     for model in apps.get_models():
         if model is not HubGrant and any(field.name == "hub" for field in model._meta.concrete_fields):
             rows = model._base_manager.filter(hub=LOCAL_HUB)

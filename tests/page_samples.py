@@ -175,7 +175,7 @@ NO_PAGE = {
         "cluster-connection-renew",
     ),
 }
-"""Addresses that show nothing of their own: they redirect, hand out a file, or need a hub that decides."""
+"""Addresses that show nothing of their own: they redirect, return a file, or need a hub that decides."""
 
 
 def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:
@@ -253,7 +253,7 @@ def _connect_cluster(*, now: datetime) -> str:
 
 
 def _begin_staged_run(*, by: User, now: datetime) -> None:
-    """Let a staged run of the placement `shelf` wait for an approval, with everything else still to come."""
+    """Advance a staged run of the placement `shelf` to its first approval."""
     stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
     save_strategy(strategy_document(stage), by=by, now=now)
     decided("shelf", staged_spec())

@@ -19,7 +19,7 @@ def tamper() -> DecisionRecord:
 
 
 def outdate() -> None:
-    """Let the only record be one of engine 0, under `OLD_ID`."""
+    """Replace the only record by one of engine 0, under `OLD_ID`."""
     content = zlib.decompress(bytes(DecisionRecord.objects.get().content))
     older = zlib.compress(content.replace(b'"engine":"1"', b'"engine":"0"'))
     DecisionRecord.objects.update(engine="0", decision_id=OLD_ID, content=older)

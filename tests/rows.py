@@ -43,12 +43,12 @@ def joined(name: str, **labels: str) -> MemberCluster:
 
 
 def all_joined(*names: str) -> None:
-    """Let several clusters without labels join."""
+    """Add several clusters without labels."""
     upsert_clusters([ClusterSpec(member_document(name)) for name in names], by=None, now=NOW)
 
 
 def simulated(name: str, *, fault: str | None = None, now: datetime = NOW, **labels: str) -> MemberCluster:
-    """Let a simulated cluster join; it is observed from then on."""
+    """Add a simulated cluster, which is observed from then on."""
     connection = {"fault": fault} if fault else {}
     wanted = ClusterSpec(member_document(name, labels), driver="simulated", connection=connection)
     upsert_clusters([wanted], by=None, now=now)

@@ -89,7 +89,7 @@ def test_other_errors_are_not_blamed_on_the_environment(error: Exception | None)
 
 @pytest.fixture
 def broken(db: None) -> Iterator[None]:  # noqa: ARG001 -- a connection
-    """Let every statement fail as with a full disk."""
+    """Make every statement fail as with a full disk."""
 
     def fail(*_arguments: Any) -> None:
         raise OperationalError("database or disk is full")

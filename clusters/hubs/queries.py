@@ -41,7 +41,7 @@ def hub_ids() -> list[int]:
 
 
 def across_hubs() -> AbstractContextManager[None]:
-    """Let the queries that are written inside find the rows of all hubs.
+    """Include the rows of all hubs in the queries of this block.
 
     For maintenance and for lists of hubs; the caller shows nothing that the user may not read.
     """

@@ -25,5 +25,5 @@ class AccountsConfig(AppConfig):
 
 
 def open_session(sender: object, request: HttpRequest, **_signal: object) -> None:  # noqa: ARG001
-    """Let a session do everything that had to wait for a second factor."""
+    """Grant a session the permissions that require a second factor."""
     request.session.pop(SECOND_FACTOR_DUE, None)

@@ -36,7 +36,7 @@ ANY_OBJECT = component("AnyObject")
 
 
 class CamelCaseSerializer(serializers.Serializer[Any]):
-    """Gives every field its camelCase name; the keys of its value, such as labels, stay as they are."""
+    """Serialize fields under camelCase names; keys inside a value, such as labels, stay as they are."""
 
     def get_fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}

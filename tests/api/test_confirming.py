@@ -20,7 +20,7 @@ CASES = [(spec(), PICK_ALL), (pick_n_spec(2), PICK_N), (FIXED, FIXED_ELSEWHERE)]
 
 @pytest.fixture(autouse=True)
 def _fleet() -> None:
-    """Let two clusters join."""
+    """Add two clusters."""
     all_joined("a", "b")
 
 

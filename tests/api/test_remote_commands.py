@@ -64,7 +64,7 @@ class Answer(io.BytesIO):
 
 @pytest.fixture
 def _elsewhere(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `--server` reach the console of the test."""
+    """Connect `--server` to the console of the test."""
     monkeypatch.setattr(remote, "_pool_of", lambda _server: InProcess(api))
     monkeypatch.setenv(remote.TOKEN, TOKEN)
     monkeypatch.setenv(remote.SERVER, ADDRESS)

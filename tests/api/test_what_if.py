@@ -1,4 +1,4 @@
-"""Asking over REST what placements would do if clusters went."""
+"""What-if analyses over REST."""
 
 import pytest
 from rest_framework.test import APIClient

@@ -43,7 +43,7 @@ def page(enter: Enter, world: Drained) -> Page:
 
 
 def _catch_up(world: Drained) -> None:
-    """Let the workers' clock continue from what people did by the real clock."""
+    """Continue the workers' clock from the real time of the last action."""
     world.now = max(world.now, datetime.now(UTC))
 
 

@@ -31,12 +31,12 @@ def page(enter: Enter, nine: None, work: Callable[[], None]) -> Page:
 
 
 def _later(page: Page) -> None:
-    """Let so much time pass that the page polls, however calm it is."""
+    """Advance the clock beyond the longest polling interval."""
     page.clock.fast_forward(16_000)
 
 
 def _go_silent(name: str) -> None:
-    """Let a cluster send no heartbeat any more, and the rule that judges it say so."""
+    """Stop the heartbeats of a cluster until it counts as not ready."""
     later = NOW + timedelta(minutes=10)
     MemberCluster.objects.exclude(name=name).update(heartbeat_at=later)
     refresh_eligibility(now=later)

@@ -21,7 +21,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def watched(minutes: int, *, since: int = 0) -> None:
-    """Look at the fleet every ten seconds for some minutes."""
+    """Observe the fleet every ten seconds for some minutes."""
     for tick in range(since * 6, minutes * 6 + 1):
         observe(now=NOW + tick * timedelta(seconds=10))
 

@@ -193,7 +193,7 @@ def test_a_cluster_that_two_workers_take_out_leaves_once() -> None:
 
 
 def observe_while(monkeypatch: pytest.MonkeyPatch, interfere: Any) -> ObservationResult:
-    """Look at the fleet; after the answers came and before they are written another change is made."""
+    """Observe the fleet; between the results and their writing, another change is made."""
     call_all = heartbeat.call_all
 
     def call_and_wait(*functions: Any, **limits: Any) -> Iterator[Any]:

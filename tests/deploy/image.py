@@ -90,7 +90,7 @@ def carry_out(stage: Stage, name: str, rest: str) -> None:
 
 
 def _let_pip_work(root: Path) -> None:
-    """Give a root what an engine gives a container, and how pip of this machine finds packages."""
+    """Copy into a root what an engine mounts into a container, and the settings of pip."""
     for path in ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"):
         if Path(path).exists():
             target = root / path.lstrip("/")

@@ -42,7 +42,7 @@ def evictions(hub: WritableHub) -> list[str]:
 
 
 def settle(hub: WritableHub, executed: str) -> None:
-    """Let the hub decide the evictions that it has not decided yet, and the mirror see it."""
+    """Decide the pending evictions on the hub, and update the mirror."""
     for one in list(hub.fake.objects.get(EVICTIONS, {}).values()):
         if "status" not in one:
             conditions = [

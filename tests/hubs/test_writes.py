@@ -55,7 +55,7 @@ def number(hub: WritableHub) -> int:
 
 
 def owns_number(hub: WritableHub, manager: str) -> None:
-    """Let a manager change the number, so that it alone owns it."""
+    """Change the number as a manager, which then alone owns it."""
     web = hub.fake.get("clusterresourceplacements", "web")
     web["spec"]["policy"]["numberOfClusters"] = 3
     hub.put("ClusterResourcePlacement", web, manager=manager)

@@ -185,7 +185,7 @@ def quota_filled(world: FaultWorld) -> Cure:
 
 
 def webhook(world: FaultWorld, resources: str, **client: str) -> Cure:
-    """Let a webhook decide about objects; it is there when this returns."""
+    """Install a webhook for objects, and wait until it decides about them."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": [resources]}
     shop = {"matchLabels": {"guarded": "yes"}}
     world.two.merge("/api/v1/namespaces/shop", {"metadata": {"labels": {"guarded": "yes"}}})
@@ -259,7 +259,7 @@ def is_established(definition: Mapping[str, Any]) -> bool:
 
 
 def serve_cron_tabs(world: FaultWorld, name: str) -> None:
-    """Let a cluster serve the kind CronTab."""
+    """Define the kind CronTab on a cluster."""
     path, admin = f"{DEFINITIONS}/crontabs.stable.example.com", world.admins[name]
     admin.apply(path, CRON_TABS)
     world.cleanup.callback(admin.delete, path)
@@ -272,7 +272,7 @@ def definition_missing(world: FaultWorld) -> Cure:
 
 
 def object_ends_never(world: FaultWorld) -> Cure:
-    """Let an object of the placement be deleted manually that a finalizer keeps."""
+    """Delete an object of the placement that a finalizer keeps."""
     path = f"{CONFIG_MAPS}/settings"
     world.two.merge(path, {"metadata": {"finalizers": ["example.com/never"]}})
     world.two.delete(path)

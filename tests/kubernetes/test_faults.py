@@ -365,6 +365,6 @@ def test_what_two_placements_want_stays_with_the_first_until_that_is_gone(world:
 
 
 def turn(world: FaultWorld, seconds: int) -> bool:
-    """Let time pass where the cluster needs its own time, too."""
+    """Advance the clock, also by the real time that the cluster needs."""
     world.pass_time(seconds, step=seconds)
     return True

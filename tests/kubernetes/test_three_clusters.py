@@ -42,7 +42,7 @@ def images(world: FaultWorld) -> dict[str, Any]:
 
 
 def until_available(world: FaultWorld, count: int, *, seconds: float = 90) -> None:
-    """Let time pass by seconds: controllers and nodes take their own."""
+    """Advance the clock by real seconds: controllers and nodes need them."""
     await_true(lambda: turn(world, 1) and len(world.available()) == count, seconds=seconds)
 
 

@@ -19,7 +19,7 @@ def _measure() -> None:
     from tests.load.observing import ROUND, join, watch  # noqa: PLC0415 -- as above
     from tests.load.rolling_out import (  # noqa: PLC0415 -- as above
         HEADING,
-        not_as_wanted,
+        clusters_with_differences,
         placed,
         placed_at_once,
         updated,
@@ -63,8 +63,8 @@ def _measure() -> None:
     for what in ("placed", "updated", "updated"):
         went = updated(world) if what == "updated" else placed_at_once(world, 100)
         print(f"{50:>9,} {what:>8} {went}", flush=True)
-        if wrong := not_as_wanted():
-            sys.exit(f"not everything is as wanted: {wrong[:5]}")
+        if wrong := clusters_with_differences():
+            sys.exit(f"clusters differ from the last rollout: {wrong[:5]}")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def _floor(problem: Problem) -> Callable[[int], object]:
 
 
 def _plain(problem: Problem, decision: Decision, seconds: float) -> Plain:
-    """Let the baseline pick for so long; without constraints its one round makes all picks at once."""
+    """Run the baseline for a time; without constraints its one round makes all picks at once."""
     rounds = plain_rounds(problem.case(), kubefleet=problem.semantics == "kubefleet")
     picks: list[Rank] = []
     spent = 0.0

@@ -26,14 +26,14 @@ class Watched:
 
 
 def join(clusters: int, **connection: Any) -> None:
-    """Let simulated clusters join."""
+    """Add simulated clusters."""
     names = [f"sim{number:05}" for number in range(clusters)]
     wanted = [ClusterSpec(member_document(name), driver=SIMULATED, connection=connection) for name in names]
     upsert_clusters(wanted, by=None, now=NOW)
 
 
 def watch(now: datetime) -> Watched:
-    """Look once at all that are due."""
+    """Observe all due clusters once."""
     statements = _Counter()
     with connection.execute_wrapper(statements):
         started = perf_counter()

@@ -55,7 +55,7 @@ class Tab(threading.Thread):
         self.slowest = 0.0
 
     def run(self) -> None:
-        """Ask every two seconds."""
+        """Poll every two seconds."""
         while not self.stop.wait(max(0.0, self.due - time.monotonic())):
             started = time.monotonic()
             self.poll()
@@ -64,7 +64,7 @@ class Tab(threading.Thread):
         self.connection.close()
 
     def poll(self) -> None:
-        """Ask once."""
+        """Poll once."""
         try:
             answer = self._answer()
         except (http.client.RemoteDisconnected, ConnectionResetError):  # as a browser does: again
@@ -96,7 +96,7 @@ def poll(
     meanwhile: Callable[[], object] | None = None,
     every: float = 3.0,
 ) -> Polled:
-    """Let the tabs ask, the first round not counted; `meanwhile` makes the run change."""
+    """Poll with all tabs, the first round not counted; `meanwhile` changes the rollout."""
     stop = threading.Event()
     first = Tab(port, path, cookie, version="0", first=0.0, stop=stop)
     first.poll()

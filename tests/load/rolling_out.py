@@ -73,8 +73,8 @@ def updated(world: World) -> RolledOut:
     return _measured(world, world.change)
 
 
-def not_as_wanted() -> list[str]:
-    """List, from the clusters' books, what is not at the version of its last run, or changed to one twice."""
+def clusters_with_differences() -> list[str]:
+    """Return the simulated clusters not at the version of the last rollout, or changed to it twice."""
     versions = dict(Rollout.objects.order_by("number").values_list("placement_name", "version"))
     has: dict[str, dict[str, str]] = {}
     wrong = []

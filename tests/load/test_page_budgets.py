@@ -232,7 +232,7 @@ class Look:
 
     @classmethod
     def at(cls, fetch: Callable[[], Any]) -> "Look":
-        """Ask once, and count."""
+        """Send one request and measure it."""
         counter = StatementCounter()
         began = process_time()
         with connection.execute_wrapper(counter):
@@ -243,7 +243,7 @@ class Look:
 
     @classmethod
     def within(cls, fetch: Callable[[], Any], *, queries: int, size: int) -> "Look":
-        """Ask once, and again where that is not within the limits: some things are kept afterwards."""
+        """Measure one request, and a second where that exceeds the limits: some things are cached."""
         looked = cls.at(fetch)
         return cls.at(fetch) if looked.faults(queries=queries, size=size) else looked
 
@@ -253,7 +253,7 @@ class Look:
         return f"{self.milliseconds:7.1f} ms {counts}"
 
     def faults(self, *, queries: int, size: int) -> list[str]:
-        """Say which bounds are passed."""
+        """Return the limits that are exceeded."""
         held = {
             f"answers {self.status}": self.status == HTTPStatus.OK,
             f"{self.queries} queries, not {queries}": self.queries <= queries,

@@ -14,7 +14,7 @@ from placements.models import Binding, Placement
 from placements.services.rollouts import controller
 from placements.services.rollouts.controller import PAUSE, sync_due_rollouts
 from placements.services.workqueue import enqueue_rollout
-from tests.load.rolling_out import HEADING, RolledOut, not_as_wanted, placed_at_once, updated
+from tests.load.rolling_out import HEADING, RolledOut, clusters_with_differences, placed_at_once, updated
 from tests.rows import spec
 from tests.services.rollouts.world import World
 
@@ -43,7 +43,7 @@ def test_statements_and_looks_grow_no_faster_than_the_clusters(monkeypatch: pyte
 
 
 def _updated_on(clusters: int, world: World) -> RolledOut:
-    """Let there be so many clusters, and update what is placed on them."""
+    """Create clusters, and update the placements on them."""
     world.join(clusters)
     world.pass_time(2)
     world.run(until=world.is_settled)
@@ -109,7 +109,7 @@ def test_many_rollouts_at_a_time_end_well_with_as_few_statements() -> None:
     rounds = [placed_at_once(world, 8), updated(world)]
 
     assert {each.steps for each in rounds} == {8 * 8}
-    assert not_as_wanted() == []
+    assert clusters_with_differences() == []
     print(HEADING, rounds[-1], sep="\n")
     assert rounds[-1].statements_a_step <= MOST_STATEMENTS_OF_MANY
 
@@ -126,7 +126,7 @@ def test_many_rollouts_at_a_time_end_well_with_flat_memory() -> None:
         growth = (kept() - before) / 2
 
     assert {each.steps for each in (placed, *rounds)} == {8 * 8}
-    assert not_as_wanted() == []
+    assert clusters_with_differences() == []
     assert growth <= MOST_BYTES_A_ROUND
 
 

@@ -80,7 +80,7 @@ class Console:
             self.start(number)
 
     def stop(self) -> None:
-        """Ask every command to end, and see that nothing is left of any."""
+        """Stop every command, and check that no process is left."""
         for up in self.running.values():
             up.process.terminate()
         for up in self.running.values():

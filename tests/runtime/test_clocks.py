@@ -83,7 +83,7 @@ def shifted(tmp_path: Path) -> Clock:
 
 
 def act(stage: Stage, code: str, clock: Mapping[str, str]) -> None:
-    """Let a process with another clock do something."""
+    """Run code in a process with another clock."""
     there = dict(stage.variables)
     stage.variables |= clock
     stage.manage("shell", "-v0", "-c", ACT + code)

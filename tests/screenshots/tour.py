@@ -80,7 +80,7 @@ def _draft(page: Page, name: str) -> str:
 
 
 def _scenario(page: Page, labels: str) -> str:
-    """Ask what if the clusters with these labels went, and wait for the answer."""
+    """Run a what-if analysis for the loss of the clusters with these labels."""
     page.goto("/what-if/")
     page.get_by_label("Clusters with these labels").fill(labels)
     page.get_by_role("button", name="Run analysis").click()

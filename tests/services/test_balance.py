@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 @pytest.fixture(autouse=True)
 def _used() -> None:
-    """Let other placements use c1 once and c2 twice."""
+    """Place others on c1 once and on c2 twice."""
     all_joined("c1", "c2", "c3")
     decided("both", spec({"placementType": "PickFixed", "clusterNames": ["c1", "c2"]}))
     decided("second", spec({"placementType": "PickFixed", "clusterNames": ["c2"]}))

@@ -21,7 +21,7 @@ def _changed_policy(number: int) -> Placement:
 
 
 def _bound(cluster: str) -> Binding:
-    """Let the rollout start on this cluster."""
+    """Start the rollout on this cluster."""
     Binding.objects.filter(cluster_name=cluster).update(state=BindingState.BOUND, phase=Phase.APPLYING)
     return Binding.objects.get(cluster_name=cluster)
 

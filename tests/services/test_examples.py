@@ -28,7 +28,7 @@ def documents_of(path: Path) -> list[Document]:
 
 
 def verdicts(path: Path) -> list[str]:
-    """Say for each document of a file that it loads, with its caveats, or why not."""
+    """Return for each document of a file that it loads, with its warnings, or why it does not."""
     return [verdict(document) for document in documents_of(path)]
 
 

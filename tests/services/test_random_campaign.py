@@ -124,7 +124,7 @@ class Campaign(RuleBasedStateMachine):
         return int(answer.status_code)
 
     def work(self) -> None:
-        """Let the workers do what is due."""
+        """Run the workers for what is due."""
         Campaign.now = self.world.now
         advance_drains(now=self.world.now)
         advance_plans(now=self.world.now)
@@ -133,7 +133,7 @@ class Campaign(RuleBasedStateMachine):
         self.world.work()
 
     def wait(self, seconds: int) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.world.now += timedelta(seconds=seconds)
         observe(now=self.world.now)
         forget(MemberCluster.objects.filter(membership=Membership.LEAVING), verb="left", **self.by_system())
@@ -200,7 +200,7 @@ class Campaign(RuleBasedStateMachine):
 
     @rule(cluster=clusters)
     def rejoin(self, cluster: str) -> None:
-        """Let a cluster that has left join again, empty."""
+        """Add a removed cluster again, empty."""
         if not MemberCluster.objects.filter(name=cluster).exists():
             document = member_document(cluster, {"stage": "first" if cluster < "c002" else "second"})
             upsert_clusters([ClusterSpec(document, "simulated", QUICK)], **self.by_system())
@@ -292,7 +292,7 @@ class Campaign(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 400))
     def wait_long(self, seconds: int) -> None:
-        """Let time pass in one step, as if no worker ran meanwhile."""
+        """Advance the clock in one step, as if no worker ran meanwhile."""
         self.wait(seconds)
 
     @rule(path=st.sampled_from(("overview", "rollouts", "staged-runs", "events", "placements", "clusters")))

@@ -279,7 +279,7 @@ def test_after_three_reruns_nothing_is_written_if_a_pick_has_left(monkeypatch) -
 
 
 def _during_each_cycle(monkeypatch: pytest.MonkeyPatch, changes: list) -> list[object]:
-    """Let something happen to the fleet between what a cycle reads and what it writes, cycle by cycle."""
+    """Change the fleet between what a cycle reads and what it writes, cycle by cycle."""
     cycles: list[object] = []
 
     def schedule(cycle):

@@ -76,7 +76,7 @@ def change(world: World, hour: int) -> None:
 
 
 def soak(hours: int) -> list[Counter[str]]:
-    """Let hours pass; return the rows of each table, and the bytes of the database, after each."""
+    """Advance the clock by hours; return the rows of each table and the bytes of the database after each."""
     world = StagedWorld({"first": ["c000", "c001"]}, stage("first"))
     save_placement(placement_document("staged", staged_spec() | FEW), by=None, now=world.now)
     world.place("web", pick_n_spec(1) | FEW)

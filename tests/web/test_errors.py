@@ -20,7 +20,7 @@ class _BrokenError(Exception):
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch, viewer: Client) -> Client:
-    """Let the overview of a hub that has something fail, on the page and over REST."""
+    """Make the overview of a hub with objects fail, on the page and over REST."""
     joined("a")
 
     def fail() -> None:

@@ -23,7 +23,7 @@ PAGE, CLUSTER = "/clusters/bravelion/inject-fault/", "/clusters/bravelion/"
 
 @pytest.fixture(autouse=True)
 def bravelion() -> MemberCluster:
-    """Let a simulated cluster be there."""
+    """Add a simulated cluster."""
     return simulated("bravelion")
 
 

@@ -44,7 +44,7 @@ def _save(spec: dict[str, Any], *, at: Any) -> None:
 
 @pytest.fixture
 def past(web: Placement) -> Placement:
-    """Let the placement be spread first, then scaled, and its resources change."""
+    """Spread the placement, scale it, and change its resources."""
 
     def load() -> None:
         _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LATER)

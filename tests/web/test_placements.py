@@ -172,7 +172,7 @@ def _poll(client: Client, address: str) -> tuple[int, str]:
 
 
 def _nothing_to_carry_out() -> None:
-    """Let the rollouts have been looked at, with nothing to do."""
+    """Sync the rollouts, with nothing to do."""
     Placement.objects.update(rollout_observed=F("rollout_generation"))
 
 

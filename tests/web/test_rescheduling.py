@@ -20,7 +20,7 @@ BY_REGION = {"topologySpreadConstraints": [{"topologyKey": "region", "maxSkew": 
 
 @pytest.fixture
 def spread(web: Placement) -> Placement:
-    """Let `web` be where a fresh schedule would not put it any more: both in the west."""
+    """Place `web` where rescheduling would not: both in the west."""
     save_placement(placement_document("web", pick_n_spec(2, **BY_REGION)), by=None, now=NOW)
     schedule_due(now=NOW)
     change_labels(["bravelion"], put={"region": "west"}, by=None, now=NOW)

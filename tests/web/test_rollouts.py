@@ -41,7 +41,7 @@ def poll(client: Client, address: str) -> tuple[int, str]:
 
 
 def fail_on(world: World, name: str) -> None:
-    """Let a newer version fail on a cluster."""
+    """Make a newer version fail on a cluster."""
     world.inject(name, {"kind": "refuse", "objectName": "web"})
     world.change()
     world.work()

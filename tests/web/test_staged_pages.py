@@ -52,7 +52,7 @@ def world() -> StagedWorld:
 
 @pytest.fixture
 def waiting(world: StagedWorld) -> StagedWorld:
-    """Let a run wait after its canary."""
+    """Advance a run to the gate after its canary."""
     before = world.now
 
     def wait() -> None:

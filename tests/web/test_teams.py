@@ -101,7 +101,7 @@ def web_of(team: str, number: int = 1) -> dict[str, Any]:
 
 
 def grant(user: User, *roles: str, key: str = "team", value: str = "payments") -> None:
-    """Give a user roles for a label, by a group of its own."""
+    """Grant a user roles for a label, through a group of its own."""
     group = Group.objects.create(name=f"{value}-{user.username}-{'-'.join(roles)}")
     user.groups.add(group)
     for role in roles:

@@ -15,7 +15,7 @@ LONGEST_WAIT = timedelta(seconds=60)
 
 
 def mark_due(placements: Collection[int], *, now: datetime) -> None:
-    """Let these placements be judged when nothing more changes, a minute from the first change at the latest.
+    """Schedule the comparison of these placements, a minute after the first change at the latest.
 
     The caller holds the lock of the fleet, as all that mark do.
     """

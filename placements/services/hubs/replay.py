@@ -236,7 +236,7 @@ class Course:
     is_mixed: bool = False
 
     def start(self, change: BindingChange, old: BindingFacts | None) -> None:
-        """Let the cycle start with a change of one of the bindings that are there now."""
+        """Start the cycle with a change of one of the present bindings."""
         self.is_mixed = self.first is not None
         self.first, self.before = change, dict(self.after)
         del self.before[change.uid]

@@ -76,7 +76,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 @on_live_hub(refuse_rollout)
 @transaction.atomic
 def restart(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
-    """Let a stopped placement start a new rollout. Raise ActionNotAllowed when it is not stopped."""
+    """Start a new rollout of a stopped placement. Raise ActionNotAllowed when it is not stopped."""
     placement = _rolling(name, expected, by=by)
     if not placement.is_stopped:
         raise ActionNotAllowed(f"{name} is not stopped; a rollout starts automatically when one is needed")
@@ -202,7 +202,7 @@ def roll_back(
 @on_live_hub(refuse_rollout)
 @transaction.atomic
 def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
-    """Let a placement follow the hub again after a rollback. Raise ActionNotAllowed if it is not pinned."""
+    """Unpin a placement after a rollback. Raise ActionNotAllowed if it is not pinned."""
     placement = locked_placement(name, by=by, expected=expected)
     if placement.pinned_snapshot is None:
         raise ActionNotAllowed(f"{name} is not pinned: it follows the hub")
@@ -218,7 +218,7 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
 @on_live_hub(refuse_rollout)
 @transaction.atomic
 def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
-    """Let a deletion end without a cluster that has been unreachable for 15 minutes (lifecycle A.11).
+    """End a deletion without a cluster that has been unreachable for 15 minutes (lifecycle A.11).
 
     Its resources may remain there; an event records it. Raise UnknownPlacementError, ActionNotAllowed.
     """

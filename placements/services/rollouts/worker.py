@@ -377,7 +377,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
 
 
 def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
-    """Let the rollouts on many clusters sync in a moment, with further answers; return their placements."""
+    """Sync rollouts on many clusters soon, for several results at once; return their placements."""
     counts = Binding.objects.filter(placement__in=placements).values("placement").annotate(Count("pk"))
     large = set(counts.filter(pk__count__gt=MANY_CLUSTERS).values_list("placement", flat=True))
     soon = now + PROGRESS_SYNC

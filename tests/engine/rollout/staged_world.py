@@ -158,7 +158,7 @@ class World:
             self.clusters[name] = replace(fact, phase=following, phase_changed_at=self.now)
 
     def approve(self, stage: str, when: str) -> None:
-        """Let a stage continue."""
+        """Approve a stage."""
         self.approvals[Approval(stage, ApprovalPoint(when))] = self.now
 
     def reach(self, name: str, *, reachable: bool) -> None:

@@ -55,7 +55,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(WHATS), st.integers(0, 9)), max_size
 
 
 def happen(world: World, what: str, which: int) -> None:
-    """Let one thing happen."""
+    """Apply one random event."""
     name = sorted(world.clusters)[which % len(world.clusters)]
     match what:
         case "sync":

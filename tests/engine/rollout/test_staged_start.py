@@ -23,7 +23,7 @@ B, C, D = (cluster(name, env="prod") for name in "bcd")
 
 
 def reasons(*stages: Any, picked: Any = (), **facts: Any) -> CannotStart:
-    """Say why a run cannot start."""
+    """Return why a run cannot start."""
     found = initialise(strategy(stages), placed(*picked, **facts))
     assert isinstance(found, CannotStart)
     return found

@@ -270,7 +270,7 @@ def _count(fleet: list[tuple[str, Labels]], key: str, taken: set[str]) -> dict[s
 
 
 def _judge_groups(constraint: Case, counts: Mapping[str, int], *, kubefleet: bool) -> Judged:
-    """Say of every group what one more cluster there scores, and whether it breaks the limit."""
+    """Return for each group the score of one more cluster there, and whether it breaks the limit."""
     judged = {}
     limit, ascending = constraint.get("maxSkew", 1), sorted(counts.values())
     for group, count in counts.items():

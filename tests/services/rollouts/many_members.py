@@ -70,7 +70,7 @@ class ManyMembers(World):
         return MemberCluster.objects.exclude(unanswered_since=None).count()
 
     def rest(self, length: timedelta) -> None:
-        """Let the bindings look as if nothing had changed for so long."""
+        """Move the times of the bindings into the past."""
         Binding.objects.update(phase_changed_at=self.now - length)
 
 

@@ -80,17 +80,17 @@ class StagedWorld(World):
         self.work()
 
     def go_on(self, seconds: int = 10) -> None:
-        """Let some time pass."""
+        """Advance the clock."""
         self.pass_time(seconds)
 
     def approve(self, run: str, stage: str) -> ApprovalRequest:
-        """Let a stage continue."""
+        """Approve a stage."""
         request = approve(run, stage, by=self.approver, now=self.now)
         self.work()
         return request
 
     def set(self, run: str, state: str) -> None:
-        """Let a run go, or stop it."""
+        """Start a run, or stop it."""
         set_state(run, state, by=None, now=self.now)
         self.work()
 

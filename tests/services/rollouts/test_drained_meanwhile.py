@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
 def first(patched: pytest.MonkeyPatch, name: str, act: Callable[[], object], *, after: bool = False) -> None:
-    """Let something happen before, or after, a step of the look is taken for the first time."""
+    """Call a function before, or after, the first call of a step of the drain."""
     real: Callable[..., Any] = getattr(drains, name)
     acts = [act]
 

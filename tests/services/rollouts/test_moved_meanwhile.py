@@ -24,7 +24,7 @@ CAREFUL = {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
 
 
 def meanwhile(patched: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Let something happen once, right after the next sync has read the state."""
+    """Call a function once, right after the next sync has read the state."""
     acts = [act]
 
     def read(placement: Placement, *, now: datetime) -> RolloutContext:

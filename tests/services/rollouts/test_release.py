@@ -40,7 +40,7 @@ class Released:
 
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> Released:
-    """Let the simulated driver count as one that acts on it."""
+    """Make the simulated driver count as one that acts on it."""
     releases = Released()
     monkeypatch.setattr(worker, "ACTING_DRIVERS", ("simulated",))
     monkeypatch.setattr(rollout_state, "ACTING_DRIVERS", ("simulated",))

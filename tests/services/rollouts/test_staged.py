@@ -26,7 +26,7 @@ def canary_world() -> StagedWorld:
 
 
 def finished(world: StagedWorld, run: str) -> None:
-    """Let time pass until a run has succeeded."""
+    """Advance the clock until a run has succeeded."""
     world.run(until=lambda: world.status(run) == "succeeded")
 
 

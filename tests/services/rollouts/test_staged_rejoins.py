@@ -48,11 +48,11 @@ class LeftWorld(StagedWorld):
         self.work()
 
     def finish(self, run: str) -> None:
-        """Let time pass until a run has succeeded."""
+        """Advance the clock until a run has succeeded."""
         self.run(until=lambda: self.status(run) == "succeeded")
 
     def holding(self) -> dict[str, str]:
-        """Give, from the clusters' own books, which version each has."""
+        """Return the version that each simulated cluster holds."""
         rows = SimulatedPlacement.objects.values_list("cluster__name", "content")
         return {name: content["held"]["version"] for name, content in rows}
 

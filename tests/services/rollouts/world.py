@@ -75,14 +75,14 @@ class World:
         return self.now + self.call_takes
 
     def pass_time(self, seconds: int = 1, *, step: int = 1) -> None:
-        """Let time pass, and the workers work each `step` seconds."""
+        """Advance the clock, and run the workers each `step` seconds."""
         for _ in range(0, seconds, step):
             self.now += step * SECOND
             observe(now=self.now)
             self.work()
 
     def run(self, *, until: Callable[[], bool], seconds: int = 300, step: int = 1) -> int:
-        """Let time pass until a condition holds, and return how many seconds that took."""
+        """Advance the clock until a condition holds, and return the seconds."""
         for passed in range(0, seconds, step):
             if until():
                 return passed

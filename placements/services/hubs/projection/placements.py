@@ -129,7 +129,7 @@ def current_conditions(document: HubDocument, conditions: Any) -> dict[str, list
 
 
 def mark_children(names: Collection[str], *, kinds: Iterable[str], **columns: Any) -> None:
-    """Let the objects of these placements be projected again."""
+    """Mark the objects of these placements to be projected again."""
     for part in batched(names):
         children = MirroredObject.objects.filter(kind__in=list(kinds), owner__in=part, **columns)
         children.filter(group=PLACEMENT_GROUP, is_dirty=False).update(is_dirty=True)

@@ -142,7 +142,7 @@ def _conditions(values: Any) -> list[Any]:
 
 
 def mark_approvals(runs: Sequence[str]) -> None:
-    """Let the requests of these runs be projected again: they may have come before their run."""
+    """Mark the requests of these runs to be projected again: they may have come before their run."""
     for part in batched(runs, size=50):
         is_of_run = Q()
         for namespace, name in map(split_full_name, part):
