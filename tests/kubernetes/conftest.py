@@ -1,4 +1,4 @@
-"""Starts three member clusters for all tests of this folder, which need the binaries of `make kube`."""
+"""Starts three member clusters for the tests of this folder, which need the binaries of `make kube`."""
 
 import os
 import subprocess
@@ -19,18 +19,31 @@ from tests.kubernetes.members import (
 )
 
 FOLDER = Path(__file__).parent
+WITH_FAULTS = {"test_faults.py", "test_three_clusters.py", "test_expiry.py", "test_time_and_requests.py"}
 REQUIRED = "FLEETUI_KUBERNETES_TESTS"
 """Set to `required` where the binaries must be there: then nothing is left out in silence."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     left_out = None if is_possible() or os.environ.get(REQUIRED) == "required" else pytest.mark.skip(MISSING)
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.kubernetes)
-            item.add_marker(pytest.mark.xdist_group("kubernetes"))
+            item.add_marker(pytest.mark.xdist_group(_group_of(item.path.name)))
             if left_out:
                 item.add_marker(left_out)
+
+
+def _group_of(file: str) -> str:
+    """Return the name of the process for the tests of a file: three processes take similar times.
+
+    Most tests wait for controllers and restarts. Those of hubs start API servers of their own; the two others
+    start three member clusters each.
+    """
+    if file.startswith("test_hub_"):
+        return "hubs"
+    return "faults" if file in WITH_FAULTS else "members"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
