@@ -156,9 +156,7 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise InvalidManifest(
-                [FieldError("", "bad-syntax", f"is not a table: {error}", "", line)]
-            ) from error
+            raise InvalidManifest.of("", "bad-syntax", f"is not a table: {error}", "", line) from error
         if cells is None:
             return
         if count > MOST_DOCUMENTS:
@@ -166,7 +164,7 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
         if any(cell.strip() for cell in cells):
             yield line, cells
         line = reader.line_num + 1
-    raise InvalidManifest([FieldError("", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line)])
+    raise InvalidManifest.of("", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line)
 
 
 @dataclass(frozen=True)
@@ -300,7 +298,7 @@ def read_members(source: bytes, *, name: str) -> list[MemberRead]:
     entries = _entries(decoded(source, LARGEST_UPLOAD), name.lower())
     if not entries:
         allowed = "MemberCluster objects, plain {name, labels, …}, or a table with a column `name`"
-        raise InvalidManifest([FieldError("", "required", "holds no member cluster", allowed)])
+        raise InvalidManifest.of("", "required", "holds no member cluster", allowed)
     return _Reading(entries).members()
 
 
@@ -340,7 +338,7 @@ def _has_objects_by_line(text: str, name: str) -> bool:
 def _json_lines(text: str) -> Iterator[ImportEntry]:
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if len(lines) > MOST_DOCUMENTS:
-        raise InvalidManifest([FieldError("", "too-many", f"has more than {MOST_DOCUMENTS} lines")])
+        raise InvalidManifest.of("", "too-many", f"has more than {MOST_DOCUMENTS} lines")
     for number, line in lines:
         try:
             yield ImportEntry(load_json(line), number)

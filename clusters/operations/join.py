@@ -66,7 +66,7 @@ def parse_cluster(document: Mapping[str, Any]) -> Member:
     member = parse_member(dict(document))
     if member.metadata.name in RESERVED_NAMES:
         message = f"{member.metadata.name} is a reserved name (reserved: {', '.join(RESERVED_NAMES)})"
-        raise InvalidManifest([FieldError("metadata.name", "reserved-name", message, "another name")])
+        raise InvalidManifest.of("metadata.name", "reserved-name", message, "another name")
     return member
 
 
@@ -127,9 +127,7 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
     members = [parse_cluster(one.document) for one in wanted]
     odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
     if odd:
-        raise InvalidManifest(
-            [FieldError("driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS))]
-        )
+        raise InvalidManifest.of("driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS))
     for one in wanted:
         if one.driver:
             DRIVERS[one.driver].check(one.connection)

@@ -56,7 +56,7 @@ def create_token(
         ApiToken.objects.filter(user=user, expires_at__lte=now).delete()
         if ApiToken.objects.filter(user=user).count() >= MOST_TOKENS:
             message = f"{user} has {MOST_TOKENS} tokens, which is the most"
-            raise InvalidManifest([FieldError("name", "too-many", message, "revoke one that is not needed")])
+            raise InvalidManifest.of("name", "too-many", message, "revoke one that is not needed")
         if ApiToken.objects.filter(user=user, name=name).exists():
             raise InvalidManifest([_duplicate(name)])
         secret = MARK + secrets.token_urlsafe(32)

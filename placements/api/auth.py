@@ -21,7 +21,7 @@ from fleetui.access.tokens import (
 )
 from fleetui.accounts.attempts import WAIT_SECONDS
 from fleetui.accounts.tokens import LoginRefusedError, TooManyAttemptsError, log_in_for_token
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import scopes_of
 from placements.api.authentication import ApiTokenAuthentication
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, paged_list
@@ -141,7 +141,7 @@ class ApiTokenViewSet(BaseViewSet):
             )
         user = User.objects.filter(username=fields["user"]).first() if "user" in fields else by
         if user is None:
-            raise InvalidManifest([FieldError("user", "not-found", "Not found", "a service account")])
+            raise InvalidManifest.of("user", "not-found", "Not found", "a service account")
         row, secret = create_token(
             user, name=fields["name"], scopes=fields["scopes"], days=days, by=by, now=now
         )

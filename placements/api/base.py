@@ -400,7 +400,7 @@ def actor(request: Request) -> dict[str, Any]:
 def check_names(document: object, names: Mapping[str, str]) -> None:
     """Raise InvalidManifest unless a document is an object with these names at these paths, or without."""
     if not isinstance(document, dict):
-        raise InvalidManifest([FieldError("", "wrong-type", "is not a manifest", "an object")])
+        raise InvalidManifest.of("", "wrong-type", "is not a manifest", "an object")
     errors = []
     for path, expected in names.items():
         value: Any = document
@@ -430,7 +430,7 @@ def check_namespace(document: dict[str, Any], namespace: str) -> None:
     """Raise InvalidManifest where the path names a namespace and the document has none."""
     metadata = document.get("metadata")
     if namespace and isinstance(metadata, dict) and not metadata.get("namespace"):
-        raise InvalidManifest([FieldError("metadata.namespace", "required", "is missing", namespace)])
+        raise InvalidManifest.of("metadata.namespace", "required", "is missing", namespace)
 
 
 def query_params(request: Request, query: type[Serializer[Any]] = NoQuery) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.hubs.queries import hubs_with_role
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.api.base import BaseViewSet, FullNameViewSet, page_response, query_params
 from placements.api.filters import HistoryQuery, SearchQuery
@@ -241,7 +241,7 @@ class HistoryViewSet(FullNameViewSet):
         except UnknownRevisionError as error:
             raise Http404(str(error)) from error
         except IncomparableRevisionsError as error:
-            raise InvalidManifest([FieldError("after", "unlike", str(error), "two of a kind")]) from error
+            raise InvalidManifest.of("after", "unlike", str(error), "two of a kind") from error
         manifests = {"before": comparison.before.manifest, "after": comparison.after.manifest}
         diff, decision = comparison.decision, None
         if diff:

@@ -79,7 +79,7 @@ class JsonParser(YamlParser):
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise InvalidManifest([FieldError("", "not-text", "is not UTF-8 text", "UTF-8")]) from error
+            raise InvalidManifest.of("", "not-text", "is not UTF-8 text", "UTF-8") from error
         return [Document(load_json(text), 1, text)]
 
 
@@ -117,9 +117,7 @@ def documents_of(request: Request) -> list[Document]:
         else:
             documents += items_of(document)
     if not documents:
-        raise MalformedBodyError(
-            InvalidManifest([FieldError("", "required", "the body is empty", "a document")])
-        )
+        raise MalformedBodyError(InvalidManifest.of("", "required", "the body is empty", "a document"))
     return documents
 
 
@@ -130,7 +128,7 @@ def document_of(request: Request) -> Document:
     if len(documents) != 1:
         message = "contains several documents" if documents else "the body is empty"
         code = "too-many" if documents else "required"
-        raise MalformedBodyError(InvalidManifest([FieldError("", code, message, "one document")]))
+        raise MalformedBodyError(InvalidManifest.of("", code, message, "one document"))
     return documents[0]
 
 
@@ -182,11 +180,11 @@ def errors_in(detail: Any, path: str = "") -> Iterator[FieldError]:
 def object_in(data: object, *, what: str) -> dict[str, Any]:
     """Return the data of a document that has to be an object. Raise InvalidManifest."""
     if not isinstance(data, dict):
-        raise InvalidManifest([FieldError("", "wrong-type", f"is not {what}", "an object")])
+        raise InvalidManifest.of("", "wrong-type", f"is not {what}", "an object")
     return data
 
 
 def check_objects(data: object, *, what: str) -> None:
     """Raise InvalidManifest unless the data of a document is a list of objects."""
     if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
-        raise InvalidManifest([FieldError("", "wrong-type", f"is not {what}", "a list of objects")])
+        raise InvalidManifest.of("", "wrong-type", f"is not {what}", "a list of objects")

@@ -6,7 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import by_operation
 from placements.api.base import (
     BaseViewSet,
@@ -84,9 +84,7 @@ class ResourceViewSet(BaseViewSet):
         version = document.get("apiVersion")
         if isinstance(version, str) and version.rpartition("/")[0] != group:
             message = f"{version[:63]!r} differs from the group in the address"
-            raise InvalidManifest(
-                [FieldError("apiVersion", "conflict", message, group or "no group, such as v1")]
-            )
+            raise InvalidManifest.of("apiVersion", "conflict", message, group or "no group, such as v1")
         check_namespace(document, namespace)
 
     @paged_list("list_resources", ResourceSerializer, query=ResourceQuery, unique="id")

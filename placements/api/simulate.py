@@ -7,7 +7,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from placements.api.base import BaseViewSet, MayRead
 from placements.api.parsers import parse_body
@@ -50,7 +50,7 @@ class SimulateViewSet(BaseViewSet):
         extra = [name for name in ("step", "why", "exact") if options.get(name)]
         if semantics == ALL and extra:
             message = "cannot be combined with semantics: all"
-            raise InvalidManifest([FieldError(extra[0], "conflict", message, "one semantics")])
+            raise InvalidManifest.of(extra[0], "conflict", message, "one semantics")
         bindings = options.get("bindings")
         inputs = simulation.Request(
             _source("clusters", options["clusters"]),
@@ -68,12 +68,12 @@ class SimulateViewSet(BaseViewSet):
                     result.decision, warnings=result.warnings, step=options.get("step")
                 )
             except IndexError as error:
-                raise InvalidManifest([FieldError("step", "out-of-range", str(error))]) from error
+                raise InvalidManifest.of("step", "out-of-range", str(error)) from error
             why = options.get("why")
             if why is not None:
                 if why not in result.decision.cycle.fleet.positions:
-                    raise InvalidManifest(
-                        [FieldError("why", "unknown-cluster", f"the fleet has no cluster {why[:63]!r}")]
+                    raise InvalidManifest.of(
+                        "why", "unknown-cluster", f"the fleet has no cluster {why[:63]!r}"
                     )
                 document["why"] = advice_document(why_not(result.decision, why))
             if options["exact"]:

@@ -135,7 +135,7 @@ def save_placement(
 
     if current.deleting_since:
         message, allowed = f"the placement {name} is being deleted", "another name, or try again later"
-        raise InvalidManifest([FieldError("metadata.name", "being-deleted", message, allowed)])
+        raise InvalidManifest.of("metadata.name", "being-deleted", message, allowed)
     if errors := immutable_field_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:

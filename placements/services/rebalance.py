@@ -19,7 +19,7 @@ from django.db.models import Max
 from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from placements.engine.disruption import EvictionReason, Executed, judge_eviction
 from placements.engine.exact.rebalance import (
@@ -88,7 +88,7 @@ def preview_rebalance(placement: Placement, *, moves: int | None = None) -> Reba
     Raise InvalidManifest.
     """
     if moves is not None and not 0 <= moves <= MOST_MOVES:
-        raise InvalidManifest([FieldError("moves", "out-of-range", "is out of range", f"0 to {MOST_MOVES}")])
+        raise InvalidManifest.of("moves", "out-of-range", "is out of range", f"0 to {MOST_MOVES}")
     if not PolicySnapshot.objects.filter(placement=placement, is_latest=True).exists():
         return RebalancePreview(None, "Nothing was decided for this placement yet.")
     inputs = load_cycle_inputs(placement, current_fleet())

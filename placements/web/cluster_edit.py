@@ -295,4 +295,4 @@ def _uploaded_text(request: HttpRequest) -> tuple[str, str]:
     try:
         return content.decode("utf-8-sig"), name
     except UnicodeDecodeError as error:
-        raise InvalidManifest([FieldError("", "not-text", f"{name}: invalid encoding", "UTF-8")]) from error
+        raise InvalidManifest.of("", "not-text", f"{name}: invalid encoding", "UTF-8") from error

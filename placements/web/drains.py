@@ -116,9 +116,7 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
                 cancel_drain(cluster.name, by=by, now=now)
             done = f"Drain of {cluster.name} canceled; {cluster.name} stays cordoned."
         else:
-            raise InvalidManifest(
-                [FieldError("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")]
-            )
+            raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
     except (ActionNotAllowed, NotWritableError, WriteRefusedError, HubRefusedError) as refused:
@@ -147,7 +145,7 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     impact = drain_impact(cluster.name, now=now)
     if impact.needs_typed_name and request.POST.get("name", "").strip() != cluster.name:
         message = "Required value: some placements lose a cluster without a replacement"
-        raise InvalidManifest([FieldError("name", "required", message, cluster.name)])
+        raise InvalidManifest.of("name", "required", message, cluster.name)
     if hub:
         start_hub_drain(hub, cluster.name, by=by, now=now, at_once=at_once or 1, deadline=deadline)
     else:

@@ -76,12 +76,10 @@ def _wanted(request: HttpRequest, cluster: MemberCluster, now: datetime) -> list
         return [fault for place, fault in lasting.items() if request.POST["end"] not in ("all", str(place))]
     kind, minutes = request.POST.get("kind", ""), request.POST.get("minutes", "")
     if kind not in FAULT_KINDS:
-        raise InvalidManifest([FieldError("kind", "required", "Required value", ", ".join(FAULT_KINDS))])
+        raise InvalidManifest.of("kind", "required", "Required value", ", ".join(FAULT_KINDS))
     if minutes not in MINUTES:
         allowed = ", ".join(one for one in MINUTES if one)
-        raise InvalidManifest(
-            [FieldError("minutes", "not-one-of", f"Unsupported value: {minutes!r}", allowed)]
-        )
+        raise InvalidManifest.of("minutes", "not-one-of", f"Unsupported value: {minutes!r}", allowed)
     lasts = timedelta(minutes=int(minutes)) if minutes else None
     return [*lasting.values(), new_fault(kind, now=now, lasts=lasts)]
 

@@ -70,7 +70,7 @@ def _change(request: HttpRequest, *, name: str) -> HttpResponse:
             done = f"Rebalance plan {row.number} of {name}: {PLANS[RebalancePlan.State(row.state)].words}."
         else:
             allowed = ", ".join(["start", *PLAN_ACTIONS])
-            raise InvalidManifest([FieldError("do", "not-one-of", f"Unsupported value: {action!r}", allowed)])
+            raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {action!r}", allowed)
     except InvalidManifest as error:
         return _page(request, placement, errors=error.errors, status=422)
     except (ActionNotAllowed, LookupError) as refused:
@@ -84,7 +84,7 @@ def _moves(text: str) -> int | None:
         return None
     if (number := number_of(text.strip())) is None or number > MOST_MOVES:
         message = f"Invalid value: {text[:20]!r}"
-        raise InvalidManifest([FieldError("moves", "out-of-range", message, f"0 to {MOST_MOVES}")])
+        raise InvalidManifest.of("moves", "out-of-range", message, f"0 to {MOST_MOVES}")
     return number
 
 

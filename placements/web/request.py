@@ -10,7 +10,7 @@ from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import get_script_prefix
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB_NAME
@@ -51,10 +51,10 @@ def file_or_text(request: HttpRequest, text: str) -> str | bytes:
     """Return the uploaded file, or else the text. Raise InvalidManifest without either."""
     upload = request.FILES.get("file")
     if upload is None and not text.strip():
-        raise InvalidManifest([FieldError("", "required", "Required value", "a file or text")])
+        raise InvalidManifest.of("", "required", "Required value", "a file or text")
     if upload is not None and (upload.size or 0) > LARGEST_UPLOAD:
         allowed = f"at most {LARGEST_UPLOAD // MEBIBYTE} MiB"
-        raise InvalidManifest([FieldError("", "too-large", "Too large", allowed)])
+        raise InvalidManifest.of("", "too-large", "Too large", allowed)
     return text if upload is None else upload.read()
 
 

@@ -21,7 +21,7 @@ from fleetui.access.tokens import (
     revoke_token,
     visible_tokens,
 )
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import for_readers
 from placements.web.request import current_user, number_of
 
@@ -78,7 +78,7 @@ def _owner(name: str, user: User) -> User:
         return user
     account = User.objects.filter(username=name, service_account__isnull=False).first()
     if account is None:
-        raise InvalidManifest([FieldError("user", "not-found", "Not found", "a service account")])
+        raise InvalidManifest.of("user", "not-found", "Not found", "a service account")
     return account
 
 

@@ -77,7 +77,7 @@ def read_documents(text: str | bytes) -> list[Document]:
     """Return the documents of a text and the items of its lists. Raise InvalidManifest, also without any."""
     documents = [item for one in load_documents(text) for item in items_of(one)]
     if not documents:
-        raise InvalidManifest([FieldError("", "required", "Empty manifest", "one or more YAML documents")])
+        raise InvalidManifest.of("", "required", "Empty manifest", "one or more YAML documents")
     return documents
 
 
@@ -95,12 +95,12 @@ def read_strategy(text: str, *, name: str = "") -> tuple[Document, ClusterStaged
     documents = read_documents(text)
     if len(documents) > 1:
         message = f"there are {len(documents)} documents"
-        raise InvalidManifest(
-            [FieldError("", "too-many", message, f"one {STAGED_STRATEGY_KIND} or {NAMESPACED_STRATEGY_KIND}")]
+        raise InvalidManifest.of(
+            "", "too-many", message, f"one {STAGED_STRATEGY_KIND} or {NAMESPACED_STRATEGY_KIND}"
         )
     with lines_of(documents[0]):
         draft = parse_staged_strategy(documents[0].data)
         if name and draft.full_name != name:
             message = f"the strategy is called {name}; a name cannot be changed"
-            raise InvalidManifest([FieldError("metadata.name", "immutable", message, name)])
+            raise InvalidManifest.of("metadata.name", "immutable", message, name)
     return documents[0], draft

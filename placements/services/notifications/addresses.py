@@ -63,7 +63,7 @@ def check_channel(kind: str, address: Address) -> None:
         parts = urlsplit(address.url)
         is_port = parts.port is None or parts.port > 0
     except ValueError as error:
-        raise InvalidManifest([FieldError("address", "bad-format", "Invalid value", _ALLOWED)]) from error
+        raise InvalidManifest.of("address", "bad-format", "Invalid value", _ALLOWED) from error
     errors = []
     if kind == ChannelKind.WEBHOOK:
         is_plain = parts.hostname and is_port and not parts.username and not parts.fragment

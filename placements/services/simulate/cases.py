@@ -110,18 +110,18 @@ class _Hub:
         operation = change.get("op")
         if operation not in _CHANGES:
             message = "Unsupported value: not a change of the fleet"
-            raise _fault(f"{path}.op", "not-one-of", message, ", ".join(_CHANGES))
+            raise InvalidManifest.of(f"{path}.op", "not-one-of", message, ", ".join(_CHANGES))
         if operation == "add":
             cluster = parse_case_cluster(change.get("cluster"), path=f"{path}.cluster")
             if cluster.name in self.clusters:
                 message = f"Duplicate value: {cluster.name} is in the fleet already"
-                raise _fault(f"{path}.cluster.name", "duplicate", message)
+                raise InvalidManifest.of(f"{path}.cluster.name", "duplicate", message)
             self.clusters[cluster.name] = cluster
             return
         name = change.get("name")
         if not isinstance(name, str) or name not in self.clusters:
             message = "Invalid value: no such cluster in the fleet"
-            raise _fault(f"{path}.name", "unknown-cluster", message)
+            raise InvalidManifest.of(f"{path}.name", "unknown-cluster", message)
         if operation == "remove":
             del self.clusters[name]
         else:
@@ -136,15 +136,13 @@ def _items(
     if raw is None:
         return []
     if not isinstance(raw, list):
-        raise _fault(path, "wrong-type", "Invalid value: must be a list", "a list")
+        raise InvalidManifest.of(path, "wrong-type", "Invalid value: must be a list", "a list")
     for index, item in enumerate(raw):
         if not isinstance(item, kind):
-            raise _fault(f"{path}[{index}]", "wrong-type", f"Invalid value: must be {noun}", allowed)
+            raise InvalidManifest.of(
+                f"{path}[{index}]", "wrong-type", f"Invalid value: must be {noun}", allowed
+            )
     return raw
-
-
-def _fault(path: str, code: str, message: str, allowed: str = "") -> InvalidManifest:
-    return InvalidManifest([FieldError(path, code, message, allowed)])
 
 
 Answer = dict[str, Any]
@@ -161,7 +159,7 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
             case = load_json(line.decode())
             if not isinstance(case, dict):
                 message = "Invalid value: must be a JSON object"
-                raise InvalidManifest([FieldError("", "wrong-type", message, "one object per line")])
+                raise InvalidManifest.of("", "wrong-type", message, "one object per line")
             if "id" in case:
                 identity = {"id": case["id"]}
             yield {**identity, **({"steps": run_scenario(case)} if "steps" in case else _single(case))}

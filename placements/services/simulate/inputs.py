@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.fleet import Cluster, EligibilityKind, Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning, format_path
+from fleetui.apimachinery.errors import InvalidManifest, ManifestWarning, format_path
 from fleetui.apimachinery.kinds import MEMBER_KIND, NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import Read, items_in, kind_of, read_each, refuse_twice
 from placements.engine.scheduling.warnings import property_warnings
@@ -54,7 +54,9 @@ def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: boo
     """
     reads = read_each(items_in(source), _fleet_entry)
     if not reads:
-        raise _fault("", "required", "No member cluster found", "MemberCluster objects, their List, or cases")
+        raise InvalidManifest.of(
+            "", "required", "No member cluster found", "MemberCluster objects, their List, or cases"
+        )
     refuse_twice(
         reads,
         lambda entries: [one.name if isinstance(one, Cluster) else one.metadata.name for one in entries],
@@ -124,12 +126,14 @@ def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     names = ", ".join(one.name for one in inputs) or "none"
     if name is not None:
         problem = "found more than once" if matches else "not found in this file"
-        raise _fault("metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {names}")
+        raise InvalidManifest.of(
+            "metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {names}"
+        )
     if not inputs:
         allowed = f"one {PLACEMENT_KIND} or {NAMESPACED_PLACEMENT_KIND}, or a Placement of OCM"
-        raise _fault("", "required", f"No {PLACEMENT_KIND} found", allowed)
+        raise InvalidManifest.of("", "required", f"No {PLACEMENT_KIND} found", allowed)
     message = f"{len(matches)} placements found: select one with --name"
-    raise _fault("metadata.name", "too-many", message, names)
+    raise InvalidManifest.of("metadata.name", "too-many", message, names)
 
 
 def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
@@ -143,7 +147,7 @@ def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None 
         return _hub_bindings(read_each(items, _of_kinds(BINDING_KINDS, parse_binding)), placement, snapshot)
     if snapshot is not None:
         message = "Forbidden: --snapshot is only allowed with bindings of KubeFleet"
-        raise _fault("", "conflict", message, "no --snapshot")
+        raise InvalidManifest.of("", "conflict", message, "no --snapshot")
     reads = read_each(items, _plain_bindings)
     refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
     return BindingsFile(tuple(one for read in reads for one in read.value))
@@ -169,7 +173,9 @@ def read_all_bindings(source: bytes, *, is_snapshot: bool = False) -> dict[str, 
         by_name.setdefault(read.value.placement or "", []).append(read)
     if "" in by_name or not reads:
         message = "No binding with the name of its placement found"
-        raise _fault("", "required", message, f"{' or '.join(BINDING_KINDS)} objects, or a fleet snapshot")
+        raise InvalidManifest.of(
+            "", "required", message, f"{' or '.join(BINDING_KINDS)} objects, or a fleet snapshot"
+        )
     return {name: _hub_bindings(several, name, None).bindings for name, several in by_name.items()}
 
 
@@ -177,7 +183,7 @@ def _hub_bindings(
     reads: list[Read[BindingDocument]], placement: str | None, snapshot: str | None
 ) -> BindingsFile:
     if not reads:
-        raise _fault(
+        raise InvalidManifest.of(
             "",
             "required",
             f"No {BINDING_KIND} found",
@@ -208,7 +214,3 @@ def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
         raise InvalidManifest(
             replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in invalid.errors
         ) from invalid
-
-
-def _fault(path: str, code: str, message: str, allowed: str = "") -> InvalidManifest:
-    return InvalidManifest([FieldError(path, code, message, allowed)])
