@@ -47,6 +47,13 @@ from placements.web import (
 
 app_name = "web"
 
+_CONNECTION = "clusters/<str:name>/connection/"
+_CLUSTER = "clusters/<str:name>/"
+_CHANNEL = "notifications/channels/<slug:name>/"
+_RULE = "notifications/rules/<slug:name>/"
+_PLACEMENT = "placements/<full_name:name>/"
+_STRATEGY = "rollouts/staged/strategies/<full_name:name>/"
+_DECISION = "decisions/<str:prefix>/"
 _OBJECT = "resources/<str:group>/<str:kind>/<str:namespace>/<str:name>/"
 
 
@@ -98,36 +105,25 @@ urlpatterns = [
         "clusters/bulk/results/<str:request_id>/", bulk_changes.bulk_change_result, name="bulk-change-result"
     ),
     path("clusters/bulk/<str:action>/", bulk_changes.bulk_change, name="bulk-change"),
-    path("clusters/<str:name>/", clusters.cluster, name="cluster"),
+    path(_CLUSTER, clusters.cluster, name="cluster"),
     *(
-        path(f"clusters/<str:name>/{tab}/", clusters.cluster, {"tab": tab}, name=f"cluster-{tab}")
+        path(f"{_CLUSTER}{tab}/", clusters.cluster, {"tab": tab}, name=f"cluster-{tab}")
         for tab in clusters.TABS
         if tab != "placements"
     ),
-    path("clusters/<str:name>/edit/", cluster_edit.edit_cluster, name="cluster-edit"),
+    path(f"{_CLUSTER}edit/", cluster_edit.edit_cluster, name="cluster-edit"),
     *(
-        path(
-            f"clusters/<str:name>/{step}/",
-            cluster_edit.change_cluster,
-            {"step": step},
-            name=f"cluster-{step}",
-        )
+        path(f"{_CLUSTER}{step}/", cluster_edit.change_cluster, {"step": step}, name=f"cluster-{step}")
         for step in cluster_edit.STEPS
     ),
-    path("clusters/<str:name>/inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
-    path("clusters/<str:name>/rehearse/", RedirectView.as_view(pattern_name="web:cluster-inject-fault")),
-    path("clusters/<str:name>/drain/", drains.drain_cluster, name="cluster-drain"),
-    path("clusters/<str:name>/connection/", connections.connection, name="cluster-connection"),
-    path("clusters/<str:name>/connection/edit/", connections.edit_connection, name="cluster-connection-edit"),
-    path("clusters/<str:name>/connection/check/", connections.check_cluster, name="cluster-connection-check"),
-    path(
-        "clusters/<str:name>/connection/renew/", connections.renew_connection, name="cluster-connection-renew"
-    ),
-    path(
-        "clusters/<str:name>/connection/remove/",
-        connections.disconnect_cluster,
-        name="cluster-connection-remove",
-    ),
+    path(f"{_CLUSTER}inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
+    path(f"{_CLUSTER}rehearse/", RedirectView.as_view(pattern_name="web:cluster-inject-fault")),
+    path(f"{_CLUSTER}drain/", drains.drain_cluster, name="cluster-drain"),
+    path(_CONNECTION, connections.connection, name="cluster-connection"),
+    path(f"{_CONNECTION}edit/", connections.edit_connection, name="cluster-connection-edit"),
+    path(f"{_CONNECTION}check/", connections.check_cluster, name="cluster-connection-check"),
+    path(f"{_CONNECTION}renew/", connections.renew_connection, name="cluster-connection-renew"),
+    path(f"{_CONNECTION}remove/", connections.disconnect_cluster, name="cluster-connection-remove"),
     path("fleet-versions/<int:number>/", hubs.fleet_version, name="fleet-version"),
     path("topology/panel/", fleet_map.map_panel, name="map-panel"),
     path("topology/", clusters.topology, name="topology"),
@@ -144,40 +140,30 @@ urlpatterns = [
     # /placements/
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", editor.new_placement, name="placement-new"),
-    path("placements/<full_name:name>/", placements.placement, name="placement"),
+    path(_PLACEMENT, placements.placement, name="placement"),
     *(
-        path(
-            f"placements/<full_name:name>/{tab}/", placements.placement, {"tab": tab}, name=f"placement-{tab}"
-        )
+        path(f"{_PLACEMENT}{tab}/", placements.placement, {"tab": tab}, name=f"placement-{tab}")
         for tab in placements.TABS
     ),
-    path("placements/<full_name:name>/edit/", editor.edit_placement, name="placement-edit"),
-    path("placements/<full_name:name>/delete/", placements.delete, name="placement-delete"),
-    path("placements/<full_name:name>/reschedule/", placements.reschedule, name="placement-reschedule"),
-    path("placements/<full_name:name>/rebalance/", rebalance.rebalance, name="placement-rebalance"),
-    path("placements/<full_name:name>/yaml/", placements.placement_yaml, name="placement-yaml"),
-    path("placements/<full_name:name>/history/", history.history, name="placement-history"),
-    path("placements/<full_name:name>/compare/", history.choose, name="comparison-select"),
+    path(f"{_PLACEMENT}edit/", editor.edit_placement, name="placement-edit"),
+    path(f"{_PLACEMENT}delete/", placements.delete, name="placement-delete"),
+    path(f"{_PLACEMENT}reschedule/", placements.reschedule, name="placement-reschedule"),
+    path(f"{_PLACEMENT}rebalance/", rebalance.rebalance, name="placement-rebalance"),
+    path(f"{_PLACEMENT}yaml/", placements.placement_yaml, name="placement-yaml"),
+    path(f"{_PLACEMENT}history/", history.history, name="placement-history"),
+    path(f"{_PLACEMENT}compare/", history.choose, name="comparison-select"),
+    path(f"{_PLACEMENT}compare/<slug:before>..<slug:after>/", history.compare_two, name="comparison"),
+    path(f"{_PLACEMENT}drift/", cluster_objects.drift, name="placement-drift"),
+    path(f"{_PLACEMENT}clusters/<str:cluster>/", cluster_objects.placement_cluster, name="placement-cluster"),
     path(
-        "placements/<full_name:name>/compare/<slug:before>..<slug:after>/",
-        history.compare_two,
-        name="comparison",
-    ),
-    path("placements/<full_name:name>/drift/", cluster_objects.drift, name="placement-drift"),
-    path(
-        "placements/<full_name:name>/clusters/<str:cluster>/",
-        cluster_objects.placement_cluster,
-        name="placement-cluster",
-    ),
-    path(
-        "placements/<full_name:name>/clusters/<str:cluster>/read/",
+        f"{_PLACEMENT}clusters/<str:cluster>/read/",
         cluster_objects.read_cluster,
         name="placement-cluster-read",
     ),
-    path("placements/<full_name:name>/plan/", rollouts.plan, name="placement-plan"),
-    *rollout_actions("placements/<full_name:name>/", RolloutKind.ROLLING, "placement"),
-    path("placements/<full_name:name>/release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
-    path("placements/<full_name:name>/staged-run/", staged_updates.start, name="staged-run-create"),
+    path(f"{_PLACEMENT}plan/", rollouts.plan, name="placement-plan"),
+    *rollout_actions(_PLACEMENT, RolloutKind.ROLLING, "placement"),
+    path(f"{_PLACEMENT}release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
+    path(f"{_PLACEMENT}staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
     path("drafts/", editor.drafts, name="drafts"),
     path("drafts/completions/", editor.complete, name="draft-completions"),
@@ -191,27 +177,13 @@ urlpatterns = [
     # /notifications/
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/channels/new/", notifications.channel, name="notification-channel-new"),
-    path("notifications/channels/<slug:name>/edit/", notifications.channel, name="notification-channel"),
-    path(
-        "notifications/channels/<slug:name>/test/",
-        notifications.test_channel,
-        name="notification-channel-test",
-    ),
-    path(
-        "notifications/channels/<slug:name>/switch/",
-        notifications.switch_channel,
-        name="notification-channel-switch",
-    ),
-    path(
-        "notifications/channels/<slug:name>/delete/",
-        notifications.remove_channel,
-        name="notification-channel-delete",
-    ),
+    path(f"{_CHANNEL}edit/", notifications.channel, name="notification-channel"),
+    path(f"{_CHANNEL}test/", notifications.test_channel, name="notification-channel-test"),
+    path(f"{_CHANNEL}switch/", notifications.switch_channel, name="notification-channel-switch"),
+    path(f"{_CHANNEL}delete/", notifications.remove_channel, name="notification-channel-delete"),
     path("notifications/rules/new/", notifications.rule, name="notification-rule-new"),
-    path("notifications/rules/<slug:name>/edit/", notifications.rule, name="notification-rule"),
-    path(
-        "notifications/rules/<slug:name>/delete/", notifications.remove_rule, name="notification-rule-delete"
-    ),
+    path(f"{_RULE}edit/", notifications.rule, name="notification-rule"),
+    path(f"{_RULE}delete/", notifications.remove_rule, name="notification-rule-delete"),
     # /rollouts/
     path("rollouts/", rollouts.rollouts, name="rollouts"),
     path("rollouts/<full_name:name>/", rollouts.newest, name="rollout-latest"),
@@ -230,23 +202,13 @@ urlpatterns = [
     *rollout_actions("rollouts/staged/runs/<full_name:name>/", RolloutKind.STAGED, "staged-run"),
     path("rollouts/staged/strategies/", staged_updates.strategies, name="staged-strategies"),
     path("rollouts/staged/new-strategy/", staged_updates.new_strategy, name="staged-strategy-new"),
-    path("rollouts/staged/strategies/<full_name:name>/", staged_updates.strategy, name="staged-strategy"),
-    path(
-        "rollouts/staged/strategies/<full_name:name>/edit/",
-        staged_updates.edit_strategy,
-        name="staged-strategy-edit",
-    ),
-    path(
-        "rollouts/staged/strategies/<full_name:name>/delete/",
-        staged_updates.delete_strategy_page,
-        name="staged-strategy-delete",
-    ),
+    path(_STRATEGY, staged_updates.strategy, name="staged-strategy"),
+    path(f"{_STRATEGY}edit/", staged_updates.edit_strategy, name="staged-strategy-edit"),
+    path(f"{_STRATEGY}delete/", staged_updates.delete_strategy_page, name="staged-strategy-delete"),
     # /decisions/
-    path("decisions/<str:prefix>/", decisions.decision, name="decision"),
-    path(
-        "decisions/<str:prefix>/clusters/<str:cluster>/", decisions.decided_cluster, name="decision-cluster"
-    ),
-    path("decisions/<str:prefix>/semantics/", semantics.semantics, name="decision-semantics"),
+    path(_DECISION, decisions.decision, name="decision"),
+    path(f"{_DECISION}clusters/<str:cluster>/", decisions.decided_cluster, name="decision-cluster"),
+    path(f"{_DECISION}semantics/", semantics.semantics, name="decision-semantics"),
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
     path("what-if/<int:number>/", what_if.scenario, name="scenario"),
