@@ -52,7 +52,7 @@ def curve_chart(plan: MovePlan) -> Chart | None:
     table = [one for one in columns if any(one[1])]  # a phone has no place for columns of zeros
     return Chart(
         name="rebalance",
-        title="What each number of moves reaches",
+        title="Result by number of moves",
         caption=f"The best possible set takes {counted(curve[-1].moves, 'move')}.",
         figure=figure(
             *lines, height=240, xaxis={"title": "moves at most", "type": "category"}, **axes, **LEGEND_ABOVE

@@ -268,7 +268,7 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
             xaxis=elapsed_axis(seconds_between(since, until)),
             yaxis=_rows_axis(names),
         ),
-        columns=("Cluster", "Wave", "What", "Started", "Applied", "Ended", "Duration", "Outcome"),
+        columns=("Cluster", "Wave", "Action", "Started", "Applied", "Ended", "Duration", "Outcome"),
         rows=tuple(rows),
     )
 
