@@ -211,24 +211,22 @@ def read_pairs(environ: Mapping[str, str], name: str, *, allowed: Collection[str
     return {group.strip(): role.strip() for group, _, role in pairs}
 
 
+def _matching(environ: Mapping[str, str], name: str, syntax: re.Pattern[str], example: str) -> str:
+    value = environ.get(name)
+    if value is not None and not syntax.fullmatch(value):
+        raise SettingRefused(name, value, f"write {example}")
+    return value or ""
+
+
 def read_address(environ: Mapping[str, str], name: str) -> str:
     """Return the https:// address of a server, empty when absent; http:// only for this machine."""
-    value = environ.get(name)
-    if value is None:
-        return ""
-    if not _ADDRESS.fullmatch(value):
-        raise SettingRefused(name, value, "write an address such as https://id.example.com/realms/fleet")
-    return value.rstrip("/")
+    example = "an address such as https://id.example.com/realms/fleet"
+    return _matching(environ, name, _ADDRESS, example).rstrip("/")
 
 
 def read_ldap_server(environ: Mapping[str, str], name: str) -> str:
     """Return the address of a directory, empty when absent. Raises SettingRefused."""
-    value = environ.get(name)
-    if value is None:
-        return ""
-    if not _LDAP.fullmatch(value):
-        raise SettingRefused(name, value, "write ldaps://ldap.example.com, or ldap://… to start TLS on it")
-    return value
+    return _matching(environ, name, _LDAP, "ldaps://ldap.example.com, or ldap://… to start TLS on it")
 
 
 def read_start_tls(environ: Mapping[str, str], name: str, *, server: str) -> bool:
@@ -270,12 +268,8 @@ def read_mail_server(environ: Mapping[str, str], name: str) -> dict[str, Any]:
 
 def read_header(environ: Mapping[str, str], name: str) -> str:
     """Return the key in `request.META` of a header such as X-Remote-User, empty when absent."""
-    value = environ.get(name)
-    if value is None:
-        return ""
-    if not _NAME.fullmatch(value):
-        raise SettingRefused(name, value, "write the name of a header such as X-Remote-User")
-    return "HTTP_" + value.upper().replace("-", "_")
+    value = _matching(environ, name, _NAME, "the name of a header such as X-Remote-User")
+    return value and "HTTP_" + value.upper().replace("-", "_")
 
 
 def read_minutes(environ: Mapping[str, str], name: str, *, default: int, most: int) -> timedelta:

@@ -25,40 +25,42 @@ from fleetui.hub_scope import current_hub_id
 from fleetui.polling import ANYBODY, PreparedQuery
 from fleetui.role_names import Role
 
+AnyUser = AbstractBaseUser | AnonymousUser
 
-def may_read(user: AbstractBaseUser | AnonymousUser) -> bool:
+
+def may_read(user: AnyUser) -> bool:
     return _has_one_of(user, tuple(Role))
 
 
-def may_operate(user: AbstractBaseUser | AnonymousUser) -> bool:
+def may_operate(user: AnyUser) -> bool:
     return _has_one_of(user, (Role.OPERATOR,))
 
 
-def may_approve(user: AbstractBaseUser | AnonymousUser) -> bool:
+def may_approve(user: AnyUser) -> bool:
     return _has_one_of(user, (Role.APPROVER,))
 
 
-def may_administer_clusters(user: AbstractBaseUser | AnonymousUser) -> bool:
+def may_administer_clusters(user: AnyUser) -> bool:
     return _has_one_of(user, (Role.CLUSTER_ADMINISTRATOR,))
 
 
-def has_role(user: AbstractBaseUser | AnonymousUser, role: Role) -> bool:
+def has_role(user: AnyUser, role: Role) -> bool:
     return _has_one_of(user, (role,))
 
 
-def may_view_secrets(user: AbstractBaseUser | AnonymousUser) -> bool:
+def may_view_secrets(user: AnyUser) -> bool:
     """Return whether a user sees the values of Secrets where nothing is edited: a permission of its own."""
     return isinstance(user, User) and user.has_perm("placements.view_secrets")
 
 
-def may_view_access_log(user: AbstractBaseUser | AnonymousUser) -> bool:
+def may_view_access_log(user: AnyUser) -> bool:
     """Return whether a user reads the access log: superusers, and those with its permission."""
     if not isinstance(user, User) or not user.is_active:
         return False
     return user.is_superuser or _grants(user).is_auditor
 
 
-def _has_one_of(user: AbstractBaseUser | AnonymousUser, roles: Collection[Role]) -> bool:
+def _has_one_of(user: AnyUser, roles: Collection[Role]) -> bool:
     if not isinstance(user, User) or not user.is_active:
         return False
     mine: Collection[str] = frozenset(Role) if user.is_superuser else roles_of(user)
@@ -145,7 +147,7 @@ def _grants(user: User) -> Grants:
     return known[hub]
 
 
-def may_manage_notifications(user: AbstractBaseUser | AnonymousUser) -> bool:
+def may_manage_notifications(user: AnyUser) -> bool:
     """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
     return isinstance(user, User) and user.has_perm("clusters.change_notificationchannel")
 
@@ -159,9 +161,7 @@ FLEET: Labels = {}
 """The labels of what belongs to no team, such as clusters: only roles on the whole hub change it."""
 
 
-def may_change(
-    user: AbstractBaseUser | AnonymousUser | None, *labels: Labels, role: Role = Role.OPERATOR
-) -> bool:
+def may_change(user: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR) -> bool:
     """Return whether a user may change what has these labels: the rule of every change.
 
     The role on the whole hub is enough; without it each of the objects needs the label of one of the user's
@@ -174,7 +174,7 @@ def may_change(
     return bool(labels) and all(any(one.get(team.key) == team.value for team in teams) for one in labels)
 
 
-def teams_of(user: AbstractBaseUser | AnonymousUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:
+def teams_of(user: AnyUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:
     if not isinstance(user, User) or not user.is_active or user.is_superuser or not _is_in_scope(user, role):
         return frozenset()
     return frozenset(team for team in _grants(user).teams if team.role == role)
@@ -184,9 +184,7 @@ class NotOfTeamError(PermissionDenied):
     """A user with a role for some labels only may not change this."""
 
 
-def check_change(
-    by: AbstractBaseUser | AnonymousUser | None, *labels: Labels, role: Role = Role.OPERATOR, what: str
-) -> None:
+def check_change(by: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR, what: str) -> None:
     """Raise NotOfTeamError unless `may_change`; `what` is the object, for the message."""
     if may_change(by, *labels, role=role):
         return
@@ -221,9 +219,7 @@ def by_operation(**_arguments: Any) -> None:
     """Return no labels: the operation checks what the body of the request names."""
 
 
-def may_change_at(
-    user: AbstractBaseUser | AnonymousUser, of: LabelsOf | None, arguments: Mapping[str, Any], role: Role
-) -> bool:
+def may_change_at(user: AnyUser, of: LabelsOf | None, arguments: Mapping[str, Any], role: Role) -> bool:
     """Return whether a user may use an address that changes something; without `of` teams may not."""
     if _has_one_of(user, (role,)):
         return True
@@ -266,9 +262,7 @@ def for_cluster_administrators(action: str) -> Callable[[View], View]:
     return for_roles(Role.CLUSTER_ADMINISTRATOR, action=action)
 
 
-def _for_superusers_or(
-    may: Callable[[AbstractBaseUser | AnonymousUser], bool], *, action: str
-) -> Callable[[View], View]:
+def _for_superusers_or(may: Callable[[AnyUser], bool], *, action: str) -> Callable[[View], View]:
     def decorated(view: View) -> View:
         @for_readers
         @wraps(view)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from clusters.hub_state import HubState
@@ -15,7 +15,7 @@ from clusters.hubs.trimming import unpack
 from clusters.models import Hub, HubGrant, HubStream, HubWrite, MirroredObject
 from fleetui.access.models import TeamGrant
 from fleetui.hub_scope import in_hub, scopes_disabled
-from fleetui.permissions import Role
+from fleetui.permissions import AnyUser, Role
 
 NOT_RUNNING = timedelta(seconds=30)
 MOST_WRITES = 20
@@ -60,7 +60,7 @@ def live_hub(name: str) -> Hub:
     return hub
 
 
-def visible_hubs(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Hub]:
+def visible_hubs(user: AnyUser) -> QuerySet[Hub]:
     """Return the live hubs that a person may see: those without grants, or with one for a group of theirs."""
     hubs = live_hubs()
     if not isinstance(user, User) or user.is_superuser:
@@ -71,7 +71,7 @@ def visible_hubs(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Hub]:
     return hubs.filter(is_open | Q(pk__in=granted) | Q(pk__in=of_team))
 
 
-def visible_hub(user: AbstractBaseUser | AnonymousUser, name: str) -> Hub:
+def visible_hub(user: AnyUser, name: str) -> Hub:
     """Return a live hub that a person may see. Raise UnknownHubError."""
     hub = visible_hubs(user).filter(name=name).first()
     if hub is None:
@@ -79,7 +79,7 @@ def visible_hub(user: AbstractBaseUser | AnonymousUser, name: str) -> Hub:
     return hub
 
 
-def hubs_with_role(user: AbstractBaseUser | AnonymousUser, *roles: Role) -> QuerySet[Hub]:
+def hubs_with_role(user: AnyUser, *roles: Role) -> QuerySet[Hub]:
     """Return the hubs, with the local one, on which a person has one of these roles; without any, all roles.
 
     The same rule as `fleetui.permissions.roles_of`, for all hubs by one query.

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from django.contrib.auth import SESSION_KEY
-from django.contrib.auth.base_user import AbstractBaseUser
-from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from fleetui.middleware import ACTIVE, ADDRESS, BROWSER, STARTED
+from fleetui.permissions import AnyUser
 
 _BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
 _SYSTEMS = {
@@ -45,9 +44,7 @@ class BrowserSession:
         return sha256(self.key.encode()).hexdigest()[:16]
 
 
-def sessions_of(
-    user: AbstractBaseUser | AnonymousUser, *, current: str | None = None
-) -> list[BrowserSession]:
+def sessions_of(user: AnyUser, *, current: str | None = None) -> list[BrowserSession]:
     """Return the sessions of a user that have not expired: that with the key `current`, then the last used.
 
     The owner is inside a session, so that all are read; there are those of the last hours only.
@@ -74,9 +71,7 @@ def sessions_of(
     return sorted(sessions, key=lambda one: (one.is_current, one.seen_at), reverse=True)
 
 
-def end_sessions(
-    user: AbstractBaseUser | AnonymousUser, *, without: str | None = None, only: str | None = None
-) -> int:
+def end_sessions(user: AnyUser, *, without: str | None = None, only: str | None = None) -> int:
     """Delete the sessions of a user; return how many there were.
 
     `without` is the key of one to leave out, `only` the id of the one to delete.

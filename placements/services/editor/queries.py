@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import QuerySet
 
 from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.yaml import dump_yaml, written_name
 from fleetui.audit import events_since
+from fleetui.permissions import AnyUser
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import differences
@@ -38,7 +38,7 @@ def preview_reschedule(placement: Placement) -> SchedulePreview:
     )
 
 
-def drafts_of(person: AbstractBaseUser | AnonymousUser, placement: Placement | None) -> QuerySet[Draft]:
+def drafts_of(person: AnyUser, placement: Placement | None) -> QuerySet[Draft]:
     """Return a person's drafts of a placement, or of new ones, the latest first."""
     if not person.pk:
         return Draft.objects.none()
