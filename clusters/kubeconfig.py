@@ -98,9 +98,10 @@ class SecretFacts:
 
 
 def parse_kubeconfig(
-    document: object, *, context: str = "", rules: AddressRules, now: datetime, path: str = "kubeconfig"
+    document: object, *, context: str = "", rules: AddressRules, now: datetime
 ) -> ParsedConnection:
     """Return the connection that a context of a kubeconfig names. Raise InvalidManifest."""
+    path = "kubeconfig"
     (cluster_keys, cluster), (user_keys, user) = _chosen_entries(document, context, path)
     errors = [*_unsupported(cluster, cluster_keys), *_unsupported(user, user_keys)]
     fields: dict[str, Any] = {}
@@ -126,9 +127,7 @@ def parse_kubeconfig(
     return _checked(fields, secret, rules, now, place_of)
 
 
-def parse_fields(
-    fields: Mapping[str, Any], *, rules: AddressRules, now: datetime, path: str = ""
-) -> ParsedConnection:
+def parse_fields(fields: Mapping[str, Any], *, rules: AddressRules, now: datetime) -> ParsedConnection:
     """Return the connection for separate fields; without a secret that of the result is None.
 
     Raise InvalidManifest.
@@ -137,8 +136,7 @@ def parse_fields(
     public = {
         key: value for key, value in fields.items() if key not in _SECRET_KEYS and value not in (None, "")
     }
-    outer = split_path(path)
-    return _checked(public, secret, rules, now, lambda name: format_path((*outer, *split_path(name))))
+    return _checked(public, secret, rules, now, lambda name: format_path(split_path(name)))
 
 
 def facts_of(secret: Secret) -> SecretFacts:

@@ -80,9 +80,9 @@ def parse_server(options: Mapping[str, Any], environ: Mapping[str, str] = os.env
     return server
 
 
-def server_at(url: str, *, option: str, environ: Mapping[str, str] = os.environ) -> Server:
+def server_at(url: str, *, option: str) -> Server:
     """Return the console at the address that an option names. Raise ServerRefused."""
-    server = Server(url, _token({}, environ))
+    server = Server(url, _token({}, os.environ))
     _check_url(server, option)
     return server
 

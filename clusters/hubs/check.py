@@ -1,7 +1,7 @@
 """The check of a connection to a hub: at most 20 requests and 15 seconds (`spec/live-hub.md` 6.4)."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +43,9 @@ class HubCheckReport:
 class HubCheck(ConnectionCheck):
     """One check of a hub; it reads nothing but one object of each required kind."""
 
-    def __init__(
-        self, api: HubApi, client: Client, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(client.connection, client.secret, client, rules=address_rules(), monotonic=monotonic)
+    def __init__(self, api: HubApi, client: Client) -> None:
+        rules = address_rules()
+        super().__init__(client.connection, client.secret, client, rules=rules, monotonic=time.monotonic)
         self._api = api
         self._version = ""
         self._discovery = HubDiscovery()

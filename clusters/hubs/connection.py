@@ -57,10 +57,10 @@ def credential_of_hub(hub: Hub) -> HubCredential | None:
         return None
 
 
-def token_command(name: str, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def token_command(name: str) -> tuple[str, ...]:
     """Return the command that prints the token of a hub, which only the operator of this host can set."""
     variable = f"FLEETUI_HUB_TOKEN_COMMAND_{name.upper().replace('-', '_')}"
-    return tuple(shlex.split((os.environ if environ is None else environ).get(variable, "")))
+    return tuple(shlex.split(os.environ.get(variable, "")))
 
 
 def run_token_command(command: tuple[str, ...]) -> str:

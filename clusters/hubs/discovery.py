@@ -52,22 +52,12 @@ class Unsuitable(Exception):
     """The server cannot be mirrored."""
 
 
-def discover(
-    api: HubApi,
-    client: Client,
-    *,
-    seconds: float,
-    monotonic: Callable[[], float],
-    reads_definitions: bool = True,
-) -> HubDiscovery:
-    """Return what a hub serves. Raise DriverUnavailable.
-
-    `reads_definitions`: read the stored version of each kind, with one small request each, where allowed.
-    """
+def discover(api: HubApi, client: Client, *, seconds: float, monotonic: Callable[[], float]) -> HubDiscovery:
+    """Return what a hub serves. Raise DriverUnavailable."""
     deadline = monotonic() + seconds
     try:
         version = server_version(client, deadline=deadline)
-        kinds = discover_kinds(api, client, version, deadline=deadline, reads_definitions=reads_definitions)
+        kinds = discover_kinds(api, client, version, deadline=deadline, reads_definitions=True)
         rules = read_rules(client, deadline=deadline)
         served = [kind for kind, each in kinds.versions.items() if each]
         return kinds if rules is None else replace(kinds, permissions=permissions_in(rules, served))
@@ -78,7 +68,10 @@ def discover(
 def discover_kinds(
     api: HubApi, client: Client, version: str, *, deadline: float, reads_definitions: bool
 ) -> HubDiscovery:
-    """Return what a server of a version serves. Raise Unsuitable, DriverUnavailable."""
+    """Return what a server of a version serves. Raise Unsuitable, DriverUnavailable.
+
+    `reads_definitions`: read the stored version of each kind, with one small request each, where allowed.
+    """
     groups = served_groups(client, deadline=deadline)
     if not any(group in groups for group in api.groups):
         looked_for = ", ".join(api.groups)

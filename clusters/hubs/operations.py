@@ -315,9 +315,9 @@ def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
     return hub
 
 
-def delete_removed_hubs(*, most: int = 10 * BATCH) -> None:
+def delete_removed_hubs() -> None:
     for pk in removed_hubs_with_rows():
-        delete_rows(pk, most=most)
+        delete_rows(pk, most=10 * BATCH)
 
 
 def delete_rows(hub: int, *, most: int = 100 * BATCH) -> bool:

@@ -119,10 +119,10 @@ def unpack(packed: bytes) -> dict[str, Any]:
     return manifest
 
 
-def is_too_deep(value: object, *, most: int = DEEPEST) -> bool:
-    """Return whether parsed JSON is nested deeper than so many levels."""
+def is_too_deep(value: object) -> bool:
+    """Return whether parsed JSON is nested deeper than DEEPEST."""
     level: list[Any] = [value]
-    for _ in range(most):
+    for _ in range(DEEPEST):
         level = [
             inner
             for one in level

@@ -100,7 +100,7 @@ def content_of(line: AccessEvent) -> dict[str, Any]:
     }
 
 
-def seal(*, most: int = SEALED_AT_ONCE) -> int:
+def seal() -> int:
     """Append the new lines to the chain, oldest first; return how many.
 
     Only one worker at a time: the row of the chain is locked, which no request waits for.
@@ -109,7 +109,7 @@ def seal(*, most: int = SEALED_AT_ONCE) -> int:
         return 0
     with transaction.atomic():
         chain = _locked_chain()
-        lines = list(AccessEvent.objects.filter(sequence=None).order_by("pk")[:most])
+        lines = list(AccessEvent.objects.filter(sequence=None).order_by("pk")[:SEALED_AT_ONCE])
         for line in lines:
             line.sequence = chain.head_sequence + 1
             line.digest = digest_of(line, chain.head_digest)
@@ -128,7 +128,7 @@ def prunable_lines(*, now: datetime) -> QuerySet[AccessEvent]:
     return AccessEvent.objects.filter(at__lt=now - settings.KEEP_ACCESS_LOG, sequence__isnull=False)
 
 
-def prune_lines(*, now: datetime, most: int = SEALED_AT_ONCE) -> int:
+def prune_lines(*, now: datetime) -> int:
     """Delete old lines from the start of the chain, and keep the digest of the last one as its anchor.
 
     A line between younger ones waits for them: the chain has no gaps.
@@ -136,9 +136,9 @@ def prune_lines(*, now: datetime, most: int = SEALED_AT_ONCE) -> int:
     with transaction.atomic():
         chain = _locked_chain()
         before = now - settings.KEEP_ACCESS_LOG
-        first = AccessEvent.objects.filter(sequence__gt=chain.anchor_sequence).order_by("sequence")[:most]
+        chained = AccessEvent.objects.filter(sequence__gt=chain.anchor_sequence).order_by("sequence")
         old: list[AccessEvent] = []
-        for line in first:
+        for line in chained[:SEALED_AT_ONCE]:
             if line.at >= before:
                 break
             old.append(line)

@@ -174,11 +174,10 @@ HUB_SEMANTICS = Semantics.KUBEFLEET
 """The semantics of live hubs, whatever their manifests say."""
 
 
-def parse_semantics(raw: object, *, path: str = "semantics") -> Semantics:
+def parse_semantics(raw: object) -> Semantics:
     """Return the semantics of that name, `fleet` when absent. Raise InvalidManifest for an unknown name."""
-    problem = semantics_problem(raw)
-    if problem:
-        raise faults_of([problem], raw, path=path)
+    if problem := semantics_problem(raw):
+        raise faults_of([problem], raw, path="semantics")
     return DEFAULT_SEMANTICS if raw is None else Semantics(str(raw))
 
 

@@ -387,13 +387,11 @@ def selectors_of_document(document: Mapping[str, Any]) -> tuple[ResourceSelector
     return parse_resource_selectors(document["spec"]["resourceSelectors"])
 
 
-def parse_resource_selectors(
-    raw: Iterable[object], *, path: str = "spec.resourceSelectors"
-) -> tuple[ResourceSelector, ...]:
+def parse_resource_selectors(raw: Iterable[object]) -> tuple[ResourceSelector, ...]:
     """Parse resource selectors, each on its own. Raise InvalidManifest."""
+    places = ((f"spec.resourceSelectors[{index}]", one) for index, one in enumerate(raw))
     return tuple(
-        parse_manifest(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=f"{path}[{index}]")
-        for index, one in enumerate(raw)
+        parse_manifest(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=path) for path, one in places
     )
 
 
@@ -410,22 +408,22 @@ def placement_warnings(placement: ClusterResourcePlacement) -> tuple[ManifestWar
     return tuple(warnings)
 
 
-def spec_warnings(spec: PlacementSpec, *, path: str = "spec") -> tuple[ManifestWarning, ...]:
+def spec_warnings(spec: PlacementSpec) -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (lifecycle A.2, A.17)."""
     is_namespaced = isinstance(spec, NamespacedPlacementSpec)
     strategy, budgets = spec.strategy, spec.strategy.rolling_update
-    warnings = [*policy_warnings(spec.policy, path=f"{path}.policy")]
+    warnings = [*policy_warnings(spec.policy, path="spec.policy")]
     if budgets and budgets.max_unavailable.number == 0:
-        place = f"{path}.strategy.rollingUpdate.maxUnavailable"
+        place = "spec.strategy.rollingUpdate.maxUnavailable"
         warnings.append(ManifestWarning("zero-max-unavailable", place, "0: in-place updates never start"))
     if budgets and budgets.max_surge.number == 0:
-        place = f"{path}.strategy.rollingUpdate.maxSurge"
+        place = "spec.strategy.rollingUpdate.maxSurge"
         message = "0: a replacement starts only after a removal"
         warnings.append(ManifestWarning("zero-max-surge", place, message))
     if strategy.apply_strategy != ApplyStrategy():
-        place = f"{path}{APPLY_STRATEGY}"
+        place = f"spec{APPLY_STRATEGY}"
         warnings.append(ManifestWarning("not-acted-on-yet", place, _NO_APPLY_STRATEGY))
     if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
         message = f"NamespaceAccessible: {_NO_EFFECT if is_namespaced else _STORED}"
-        warnings.append(ManifestWarning("not-acted-on-yet", f"{path}.statusReportingScope", message))
+        warnings.append(ManifestWarning("not-acted-on-yet", "spec.statusReportingScope", message))
     return tuple(warnings)

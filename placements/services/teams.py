@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import ObjectKey
 from fleetui.concurrency import check_revision
-from fleetui.permissions import FLEET, Labels, Role, check_change, may_change
+from fleetui.permissions import FLEET, Labels, check_change, may_change
 from placements.models import Draft, Override, Placement, Resource, StagedRun, StagedStrategy
 from placements.services.results import PLACEMENT, UnknownPlacementError
 
@@ -27,10 +27,10 @@ def placement_labels(full_name: str) -> Labels | None:
     return None if document is None else labels_in(document)
 
 
-def check_placement(by: User | None, name: str, *, role: Role = Role.OPERATOR) -> None:
+def check_placement(by: User | None, name: str) -> None:
     """Raise NotOfTeamError unless a user may change what belongs to a placement, which may not exist."""
-    if not may_change(by, role=role):
-        check_change(by, placement_labels(name) or FLEET, role=role, what=f"placement {name}")
+    if not may_change(by):
+        check_change(by, placement_labels(name) or FLEET, what=f"placement {name}")
 
 
 def check_documents(by: User | None, what: str, *documents: Any) -> None:

@@ -157,12 +157,12 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
     return with_defaults
 
 
-def owned_paths(live: Manifest, manager: str, *, operation: str = "Apply") -> frozenset[Path]:
+def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
     """Return the writable paths that a manager owns by its applies."""
     paths: set[Path] = set()
     for entry in items_at(live, "metadata", "managedFields"):
         owner = tuple(mapping_at(entry).get(key) or "" for key in ("manager", "operation", "subresource"))
-        if owner == (manager, operation, ""):
+        if owner == (manager, "Apply", ""):
             paths.update(_field_paths(mapping_at(entry, "fieldsV1"), ()))
     return frozenset(one for one in paths if any(one[: len(root)] == root for root in WRITABLE))
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,19 +69,18 @@ class Permission:
 class ReviewCache:
     """The access reviews of the last minute; safe for several threads."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._permissions: OrderedDict[tuple[object, ...], tuple[float, Permission]] = OrderedDict()
 
     def get(self, key: tuple[object, ...]) -> Permission | None:
         with self._lock:
             until, permission = self._permissions.get(key, (0.0, None))
-            return permission if permission and until > self._monotonic() else None
+            return permission if permission and until > time.monotonic() else None
 
     def put(self, key: tuple[object, ...], permission: Permission) -> None:
         with self._lock:
-            self._permissions[key] = (self._monotonic() + REVIEW_SECONDS, permission)
+            self._permissions[key] = (time.monotonic() + REVIEW_SECONDS, permission)
             self._permissions.move_to_end(key)
             while len(self._permissions) > MOST_REVIEWS:
                 self._permissions.popitem(last=False)

@@ -84,11 +84,11 @@ def evaluated_decision(decision: Decision, cluster: str) -> Decision:
     return schedule(decision.cycle.rescheduled())
 
 
-def how_to_fulfil(decision: Decision, *, runs: int | None = None) -> tuple[Suggestion, ...]:
+def how_to_fulfil(decision: Decision) -> tuple[Suggestion, ...]:
     """Return the single changes, each minimal and verified, that would fulfil a PickN placement."""
     if decision.is_fulfilled or not decision.number_of_rounds:
         return ()
-    budget = _Budget(_affordable_runs(decision, _FULFILMENT_EVALUATIONS) if runs is None else runs)
+    budget = _Budget(_affordable_runs(decision, _FULFILMENT_EVALUATIONS))
 
     fleet = decision.cycle.fleet
     pinned = {(one.topology_key, one.group) for one in pinned_groups(decision)}
