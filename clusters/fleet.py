@@ -74,10 +74,7 @@ class SeenNamespaces(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """One member cluster as the scheduler sees it.
-
-    A named tuple, not a dataclass: a fleet of 100,000 is made in a third of the time.
-    """
+    """One member cluster as the scheduler sees it; a named tuple is made in a third of a dataclass's time."""
 
     name: str
     labels: Mapping[str, str] = _NOTHING

@@ -180,10 +180,7 @@ class MemberClusterManifest(ManifestModel):
         unhealthy_limit: timedelta = FIVE_MINUTES,
         strict_health: bool = False,
     ) -> Cluster:
-        """Return the cluster as the scheduler reads it at a moment.
-
-        Without any status it counts as eligible, unless health is strict.
-        """
+        """Return the cluster as the scheduler reads it; without status eligible, unless health is strict."""
         status = self.status or MemberStatus()
         usage = status.resource_usage
         if self.metadata.deletion_timestamp:

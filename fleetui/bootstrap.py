@@ -35,10 +35,7 @@ class DatabaseMissingError(Exception):
 def wait_for_database(
     settings: dict[str, Any], *, seconds: float = DATABASE_SECONDS, say: Callable[[str], None]
 ) -> None:
-    """Wait until the database responds; report a delay once.
-
-    Raises DatabaseMissingError after the timeout.
-    """
+    """Wait until the database responds; report a delay once. Raise DatabaseMissingError after the timeout."""
     # Without the pool, which would retry for thirty seconds and hide the reason.
     options = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
     probe = ConnectionHandler({"default": {**settings, "OPTIONS": options}})["default"]

@@ -58,10 +58,7 @@ class Server:
 
 
 def parse_server(options: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Server | None:
-    """Return the console that options or variables name; None for the database of this machine.
-
-    Raise ServerRefused.
-    """
+    """Return the console that options or variables name; None for the local database. Raise ServerRefused."""
     url = options.get("server") or environ.get(SERVER, "")
     if not url:
         names = [name for name in ("token", "token_file", "ca_file") if options.get(name)]

@@ -333,7 +333,4 @@ class Driver(Protocol):
         """
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
-        """Notify the cluster that it leaves the fleet; workloads stay.
-
-        Raises DriverUnavailable, DriverRejected.
-        """
+        """Notify the cluster that it leaves; workloads stay. Raises DriverUnavailable, DriverRejected."""

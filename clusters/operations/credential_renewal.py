@@ -30,10 +30,7 @@ _SHORTEST_TOKEN = 600
 
 @on_live_hub(refuse_membership)
 def renew_credentials(name: str, *, by: User | None, now: datetime) -> ClusterCredential:
-    """Renew the token of a cluster now.
-
-    Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError.
-    """
+    """Renew a token now. Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError."""
     cluster = connected_cluster(name)
     credential = ClusterCredential.objects.filter(cluster=cluster).first()
     if credential is None or credential.renew_at is None:
@@ -47,10 +44,7 @@ def renew_credentials(name: str, *, by: User | None, now: datetime) -> ClusterCr
 
 
 def renew_due(*, now: datetime) -> int:
-    """Renew the tokens that have lived half of their time, and return how many.
-
-    One that fails is tried again after an hour.
-    """
+    """Renew the tokens that have lived half of their time, failed ones after an hour; return how many."""
     due = ClusterCredential.objects.filter(renew_at__lte=now)
     pks = list(due.order_by("renew_at").values_list("pk", flat=True)[:BATCH])
     if not pks or not due.filter(pk__in=pks).update(renew_at=now + RETRY):

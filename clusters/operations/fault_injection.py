@@ -97,10 +97,7 @@ def keeps_from_reporting(fault: SimulatedFault) -> bool:
 
 
 def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:
-    """Return the faults of a simulated cluster as plain data, its short form written out.
-
-    Raises NotSimulatedError.
-    """
+    """Return the faults of a simulated cluster with the short form written out. Raise NotSimulatedError."""
     if not cluster.is_simulated:
         raise NotSimulatedError(cluster.name)
     short = cluster.connection.get("fault")

@@ -72,10 +72,7 @@ def sessions_of(user: AnyUser, *, current: str | None = None) -> list[BrowserSes
 
 
 def end_sessions(user: AnyUser, *, without: str | None = None, only: str | None = None) -> int:
-    """Delete the sessions of a user; return how many there were.
-
-    `without` is the key of one to leave out, `only` the id of the one to delete.
-    """
+    """Delete sessions of a user: all, all `without` a key, or `only` that with an id; return how many."""
     sessions = [one for one in sessions_of(user) if one.key != without and only in (None, one.id)]
     Session.objects.filter(session_key__in=[one.key for one in sessions]).delete()
     return len(sessions)

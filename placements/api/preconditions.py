@@ -47,10 +47,7 @@ def etag(revision: int | str, status: object = None) -> str:
 
 
 def expected_revision(request: Request, *, exists: bool = True) -> int | None:
-    """Return the revision that an edit is based on: None without a condition, 0 if it must be new.
-
-    Raise PreconditionError.
-    """
+    """Return the revision an edit is based on: None for any, 0 for a new object. Raise PreconditionError."""
     if request.headers.get("If-None-Match", "").strip() == "*":
         return 0
     header = request.headers.get("If-Match")
@@ -67,10 +64,7 @@ def expected_revision(request: Request, *, exists: bool = True) -> int | None:
 
 
 def revision_in(document: Any) -> int | None:
-    """Return the revision in the `metadata.resourceVersion` of a document, None without one.
-
-    Raise InvalidManifest.
-    """
+    """Return the `metadata.resourceVersion` of a document as a revision, or None. Raise InvalidManifest."""
     metadata = document.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     if version in (None, ""):

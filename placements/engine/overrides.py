@@ -219,10 +219,7 @@ class PatchError(ValueError):
 
 
 def apply_patch(manifest: Mapping[str, Any], patch: JsonPatch, value: Any) -> dict[str, Any]:
-    """Return a copy of a manifest with one patch applied (RFC 6902), with this value instead of its own.
-
-    Raises PatchError.
-    """
+    """Return a copy of a manifest after one patch (RFC 6902) with this value. Raise PatchError."""
     operation: dict[str, Any] = {"op": patch.op.value, "path": patch.path}
     if patch.op is not PatchOperator.REMOVE:
         operation["value"] = value

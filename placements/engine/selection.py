@@ -361,10 +361,7 @@ class SnapshotPart:
 
 
 def parts(objects: Iterable[HubObject], *, limit: int = PART_LIMIT) -> tuple[SnapshotPart, ...]:
-    """Return sanitized objects, in their order, in parts of at most `limit` bytes.
-
-    A larger object is alone in its part.
-    """
+    """Return sanitized objects in parts of at most `limit` bytes, in order; a larger object is a part."""
     groups: list[list[HubObject]] = [[]]
     size = 0
     for each in objects:

@@ -48,10 +48,7 @@ def effects_words(suggestion: Suggestion) -> str:
 
 
 def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Return those that move the fewest clusters first.
-
-    A number of the other sign, or of another order of magnitude, is left out.
-    """
+    """Return those that move the fewest clusters first, without numbers of another sign or magnitude."""
 
     def is_near(facts: Facts) -> bool:
         today = facts.get("today")

@@ -161,10 +161,7 @@ class Plan:
 
 
 def plan_dry_run(row: DryRun, *, now: datetime) -> Plan:
-    """Render an edit for the clusters that it would be applied to; nothing of it is saved.
-
-    Raise InvalidManifest.
-    """
+    """Render an edit for its clusters; nothing of it is saved. Raise InvalidManifest."""
     plan = Plan()
     with transaction.atomic():
         for placement, names in _placed_by(row, now=now):

@@ -83,10 +83,7 @@ class RebalancePreview:
 
 
 def preview_rebalance(placement: Placement, *, moves: int | None = None) -> RebalancePreview:
-    """Compute the curve and the steps for at most `moves` moves; None takes the fewest that repair.
-
-    Raise InvalidManifest.
-    """
+    """Compute the curve and steps for `moves` moves; None: the fewest that repair. Raise InvalidManifest."""
     if moves is not None and not 0 <= moves <= MOST_MOVES:
         raise InvalidManifest.of("moves", "out-of-range", "is out of range", f"0 to {MOST_MOVES}")
     if not PolicySnapshot.objects.filter(placement=placement, is_latest=True).exists():

@@ -58,10 +58,7 @@ def reschedule(
 def confirm_reschedule(
     name: str, *, decision_id: str, by: User | None, now: datetime, expected: int, confirmed: bool = False
 ) -> Placement:
-    """Reschedule a placement as previewed: all of it or nothing.
-
-    Raise what `reschedule` does, and PreviewOutdatedError.
-    """
+    """Reschedule a placement as previewed or not at all. Raise as `reschedule`, and PreviewOutdatedError."""
     placement = reschedule(name, by=by, now=now, expected=expected, confirmed=True)
     schedule_confirmed(placement, decision_id, now=now, must_keep_clusters=not confirmed)
     return placement

@@ -24,10 +24,7 @@ _LONGEST_TRIGGER = 200
 def enqueue_scheduling(
     placements: Iterable[int], *, trigger: str, by: str = SYSTEM, resources: bool = False
 ) -> int:
-    """Mark placements as due and enqueue their scheduling; return how many.
-
-    `resources`: the resources have to be selected again, too.
-    """
+    """Mark placements as due, with `resources` for selection too, and enqueue them; return how many."""
     ids = list(placements)
     columns: dict[str, Any] = {"generation": F("generation") + 1, **_cause(trigger, by)}
     if resources:

@@ -191,10 +191,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def step(self) -> int | None:
-        """The step that the address selects, by default the last; None for a decision without steps.
-
-        Raise Http404 for a step that does not exist.
-        """
+        """The step that the address selects, by default the last; None without steps. Raise Http404."""
         total, text = self.value.number_of_rounds, self._request.GET.get("step", "")
         if not text:
             return total or None

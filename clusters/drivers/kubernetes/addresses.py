@@ -76,10 +76,7 @@ def check_address(text: str, rules: AddressRules) -> None:
 
 
 def checked_addresses(host: str, port: int, rules: AddressRules, *, seconds: float) -> list[str]:
-    """Resolve a host and return its addresses, all of them allowed.
-
-    Raise NameNotResolved, AddressNotAllowed.
-    """
+    """Resolve a host; return its addresses, all of them allowed. Raise NameNotResolved, AddressNotAllowed."""
     addresses = resolved_addresses(host, port, rules, seconds=seconds)
     for address in addresses:
         check_address(address, rules)

@@ -118,10 +118,7 @@ class Client:
         return self._interpret(path, status, headers, raw)
 
     def connect(self, deadline: float) -> None:
-        """Open a socket for the next request, so that a failure before anything is sent is known as one.
-
-        Raise DriverUnavailable.
-        """
+        """Open a socket ahead of a request: if this fails, nothing was sent. Raise DriverUnavailable."""
         self._check_pause()
         with errors_mapped(self.connection):
             self._keep(self._open(deadline))

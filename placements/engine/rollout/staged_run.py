@@ -350,10 +350,7 @@ class StagedRunState:
 
 
 class WaitReason(StrEnum):
-    """What a staged run waits for.
-
-    While its placement is paused it is not synced, and keeps the reasons from before.
-    """
+    """What a staged run waits for; that of a paused placement is not synced and keeps its reasons."""
 
     RUN = "run"
     RESUME = "resume"

@@ -14,10 +14,7 @@ LONGEST_DELAY = timedelta(minutes=15)
 
 
 class Phase(StrEnum):
-    """How far a cluster has come with what was last started there.
-
-    APPLIED is applied and not available yet.
-    """
+    """How far a cluster has come with what was last started there. APPLIED: not available yet."""
 
     NOT_STARTED = "nothing"
     APPLYING = "applying"

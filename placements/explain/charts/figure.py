@@ -47,10 +47,7 @@ Cell = str | int | float | None
 
 
 class GroupName(str):
-    """The name of a domain in a table with its key, so that a page can link to its clusters.
-
-    `value` is None for clusters without the label.
-    """
+    """The name of a domain in a table with its key, for links; `value` None: clusters without the label."""
 
     __slots__ = ("key", "value")
 

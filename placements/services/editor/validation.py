@@ -198,10 +198,7 @@ def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
 
 
 def _place_to_cut(data: dict[str, Any], error: FieldError) -> Keys | None:
-    """Return what to leave out because of an error.
-
-    () where a substitute exists, None where nothing helps.
-    """
+    """Return what to leave out because of an error: () for a substitute, None where nothing helps."""
     keys = split_path(error.path)
     if keys == ("metadata", "name") or (keys == ("metadata",) and error.code == "required"):
         data["metadata"] = {**(data.get("metadata") or {}), "name": _STAND_IN_NAME}

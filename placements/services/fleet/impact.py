@@ -54,10 +54,7 @@ class Impact:
 
 
 def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
-    """Return the impact of replacing the fleet by this one without the clusters in `gone`.
-
-    At most 200 placements are evaluated, by name.
-    """
+    """Return the impact of this fleet without the clusters `gone`, on at most 200 placements by name."""
     left = fleet.with_clusters((), gone) if gone else fleet
     before = {cluster.name: cluster for cluster in current_fleet().fleet}
     after = {cluster.name: cluster for cluster in left}

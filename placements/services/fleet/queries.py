@@ -65,10 +65,7 @@ ORDERS = tuple(f"{sign}{name}" for name in _COLUMNS for sign in ("", "-"))
 
 
 def in_order(rows: QuerySet[MemberCluster], order: str) -> tuple[QuerySet[MemberCluster], str, str]:
-    """Return the rows with their state and the column to sort by, that column, and the order.
-
-    An unsupported order counts as by name.
-    """
+    """Return the rows with their state, the column to sort by, and the order; by name if unsupported."""
     rows = rows.annotate(how=list_state())
     sign, field = ("-", order[1:]) if order.startswith("-") else ("", order)
     if field.startswith(LABEL) and len(field) > len(LABEL):

@@ -88,10 +88,7 @@ class RevisionComparison:
 
 
 def compare(placement: Placement, before: str, after: str) -> RevisionComparison:
-    """Compare two snapshots or decisions of a placement.
-
-    Raise UnknownRevisionError, IncomparableRevisionsError.
-    """
+    """Compare two snapshots or decisions. Raise UnknownRevisionError, IncomparableRevisionsError."""
     old, new = side_of(placement, before), side_of(placement, after)
     if (old.resources is None) != (new.resources is None):
         raise IncomparableRevisionsError
