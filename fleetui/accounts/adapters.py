@@ -15,11 +15,10 @@ from fleetui.access.notices import CHANGES, record_change
 from fleetui.accounts.attempts import Attempt, count_attempt, report_failure
 from fleetui.accounts.second_factor import (
     MAIN_TYPES,
-    decrypt_key,
-    encrypt_key,
     is_second_factor_due,
     requires_second_factor,
 )
+from fleetui.encryption import cipher
 from fleetui.middleware import SECOND_FACTOR_DUE
 
 _QUIET = (
@@ -110,10 +109,10 @@ class SecondFactorAdapter(DefaultMFAAdapter):
     }
 
     def encrypt(self, text: str) -> str:
-        return encrypt_key(text)
+        return cipher().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        return decrypt_key(encrypted_text)
+        return cipher().decrypt(encrypted_text.encode()).decode()
 
     def get_totp_issuer(self) -> str:
         return "FleetUI"

@@ -99,7 +99,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         elif sociallogin.is_existing:
             apply_claims(sociallogin.user, claims)
         elif sociallogin.state.get("process") != AuthProcess.CONNECT:
-            username = sociallogin.user.username = username_in(claims)
+            username = sociallogin.user.username = str(claims.get(settings.OIDC_NAME_CLAIM) or "")
             try:
                 User.username_validator(username)
             except ValidationError:
@@ -141,10 +141,6 @@ def claims_of(sociallogin: SocialLogin) -> dict[str, Any] | None:
     if token and info and token.get("sub") != info.get("sub"):
         return None
     return {**token, **info}
-
-
-def username_in(claims: Mapping[str, Any]) -> str:
-    return str(claims.get(settings.OIDC_NAME_CLAIM) or "")
 
 
 def apply_claims(user: User, claims: Mapping[str, Any]) -> None:

@@ -35,14 +35,6 @@ def is_second_factor_due(user: User) -> bool:
     return requires_second_factor(user) and not has_second_factor(user)
 
 
-def encrypt_key(text: str) -> str:
-    return cipher().encrypt(text.encode()).decode()
-
-
-def decrypt_key(ciphertext: str) -> str:
-    return cipher().decrypt(ciphertext.encode()).decode()
-
-
 def unreadable_keys(*, reencrypt: bool) -> list[str]:
     """Return the users whose keys cannot be decrypted; encrypt all others with the first key, if wanted."""
     keys, names = cipher(), set()

@@ -32,7 +32,7 @@ from placements.manifests.placement import parse_placement
 from placements.services.decisions.compare_semantics import side_by_side_of_draft
 from placements.services.doctor import examine_one
 from placements.services.editor.preview import preview
-from placements.services.editor.queries import plan_now, plan_of_draft
+from placements.services.editor.queries import plan_now
 from placements.services.results import get_placement
 
 
@@ -187,5 +187,5 @@ class PlanViewSet(FullNameViewSet):
         """Plan the rollout that saving a draft of a placement would start."""
         with read_document(request) as document:
             check_names(document, {"metadata.name": name})
-            plan = plan_of_draft(parse_placement(document), now=datetime.now(UTC))
+            plan = preview(parse_placement(document)).plan(now=datetime.now(UTC))
         return Response(plan_document(plan))

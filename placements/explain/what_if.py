@@ -1,13 +1,10 @@
 """Sentences about what-ifs: what was supposed, what would become of placements, why two answers differ."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from placements.engine.advice.diagnosis import pinned_groups
-from placements.engine.disruption import KeptReason
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
-from placements.explain.staged_updates import STAYS_SENTENCES
 from placements.explain.vocabulary import counted, first_names, headline, joined, verb
 from placements.manifests.policy import PlacementType
 
@@ -40,10 +37,6 @@ def stuck_words(decision: Decision) -> str:
         stays = f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'stays')}"
         sentences.append(f"{stays} at {count:,} ({cause})")
     return "; ".join(sentences) or "no other cluster passes its filters"
-
-
-def stays_words(why: Any) -> str:
-    return STAYS_SENTENCES[KeptReason(why)]
 
 
 def difference_note(cycle: Cycle, emptied: Sequence[str]) -> str:

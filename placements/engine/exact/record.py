@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from placements.engine.exact.model import (
     build_model,
 )
 from placements.engine.exact.order import find_order
-from placements.engine.exact.solver import SearchLimits, solver_version
+from placements.engine.exact.solver import SearchLimits
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision
@@ -170,7 +171,7 @@ def record_id(decision_id: str, options: SearchOptions) -> str:
             "states": options.most_states,
         },
         "engine": ENGINE_VERSION,
-        "highspy": solver_version(),
+        "highspy": version("highspy"),
     }
     text = json.dumps(identity, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return "x-" + hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from math import ceil, inf
 from typing import Any
 
@@ -14,11 +13,6 @@ from clusters.columns import Ints
 _SEED = 1
 _TOLERANCE = 1e-6
 _INFINITE = 1e20
-
-
-def solver_version() -> str:
-    """Return the version of the solver without importing it."""
-    return version("highspy")
 
 
 @dataclass

@@ -23,7 +23,7 @@ from placements.explain.decision_tables import comparison_csv, outcome_csv
 from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
 from placements.management.impact_command import KUSTOMIZE, run_diff
-from placements.services.simulate.cases import answers, is_refusal
+from placements.services.simulate.cases import answers
 from placements.services.simulate.request import (
     BadInputError,
     Request,
@@ -132,7 +132,7 @@ class Command(BaseCommand):
             status = FULFILLED
             for answer in answers(_case_lines(options["cases"])):
                 self.stdout.write(json.dumps(answer, ensure_ascii=False))
-                if is_refusal(answer):
+                if "error" in answer and "line" in answer:
                     status = BAD_INPUT
             return status
         if options["diff"] is not None:

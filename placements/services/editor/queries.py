@@ -16,9 +16,9 @@ from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import differences
 from placements.explain.vocabulary import counted
-from placements.manifests.placement import ClusterResourcePlacement, parse_placement
+from placements.manifests.placement import parse_placement
 from placements.models import LONGEST_NAME, Draft, Placement
-from placements.services.editor.preview import SchedulePreview, preview
+from placements.services.editor.preview import SchedulePreview
 from placements.services.editor.templates import template_named
 from placements.services.editor.validation import PlacementDraft
 from placements.services.resources.queries import selection_of
@@ -106,8 +106,3 @@ def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:
     state = load_rollout_context(placement, now=now).state
     versions = {one.name: "another revision" for one in state.clusters if one.wanted}
     return plan_waves(state.with_wanted(versions))
-
-
-def plan_of_draft(manifest: ClusterResourcePlacement, *, now: datetime) -> WavePlan:
-    """Plan the waves that saving a manifest would need. Raise InvalidManifest as `preview`."""
-    return preview(manifest).plan(now=now)

@@ -42,7 +42,7 @@ def plan_evict(planner: Planner, entered: Fields) -> WritePlan:
     verdict = hub_verdict(planner, placement, name, cluster)
     if verdict.why in _REFUSED:
         raise WriteRefusedError(_REFUSED[verdict.why])
-    fields["eviction"] = fields.get("eviction") or eviction_name(name, cluster)
+    fields["eviction"] = fields.get("eviction") or f"{eviction_prefix(name, cluster)}{uuid4().hex[:8]}"
     if not _NAME.fullmatch(text_field(fields, "eviction")):
         raise InvalidManifest.of(
             "eviction", "bad-format", "Invalid value", "fleetui-PLACEMENT-CLUSTER-01234567"
@@ -57,10 +57,6 @@ def plan_evict(planner: Planner, entered: Fields) -> WritePlan:
 
 
 _SELECTED_AGAIN = "Without a taint that the placement does not tolerate, the scheduler may select it again."
-
-
-def eviction_name(placement: str, cluster: str) -> str:
-    return f"{eviction_prefix(placement, cluster)}{uuid4().hex[:8]}"
 
 
 def eviction_prefix(placement: str, cluster: str) -> str:

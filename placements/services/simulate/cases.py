@@ -170,10 +170,6 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
             yield {"line": position, "error": _error(error)}
 
 
-def is_refusal(answer: Answer) -> bool:
-    return "error" in answer and "line" in answer
-
-
 def _error(error: FieldError) -> Answer:
     return {"code": error.code, "path": error.path, "message": error.message}
 

@@ -15,6 +15,7 @@ from clusters.fleet import Fleet
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.bulk import batched
+from placements.engine.disruption import KeptReason
 from placements.engine.resilience import (
     active,
     cordoned,
@@ -25,7 +26,8 @@ from placements.engine.resilience import (
 )
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, Picked
-from placements.explain.what_if import difference_note, stays_words, stuck_words
+from placements.explain.staged_updates import STAYS_SENTENCES
+from placements.explain.what_if import difference_note, stuck_words
 from placements.models import Placement, Scenario, ScenarioDecision
 from placements.services.decisions.records import records_named
 
@@ -129,7 +131,7 @@ def evaluate(
     is_stuck = is_short and is_worse and (is_touched or was_fulfilled)
     impact, why = PlacementImpact.STAYS, ""
     if stays and not leaves and (is_stuck or (is_there and not joins)):
-        impact, why = PlacementImpact.CANNOT, stays_words(stays)
+        impact, why = PlacementImpact.CANNOT, STAYS_SENTENCES[KeptReason(stays)]
     elif is_stuck:
         impact, why = PlacementImpact.STUCK, stuck_words(decision)
     elif joins:
