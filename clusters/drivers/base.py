@@ -242,12 +242,8 @@ class PlacementSeen:
     objects: tuple[LiveObject, ...] = ()
 
     @property
-    def is_applied(self) -> bool:
-        return not self.refusals
-
-    @property
     def readiness(self) -> Readiness:
-        """Return the readiness of the applied objects; meaningless while `is_applied` is False."""
+        """Return the readiness of the applied objects; meaningless while there are refusals."""
         return overall_readiness(one.readiness for one in self.unready)
 
 

@@ -26,7 +26,6 @@ from fleetui.permissions import (
     Role,
     by_operation,
     may_administer_clusters,
-    may_approve,
     may_change_at,
     may_operate,
     may_read,
@@ -172,10 +171,6 @@ class PageLayout:
     def may_manage_notifications(self) -> bool:
         # Only a superuser gets the link: the permission of others costs a query on each page.
         return bool(getattr(self._user, "is_superuser", False))
-
-    @cached_property
-    def may_approve(self) -> bool:
-        return self._user is not None and may_approve(self._user)
 
     @cached_property
     def may_administer_clusters(self) -> bool:

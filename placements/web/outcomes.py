@@ -33,7 +33,6 @@ class OutcomeRow:
     cluster: str
     outcome: str
     kind: str
-    was_here: bool
     why: str
     also: list[str]
 
@@ -92,7 +91,6 @@ def outcome_row(one: ClusterOutcome) -> OutcomeRow:
         one.cluster,
         OUTCOME_WORDS[one.outcome],
         outcome_kind(one.outcome),
-        one.stays,
         reason_sentence(first),
         list(map(reason_sentence, others)),
     )

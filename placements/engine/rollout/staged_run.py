@@ -82,7 +82,6 @@ class ClusterStep:
     before: str = ""
     sequence: int = 0
     started_at: datetime | None = None
-    tried_at: datetime | None = None
     failed_at: datetime | None = None
     failures: int = 0
     done_at: datetime | None = None
@@ -106,7 +105,7 @@ class ClusterStep:
         return self.failures + 1
 
     def start(self, now: datetime, before: str, sequence: int) -> "ClusterStep":
-        return replace(self, started_at=now, tried_at=now, before=before, sequence=sequence)
+        return replace(self, started_at=now, before=before, sequence=sequence)
 
     def fail(self, at: datetime) -> "ClusterStep":
         return replace(self, failed_at=at, failures=self.failures + 1)

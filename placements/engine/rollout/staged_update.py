@@ -189,7 +189,7 @@ class StagedPlanner:
             if step.failed_at is None or step.retry_at is None or not self._is_reachable(step):
                 continue
             if step.retry_at <= self.state.at or self.state.retries.get(step.name) == step.failures:
-                due[step.name] = replace(step, tried_at=self.state.at, failed_at=None)
+                due[step.name] = replace(step, failed_at=None)
         return stage.with_steps(due)
 
     def stage_result(self, run: StagedRunPlan) -> StagedUpdateResult:

@@ -153,7 +153,6 @@ def _steps(document: HubDocument, values: Values, *, path: str, version: str = "
             name,
             version,
             started_at=started or done or failed,
-            tried_at=started,
             failed_at=failed,
             failures=int(failed is not None),
             done_at=done,
