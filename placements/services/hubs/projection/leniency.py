@@ -36,6 +36,16 @@ def understood(
     return None
 
 
+def fill_document(row: Any, document: HubDocument, *, parse: Callable[[object], object]) -> bool:
+    """Set the manifest of a row, and when its object was created; False if nothing of it is understood."""
+    pair = understood(document, parse)
+    if pair is None:
+        return False
+    _, row.document = pair
+    row.created_at = document.created_at
+    return True
+
+
 def _leave_out(stored: dict[str, Any], keys: Sequence[str | int]) -> bool:
     """Remove the value at this place, or the item of a list without it; return whether there was one."""
     if keys[:1] != ("spec",) and keys[:2] != ("metadata", "annotations"):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from clusters.hubs.kinds.base import items_at, mapping_at, text_of
@@ -14,10 +15,10 @@ from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import PlacementScope, parse_cluster_override, parse_override
 from placements.models import DisruptionBudget, Override, OverrideSnapshot, OverrideTarget
 from placements.services.hubs.projection.documents import HubDocument, HubMoment, save_marks
-from placements.services.hubs.projection.events import HubEvents
+from placements.services.hubs.projection.events import record_changes
 from placements.services.hubs.projection.kinds import OVERRIDE_OF
-from placements.services.hubs.projection.leniency import understood
-from placements.services.hubs.projection.rows import RowKind, WrittenRow, write_rows
+from placements.services.hubs.projection.leniency import fill_document, understood
+from placements.services.hubs.projection.rows import RowKind, write_rows
 from placements.services.hubs.projection.snapshots import columns_by_number
 
 _PARSERS: Mapping[str, Callable[[object], Any]] = {
@@ -39,15 +40,7 @@ def _fill_override(row: Override, document: HubDocument) -> bool:
     return True
 
 
-def _fill_budget(row: DisruptionBudget, document: HubDocument) -> bool:
-    pair = understood(document, parse_disruption_budget)
-    if pair is None:
-        return False
-    _, row.document = pair
-    row.created_at = document.created_at
-    return True
-
-
+_fill_budget = partial(fill_document, parse=parse_disruption_budget)
 BUDGETS = RowKind(DisruptionBudget, _fill_budget, ("document", "created_at"))
 
 
@@ -78,19 +71,11 @@ def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> No
         for selector in items_at(one.row.document, "spec", field)
     ]
     OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
-    _record(_NOUNS[kind], written_rows, moment)
+    record_changes(_NOUNS[kind], written_rows, moment)
 
 
 def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    _record(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
-
-
-def _record(noun: str, rows: Sequence[WrittenRow[Any]], moment: HubMoment) -> None:
-    events = HubEvents(moment)
-    for one in rows:
-        if one.before is not None:
-            events.changed(noun, one.document, one.before.document, one.row.document)
-    events.record()
+    record_changes(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
 
 
 def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:

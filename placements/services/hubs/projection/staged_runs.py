@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django.db.models import Q
@@ -19,9 +20,9 @@ from placements.manifests.staged_update import parse_staged_run, parse_staged_st
 from placements.models import ApprovalRequest, Placement, ResourceSnapshot, StagedRun, StagedStrategy
 from placements.models.placements import LONGEST_NAME
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
-from placements.services.hubs.projection.events import APPROVED, HUB, HubEvents
+from placements.services.hubs.projection.events import APPROVED, HUB, HubEvents, record_changes
 from placements.services.hubs.projection.kinds import APPROVAL_KINDS, RUN_KINDS, STRATEGY_KINDS
-from placements.services.hubs.projection.leniency import understood
+from placements.services.hubs.projection.leniency import fill_document, understood
 from placements.services.hubs.projection.rows import RowKind, remove_rows, write_rows
 from placements.services.hubs.projection.staged_status import run_status_of
 
@@ -38,24 +39,12 @@ _RUN_COLUMNS = (
 )
 
 
-def _fill_strategy(row: StagedStrategy, document: HubDocument) -> bool:
-    pair = understood(document, parse_staged_strategy)
-    if pair is None:
-        return False
-    _, row.document = pair
-    row.created_at = document.created_at
-    return True
-
-
+_fill_strategy = partial(fill_document, parse=parse_staged_strategy)
 STRATEGIES = RowKind(StagedStrategy, _fill_strategy, ("document", "created_at"), is_namespaced=True)
 
 
 def project_strategies(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    events = HubEvents(moment)
-    for one in write_rows(STRATEGIES, documents, now=moment.now):
-        if one.before is not None:
-            events.changed(_STRATEGY, one.document, one.before.document, one.row.document)
-    events.record()
+    record_changes(_STRATEGY, write_rows(STRATEGIES, documents, now=moment.now), moment)
 
 
 def _fill_run(row: StagedRun, document: HubDocument) -> bool:
