@@ -129,6 +129,35 @@ class HubRow(models.Model):
         return self.hub_id != LOCAL_HUB
 
 
+class StoredCredential(models.Model):
+    """The secret of a connection, encrypted, and what may be shown of it.
+
+    `revision` increases with every change. After two consecutive 401 answers nothing makes a call until
+    `blocked_until`. `renew_at` is when the token is renewed next; `notified_days`, how many days before the
+    expiry the last notice was.
+    """
+
+    ciphertext = models.TextField()
+    revision = models.PositiveBigIntegerField(default=1)
+    kind = models.CharField(max_length=11)
+    subject = models.CharField(max_length=250, blank=True)
+    fingerprint = models.CharField(max_length=16)
+    expires_at = models.DateTimeField(null=True)
+    set_by = models.CharField(max_length=150)
+    set_at = models.DateTimeField()
+    unauthorized_since = models.DateTimeField(null=True)
+    blocked_until = models.DateTimeField(null=True)
+    renew_at = models.DateTimeField(null=True)
+    renewal_error = models.CharField(max_length=200, blank=True)
+    notified_days = models.PositiveSmallIntegerField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject} {self.fingerprint}"
+
+
 class HubGrant(models.Model):
     """A role that a group has on one hub; once a hub has any, the roles of its groups do not count there."""
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 from django.db import models
 
 from clusters.drivers.registry import SIMULATED
-from clusters.models.hubs import HubRow
+from clusters.models.hubs import HubRow, StoredCredential
 from fleetui.fields import OrderedJSONField
 from fleetui.hub_scope import LOCAL_HUB
 
@@ -241,33 +241,16 @@ class ClusterTaint(HubRow):
         return f"{self.key}={self.value}:{self.effect}"
 
 
-class ClusterCredential(HubRow):
-    """The secret of a connection to a cluster, encrypted, and what may be shown of it.
-
-    `revision` increases with every change of the secret. After two consecutive 401 answers no worker makes a
-    call until `blocked_until`. `renew_at` is when the token is renewed next; `notified_days`, how many days
-    before the expiry the last notice was.
-    """
+class ClusterCredential(StoredCredential, HubRow):
+    """The secret of a connection to a cluster."""
 
     class Kind(models.TextChoices):
         TOKEN = "token"  # noqa: S105 -- a kind of secret
         CERTIFICATE = "certificate"
 
     cluster = models.OneToOneField(MemberCluster, models.CASCADE, related_name="credential")
-    ciphertext = models.TextField()
-    revision = models.PositiveBigIntegerField(default=1)
     kind = models.CharField(max_length=11, choices=Kind.choices)
-    subject = models.CharField(max_length=250, blank=True)
-    fingerprint = models.CharField(max_length=16)
-    expires_at = models.DateTimeField(null=True)
-    set_by = models.CharField(max_length=150)
-    set_at = models.DateTimeField()
     unauthorized_count = models.PositiveIntegerField(default=0)
-    unauthorized_since = models.DateTimeField(null=True)
-    blocked_until = models.DateTimeField(null=True)
-    renew_at = models.DateTimeField(null=True)
-    renewal_error = models.CharField(max_length=200, blank=True)
-    notified_days = models.PositiveSmallIntegerField(null=True)
 
     class Meta:
         indexes = [
@@ -280,9 +263,6 @@ class ClusterCredential(HubRow):
             ),
             models.CheckConstraint(condition=~models.Q(ciphertext=""), name="credential_has_ciphertext"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.subject} {self.fingerprint}"
 
 
 class SimulatedPlacement(HubRow):

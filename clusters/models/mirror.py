@@ -3,31 +3,15 @@
 from django.db import models
 from django.db.models import Q
 
-from clusters.models.hubs import Hub, HubRow
+from clusters.models.hubs import Hub, HubRow, StoredCredential
 
 LONGEST_UID = 64
 
 
-class HubCredential(models.Model):
-    """The secret of a live hub, encrypted, and what may be shown of it; like that of a cluster.
-
-    `revision` increases with every change, which the watcher notices.
-    """
+class HubCredential(StoredCredential):
+    """The secret of a live hub, which the watcher reads again when `revision` changes."""
 
     hub = models.OneToOneField(Hub, models.CASCADE, related_name="credential")
-    ciphertext = models.TextField()
-    revision = models.PositiveBigIntegerField(default=1)
-    kind = models.CharField(max_length=11)
-    subject = models.CharField(max_length=250, blank=True)
-    fingerprint = models.CharField(max_length=16)
-    expires_at = models.DateTimeField(null=True)
-    set_by = models.CharField(max_length=150)
-    set_at = models.DateTimeField()
-    unauthorized_since = models.DateTimeField(null=True)
-    blocked_until = models.DateTimeField(null=True)
-    renew_at = models.DateTimeField(null=True)
-    renewal_error = models.CharField(max_length=200, blank=True)
-    notified_days = models.PositiveSmallIntegerField(null=True)
 
     class Meta:
         constraints = [
@@ -36,9 +20,6 @@ class HubCredential(models.Model):
             ),
             models.CheckConstraint(condition=~Q(ciphertext=""), name="hub_credential_has_ciphertext"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.subject} {self.fingerprint}"
 
 
 class HubStream(HubRow):
