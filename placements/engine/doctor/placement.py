@@ -78,25 +78,22 @@ def picks_together(case: Case) -> Iterator[Finding]:
         yield N04.finding("spec.policy", message, fix=fix)
 
 
-def _strategy_fix(field: str) -> Fix:
-    place = ("strategy", "rollingUpdate", field)
-    return Fix(f"Set {field} to {_QUARTER}.", edits=((place, _QUARTER),))
+_PLACE = ("strategy", "rollingUpdate", "maxUnavailable")
+_PATH = ".".join(("spec", *_PLACE))
+_SET_QUARTER = Fix(f"Set maxUnavailable to {_QUARTER}.", edits=((_PLACE, _QUARTER),))
 
 
 def no_unavailability(case: Case) -> Iterator[Finding]:
     if case.strategy and case.strategy.max_unavailable.number == 0:
-        path, message = "spec.strategy.rollingUpdate.maxUnavailable", "Updates in place never start."
-        yield R01.finding(path, message, ("maxUnavailable", ""), fix=_strategy_fix("maxUnavailable"))
+        message = "Updates in place never start."
+        yield R01.finding(_PATH, message, ("maxUnavailable", ""), fix=_SET_QUARTER)
 
 
 def all_at_once(case: Case) -> Iterator[Finding]:
     most = case.strategy.max_unavailable if case.strategy else None
     if most and most.is_percent and most.number == 100:
-        path, message = (
-            "spec.strategy.rollingUpdate.maxUnavailable",
-            "All clusters are updated at the same time.",
-        )
-        yield R02.finding(path, message, ("maxUnavailable", ""), fix=_strategy_fix("maxUnavailable"))
+        message = "All clusters are updated at the same time."
+        yield R02.finding(_PATH, message, ("maxUnavailable", ""), fix=_SET_QUARTER)
 
 
 def least_seconds(strategy: RollingUpdate, *, placed: int, updated: int) -> int:

@@ -23,7 +23,7 @@ from placements.engine.doctor.findings import (
     set_at,
     some,
 )
-from placements.engine.exact.record import ExactVerdict
+from placements.engine.exact.record import ExactRecord, ExactVerdict
 from placements.manifests.policy import KeyType, TopologySpreadConstraint, WhenUnsatisfiable
 
 _FIELD = "topologySpreadConstraints"
@@ -182,35 +182,37 @@ def no_effect_today(case: Case) -> Iterator[Finding]:
             yield S07.finding(path, message, same, fix=_removal(index))
 
 
-def more_are_possible(case: Case) -> Iterator[Finding]:
+def _exact(case: Case) -> ExactRecord | None:
+    """Return the exact search of an unfulfilled PickN placement with constraints. Raise NotCheckedError."""
     if not case.is_pick_n or case.decision.is_fulfilled or not case.policy.topology_spread_constraints:
-        return
+        return None
     if case.exact is None:
         raise NotCheckedError
-    greedy = len(case.decision.picked_names)
-    if case.exact.is_possible and case.exact.low > greedy:
-        message = f"{case.exact.low} are possible, the scheduler finds {greedy}."
+    return case.exact
+
+
+def more_are_possible(case: Case) -> Iterator[Finding]:
+    exact, greedy = _exact(case), len(case.decision.picked_names)
+    if exact and exact.is_possible and exact.low > greedy:
+        message = f"{exact.low} are possible, the scheduler finds {greedy}."
         fix = Fix("Plan the moves that reach them.")
         yield S08.finding(f"spec.policy.{_FIELD}", message, ("numberOfClusters", ""), fix=fix)
 
 
 def impossible(case: Case) -> Iterator[Finding]:
-    if not case.is_pick_n or case.decision.is_fulfilled or not case.policy.topology_spread_constraints:
-        return
-    if case.exact is None:
-        raise NotCheckedError
-    if case.exact.verdict is not ExactVerdict.IMPOSSIBLE:
+    exact = _exact(case)
+    if exact is None or exact.verdict is not ExactVerdict.IMPOSSIBLE:
         return
     wanted = case.policy.number_of_clusters or 0
-    message = f"At most {case.exact.high} of {wanted} are possible."
-    conflicts = [" with ".join(one.words(case.policy) for one in each) for each in case.exact.conflict]
+    message = f"At most {exact.high} of {wanted} are possible."
+    conflicts = [" with ".join(one.words(case.policy) for one in each) for each in exact.conflict]
     if conflicts:
         message += f" Conflict: {'; '.join(conflicts[:MOST_NAMES])}."
-    if case.exact.shopping:
-        message += f" Possible with more clusters: {some(one.words for one in case.exact.shopping)}."
+    if exact.shopping:
+        message += f" Possible with more clusters: {some(one.words for one in exact.shopping)}."
     pinned = tuple((one.topology_key, one.group) for one in pinned_groups(case.decision))
     place = ("policy", "numberOfClusters")
-    fewer = Fix(f"Set numberOfClusters to {case.exact.high}.", edits=((place, case.exact.high),))
+    fewer = Fix(f"Set numberOfClusters to {exact.high}.", edits=((place, exact.high),))
     evidence = (("numberOfClusters", ""), *pinned)
     fix = _correction(case) or fewer
     yield S09.finding("spec.policy.numberOfClusters", message, *evidence, fix=fix)
