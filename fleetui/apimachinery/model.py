@@ -421,6 +421,11 @@ def to_plain(value: Any) -> Any:
     return value.value if isinstance(value, StrEnum) else value
 
 
+def camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with their names as documents write them: `hardExcess` for `hard_excess`."""
+    return {to_camel(name): value for name, value in fields.items()}
+
+
 def quote_value(value: object) -> str:
     """Return a raw value as error messages quote it."""
     if isinstance(value, str):

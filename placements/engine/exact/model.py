@@ -6,13 +6,14 @@ and last the overlap with the greedy picks (`docs/concepts/scheduling.md`).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import inf
 
 import numpy as np
 
 from clusters.columns import ABSENT, Bools, Codes, Ints
+from fleetui.apimachinery.model import camel_case
 from placements.engine.exact.solver import Program, SearchLimits, Solution
 from placements.engine.scheduling.candidates import Candidates
 from placements.engine.scheduling.spread.base import is_hard
@@ -55,13 +56,7 @@ class SetColumns:
     was_here: int
 
     def to_plain(self) -> dict[str, int]:
-        return {
-            "picks": self.picks,
-            "excess": self.excess,
-            "skew": self.skew,
-            "affinity": self.affinity,
-            "wasHere": self.was_here,
-        }
+        return camel_case(asdict(self))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ of soft limits, stale clusters kept, skew, affinity, moves (`docs/concepts/sched
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import count
 from math import inf
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from clusters.columns import ABSENT, Ints
+from fleetui.apimachinery.model import camel_case
 from placements.engine.exact.model import ExactModel, ModelProgram, build_model
 from placements.engine.exact.record import DEFAULT_OPTIONS, MOST_CLASSES, MOST_CONSTRAINTS, SearchOptions
 from placements.engine.exact.solver import SearchLimits
@@ -52,16 +53,7 @@ class CurvePoint:
     moves: int
 
     def to_plain(self) -> dict[str, int]:
-        return {
-            "limit": self.limit,
-            "placed": self.placed,
-            "hardExcess": self.hard_excess,
-            "excess": self.excess,
-            "stale": self.stale,
-            "skew": self.skew,
-            "affinity": self.affinity,
-            "moves": self.moves,
-        }
+        return camel_case(asdict(self))
 
 
 @dataclass(frozen=True)
@@ -75,13 +67,7 @@ class RebalanceStep:
     breaks_limit: bool
 
     def to_plain(self) -> dict[str, Any]:
-        return {
-            "leave": self.leave,
-            "join": self.join,
-            "skew": self.skew,
-            "hardExcess": self.hard_excess,
-            "breaksLimit": self.breaks_limit,
-        }
+        return camel_case(asdict(self))
 
 
 def hard_excess(cycle: Cycle, names: Iterable[str]) -> list[int]:
