@@ -201,7 +201,8 @@ def status_of(cluster: MemberCluster, *, has_address: bool = False) -> dict[str,
         conditions = [{"type": "Joined", "status": cluster.agent_joined}] if cluster.agent_joined else []
         if cluster.agent_healthy:
             since = {"lastTransitionTime": _written(cluster.healthy_since)} if cluster.healthy_since else {}
-            conditions.append({"type": "Healthy", "status": cluster.agent_healthy, **since})
+            message = {"message": cluster.health_message} if cluster.health_message else {}
+            conditions.append({"type": "Healthy", "status": cluster.agent_healthy, **message, **since})
         heartbeat = {"lastReceivedHeartbeat": _written(cluster.heartbeat_at)} if cluster.heartbeat_at else {}
         status["agentStatus"] = [{"type": "MemberAgent", "conditions": conditions, **heartbeat}]
     if cluster.properties:

@@ -102,6 +102,7 @@ class Migration(InitialMigration):
                 ('agent_joined', models.CharField(blank=True, max_length=20)),
                 ('agent_healthy', models.CharField(blank=True, max_length=20)),
                 ('healthy_since', models.DateTimeField(blank=True, null=True)),
+                ('health_message', models.CharField(blank=True, max_length=200)),
                 ('observe_at', models.DateTimeField(blank=True, null=True)),
                 ('unanswered_since', models.DateTimeField(blank=True, null=True)),
                 ('unanswered_code', models.CharField(blank=True, max_length=30)),

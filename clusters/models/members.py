@@ -90,6 +90,7 @@ class MemberCluster(HubRow):
     judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
     `changed_in` is the sequence of the fleet at the last change that a scheduler reads.
     `uid` is that of this row alone: a cluster that joins again has another one.
+    `health_message` names the health checks that fail, or the readings that are not permitted.
     `unanswered_since` is when the first of the observations failed that were not answered since;
     `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8).
     """
@@ -118,6 +119,7 @@ class MemberCluster(HubRow):
     agent_joined = models.CharField(max_length=20, blank=True)
     agent_healthy = models.CharField(max_length=20, blank=True)
     healthy_since = models.DateTimeField(null=True, blank=True)
+    health_message = models.CharField(max_length=200, blank=True)
     observe_at = models.DateTimeField(null=True, blank=True)
     unanswered_since = models.DateTimeField(null=True, blank=True)
     unanswered_code = models.CharField(max_length=30, blank=True)

@@ -40,7 +40,9 @@ LEASE = timedelta(seconds=60)
 """The clusters of a killed worker are due again after this time."""
 _BATCH = 500
 _READINGS = ["properties", "usage"]
-_HEALTH = ["membership", "has_reported", "agent_joined", "agent_healthy", "healthy_since"]
+_HEALTH = [
+    *("membership", "has_reported", "agent_joined", "agent_healthy", "healthy_since", "health_message")
+]
 _FACTS = [*_READINGS, *_HEALTH]
 _NAMED = 3
 _VERDICT = ["verdict", "verdict_reason", "verdict_since"]
@@ -251,6 +253,9 @@ def _set_observation(row: MemberCluster, observation: Observation, *, now: datet
     """Set an observation in the row; return a copy of the row before."""
     before = MemberCluster(**{name: getattr(row, name) for name in _FACTS})
     health = "True" if observation.is_healthy else "False"
+    has_notice = observation.health_message or observation.properties is not None  # of the readings
+    if has_notice or row.agent_healthy != health:
+        row.health_message = "".join(filter(str.isprintable, observation.health_message))[:200]
     if row.agent_healthy != health:
         row.agent_healthy, row.healthy_since = health, now
     if row.membership == Membership.JOINING:

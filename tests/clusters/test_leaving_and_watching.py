@@ -11,7 +11,7 @@ from clusters.operations.edit import UnknownClusterError, cordon, uncordon
 from clusters.operations.heartbeat import observe, report
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import finish_leaving, leave
-from clusters.queries import counters
+from clusters.queries import counters, status_of
 from fleetui.models import Event
 from tests.rows import NOW, joined, member_document, simulated
 
@@ -147,6 +147,25 @@ def test_a_report_over_rest_makes_an_unwatched_cluster_one_that_must_report() ->
     cluster = MemberCluster.objects.get()
     assert (cluster.driver, cluster.properties) == ("reported", {"nodes": "3"})
     assert cluster.verdict == "staleHeartbeat"
+
+
+def test_the_reason_of_bad_health_stays_until_the_cluster_is_healthy_or_measured_again() -> None:
+    joined("a")
+    notice = "no permission to list pods: available capacity is not known"
+    observations = [
+        (Observation(is_healthy=False, health_message="failing checks: etcd"), "failing checks: etcd"),
+        (Observation(is_healthy=True), ""),
+        (Observation(is_healthy=True, properties={"nodes": "3"}, health_message=notice), notice),
+        (Observation(is_healthy=True), notice),
+        (Observation(is_healthy=True, properties={"nodes": "4"}), ""),
+    ]
+
+    for observation, message in observations:
+        report("a", observation, by=None, now=NOW)
+
+        cluster = MemberCluster.objects.get()
+        healthy = status_of(cluster)["agentStatus"][0]["conditions"][1]
+        assert (cluster.health_message, healthy.get("message", "")) == (message, message)
 
 
 @pytest.mark.servers

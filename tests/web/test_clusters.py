@@ -182,8 +182,10 @@ def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) ->
     assert "Waiting for the first heartbeat" in page
     assert re.search(r'hx-get="\?v=[^"]+" hx-trigger="tick from:body"', page)
     assert "tick from:body" not in other
-    MemberCluster.objects.filter(name="silent").update(has_reported=True)
+    message = "failing checks: etcd"
+    MemberCluster.objects.filter(name="silent").update(has_reported=True, health_message=message)
     calm = text_of(viewer, "/clusters/silent/")
+    assert "Health: failing checks: etcd" in calm
     assert 'hx-swap="outerHTML" data-active="false"' in calm, "a failure shows on an open page"
     assert "Never reported" not in page
     assert "Not expected" in other

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import OuterRef, Subquery
 
 from clusters.fleet import NO_SCHEDULE
-from clusters.hubs.kinds.base import items_at, mapping_at
+from clusters.hubs.kinds.base import items_at, mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
 from clusters.models import ClusterLabel, ClusterTaint, HubStream, MemberCluster, Membership, MirroredObject
 from clusters.operations.change_log import raise_counters
@@ -31,6 +31,7 @@ _COLUMNS = (
     *_SCHEDULING,
     *_READINGS,
     *("joined_at", "has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
+    "health_message",
 )
 
 
@@ -164,6 +165,7 @@ def _set_report(row: MemberCluster, document: HubDocument) -> None:
     conditions = document.conditions_in(agent, "conditions", path=f"{path}.conditions")
     joined, healthy = conditions.get("Joined", {}), conditions.get("Healthy", {})
     row.agent_joined, row.agent_healthy = (one.get("status", "")[:20] for one in (joined, healthy))
+    row.health_message = text_of(healthy.get("message"), longest=200)
     row.healthy_since = document.moment_in(
         healthy, "lastTransitionTime", path=f"{path}.conditions.Healthy.lastTransitionTime"
     )
