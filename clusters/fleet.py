@@ -151,7 +151,6 @@ class Fleet:
 
     @cached_property
     def staying(self) -> frozenset[str]:
-        """Return the names of the clusters that are not leaving."""
         return frozenset(cluster.name for cluster in self._unsorted if not cluster.is_leaving)
 
     def label(self, key: str) -> LabelColumn:

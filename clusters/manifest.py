@@ -62,8 +62,6 @@ class Identity(ManifestModel):
 
 
 class MemberTaint(ManifestModel):
-    """A taint as a MemberCluster states it."""
-
     key: LabelKey
     value: LabelValue = ""
     effect: Annotated[str, literal(NO_SCHEDULE)]
@@ -99,8 +97,6 @@ class Reported(ManifestModel):
 
 
 class AgentCondition(Reported):
-    """A condition that a member agent reports."""
-
     type: FilledText
     status: FilledText
     last_transition_time: Moment | None = None
@@ -159,8 +155,6 @@ class MemberMeta(ObjectMeta):
 
 
 class MemberClusterManifest(ManifestModel):
-    """A whole MemberCluster document."""
-
     api_version: Annotated[str, api_version(*MEMBER_VERSIONS)]
     kind: Annotated[str, literal(MEMBER_KIND)]
     metadata: MemberMeta

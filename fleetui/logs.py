@@ -55,8 +55,6 @@ def wrapped_line(part: str, line: str, *, is_error: bool) -> str:
 
 
 class JsonGunicornLogger(Logger):
-    """The logger of gunicorn with lines as JSON."""
-
     def setup(self, cfg: Any) -> None:
         super().setup(cfg)
         for handler in self.error_log.handlers:

@@ -205,7 +205,6 @@ def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, o
 
 
 def removed_hubs_with_rows() -> list[int]:
-    """Return the removed hubs of which rows are left."""
     removed = Hub.objects.exclude(removed_at=None).values_list("pk", flat=True)
     pks = []
     for pk in removed:

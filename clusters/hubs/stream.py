@@ -50,8 +50,6 @@ class StreamPace:
 
 
 class ObjectRemoval(NamedTuple):
-    """An object that the hub deleted."""
-
     namespace: str
     name: str
     uid: str

@@ -20,8 +20,6 @@ class EventType(StrEnum):
 
 
 class LineTooLong(ValueError):
-    """A line of a watch has more bytes than allowed."""
-
     def __init__(self) -> None:
         super().__init__(f"a line of the watch has more than {LONGEST_LINE // 1024 // 1024} MiB")
 

@@ -17,8 +17,6 @@ LONGEST_LABEL_VALUE = 63
 
 
 class Membership(models.TextChoices):
-    """Membership of a cluster in the fleet."""
-
     JOINING = "joining"
     JOINED = "joined"
     LEAVING = "leaving"
@@ -206,8 +204,6 @@ class MemberCluster(HubRow):
 
 
 class ClusterLabel(HubRow):
-    """One label of one cluster."""
-
     cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="labels")
     key = models.CharField(max_length=LONGEST_LABEL_KEY)
     value = models.CharField(max_length=LONGEST_LABEL_VALUE, blank=True)

@@ -51,8 +51,6 @@ class ConnectionNotAllowed(Exception):
 
 
 class NoConnectionError(LookupError):
-    """A cluster has no connection to an API server."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"cluster {name!r} has no connection")
 

@@ -26,8 +26,6 @@ _SINCE_NOW = frozenset({FaultKind.LOST_STATE, FaultKind.FLAP})
 
 
 class NotSimulatedError(Exception):
-    """Faults can be injected into simulated clusters only."""
-
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name} is not a simulated cluster; faults can be injected into simulated clusters only"

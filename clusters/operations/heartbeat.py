@@ -50,8 +50,6 @@ _VERDICT = ["verdict", "verdict_reason", "verdict_since"]
 
 @dataclass(frozen=True, slots=True)
 class ObservationResult:
-    """Result of one round of observation."""
-
     observed: int
     silent: int
     verdicts: int

@@ -54,8 +54,6 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """The result of the operation for one cluster."""
-
     name: str
     result: JoinOutcome
     revision: int

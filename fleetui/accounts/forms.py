@@ -65,8 +65,6 @@ class LimitedFactor(forms.Form):
 
 
 class FactorCodeForm(LimitedFactor, AuthenticateForm):
-    """A code at login."""
-
     def clean_code(self) -> str:
         return str(self.check_factor("code"))
 
@@ -79,8 +77,6 @@ class FactorCodeAgainForm(LimitedFactor, ReauthenticateForm):
 
 
 class SecurityKeyForm(LimitedFactor, AuthenticateWebAuthnForm):
-    """A security key at login."""
-
     def clean_credential(self) -> Authenticator:
         return self.check_factor("credential")
 

@@ -186,7 +186,6 @@ def non_empty(value: object) -> str:
 
 
 def integer(low: int, high: int = INT32_MAX) -> BeforeValidator:
-    """Return a validator for integers in [low, high]."""
     published = Annotated[int, Field(ge=low, le=high)]
     return BeforeValidator(lambda value: whole_number(value, low, high), json_schema_input_type=published)
 
@@ -223,8 +222,6 @@ def _choice(members: Mapping[str, str], allowed: str, hints: Mapping[str, str], 
 
 
 def api_version(*supported: str) -> BeforeValidator:
-    """Return a validator for the supported API versions."""
-
     def check(value: object) -> str:
         content = non_empty(value)
         if content not in supported:
@@ -435,8 +432,6 @@ WithAlpha: TypeAlias = Annotated[str, api_version(*PLACEMENT_VERSIONS, ALPHA_VER
 
 
 class NamespacedMeta(ObjectMeta):
-    """Metadata of a document inside a namespace."""
-
     refused: ClassVar[Mapping[str, UnsupportedField]] = {}
 
     namespace: Namespace

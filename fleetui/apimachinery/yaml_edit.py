@@ -32,15 +32,11 @@ class SetValue:
 
 @dataclass(frozen=True, slots=True)
 class RemoveValue:
-    """Remove the value at a path."""
-
     keys: Keys
 
 
 @dataclass(frozen=True, slots=True)
 class RenameKey:
-    """Rename the key of the entry at a path."""
-
     keys: Keys
     to: str
 

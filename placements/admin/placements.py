@@ -42,8 +42,6 @@ from placements.templatetags.fleet import state_words
 
 
 class PartOfPlacementAdmin(ReadOnlyAdmin):
-    """Rows that belong to a placement."""
-
     list_select_related: ClassVar[tuple[str, ...]] = ("placement",)
 
     placement_name = column(
@@ -139,8 +137,6 @@ class ResourceAdmin(ReadOnlyAdmin):
 
 @admin.register(PolicySnapshot)
 class PolicySnapshotAdmin(PartOfPlacementAdmin):
-    """Policy snapshots."""
-
     list_display = ("placement_name", "number", "semantics", "is_latest", "created_by", "created_at")
     list_display_links = ("placement_name", "number")
     list_filter = ("is_latest", "semantics")
@@ -184,8 +180,6 @@ class ResourceSnapshotAdmin(PartOfPlacementAdmin):
 
 @admin.register(Binding)
 class BindingAdmin(PartOfPlacementAdmin):
-    """Bindings."""
-
     list_display = (
         *("placement_name", "cluster_name", "state", "policy_number", "decision_number"),
         "picked_at",
@@ -251,8 +245,6 @@ KindFilter = list_filter("kind", "kind", _KINDS, lambda rows, value: rows.filter
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
-    """Events, the newest first."""
-
     list_display = ("at", "actor_name", "verb", "kind", "name", "revision")
     list_filter = (KindFilter,)
     search_fields = ("name", "actor_name")
@@ -300,8 +292,6 @@ class DrainAdmin(ReadOnlyAdmin):
 
 @admin.register(Eviction)
 class EvictionAdmin(ReadOnlyAdmin):
-    """Evictions and their outcomes."""
-
     list_display = ("placement_name", "cluster_name", "outcome", "result", "by", "at")
     list_display_links = ("placement_name", "cluster_name")
     list_filter = ("outcome",)
@@ -317,8 +307,6 @@ class EvictionAdmin(ReadOnlyAdmin):
 
 @admin.register(DisruptionBudget)
 class DisruptionBudgetAdmin(ReadOnlyAdmin):
-    """Disruption budgets."""
-
     list_display = ("name", "revision", "created_at", "updated_at")
     search_fields = ("name",)
     ordering = ("name",)

@@ -67,8 +67,6 @@ class PasswordForm(AdminPasswordChangeForm):
 
 @admin.register(User)
 class UsersAdmin(RecordedAdmin, UserAdmin):
-    """Users, with their roles in the list."""
-
     verb = "account changed"
     list_display = ("username", "roles", "is_active", "is_superuser", "last_login")
     list_filter = ("groups", "is_active", "is_superuser")

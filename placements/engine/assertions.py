@@ -30,8 +30,6 @@ _Check = tuple[list[str], str]
 
 
 class AssertionState(StrEnum):
-    """Whether an assertion holds."""
-
     HOLDS = "holds"
     BROKEN = "broken"
     UNKNOWN = "unknown"

@@ -267,8 +267,6 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The status of one cluster in a placement."""
-
     level: HealthLevel
     word: str
 

@@ -20,8 +20,6 @@ _FAULT_KEYS = ("path", "code", "message", "allowed")
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """The text of one file, and its documents."""
-
     name: str
     text: str
     documents: list[Document]

@@ -139,8 +139,6 @@ class OverridePolicy(ManifestModel):
 
 
 class OverriddenResource(ManifestModel):
-    """One resource by its name."""
-
     refused: ClassVar[dict[str, UnsupportedField]] = {
         key: UnsupportedField("not-supported", "Forbidden: overrides select resources by name only")
         for key in ("labelSelector", "selectionScope")
@@ -204,8 +202,6 @@ def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
 
 
 class ClusterResourceOverride(FleetDocument):
-    """A whole document."""
-
     api_version: WithAlpha
     spec: ClusterOverrideSpec
 
@@ -216,8 +212,6 @@ class ClusterResourceOverride(FleetDocument):
 
 
 class ResourceOverride(FleetDocument):
-    """A whole document."""
-
     api_version: WithAlpha
     metadata: NamespacedMeta
     spec: OverrideSpec

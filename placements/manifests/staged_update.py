@@ -137,8 +137,6 @@ class StageSpec(ManifestModel):
 
 
 class StagedStrategySpec(ManifestModel):
-    """The stages, in their order."""
-
     stages: Annotated[tuple[StageSpec, ...], list_of(low=1, high=MOST_STAGES)]
 
     @classmethod
@@ -150,8 +148,6 @@ class StagedStrategySpec(ManifestModel):
 
 
 class ClusterStagedUpdateStrategy(FleetDocument):
-    """A whole strategy document."""
-
     spec: StagedStrategySpec
 
 
@@ -171,8 +167,6 @@ class StagedRunSpec(ManifestModel):
 
 
 class ClusterStagedUpdateRun(FleetDocument):
-    """A whole run document."""
-
     spec: StagedRunSpec
 
 

@@ -102,8 +102,6 @@ class RollingUpdate(ManifestModel):
 
 
 class ServerSideApplyConfig(ManifestModel):
-    """Options of server-side apply."""
-
     force: Flag = False
 
 

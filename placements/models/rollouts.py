@@ -81,8 +81,6 @@ class Rollout(HubRow):
 
 
 class ClusterUpdate(HubRow):
-    """One update of one cluster in a rollout, and its outcome."""
-
     class Outcome(models.TextChoices):
         """How an update ended; empty while it is in progress."""
 

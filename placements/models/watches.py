@@ -49,8 +49,6 @@ class CollectionState(HubRow):
 
 
 class CollectionChange(HubRow):
-    """One change of one object of a collection."""
-
     kind = models.CharField(max_length=11, choices=WatchedKind.choices)
     sequence = models.PositiveBigIntegerField()
     type = models.CharField(max_length=8, choices=ChangeType.choices)

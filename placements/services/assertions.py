@@ -65,8 +65,6 @@ _NAMED = ("together", "apart")
 
 
 class UnknownAssertionsError(LookupError):
-    """No PlacementAssertion has this name."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"no {ASSERTION_KIND} is named {name!r}")
         self.name = name

@@ -65,8 +65,6 @@ class BulkAction(StrEnum):
 
 
 class BulkOutcome(StrEnum):
-    """The result for one cluster."""
-
     DONE = "done"
     UNCHANGED = "unchanged"
     FAILED = "failed"

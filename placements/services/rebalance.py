@@ -59,8 +59,6 @@ ACTIVE = (RebalancePlan.State.RUNNING, RebalancePlan.State.PAUSED)
 
 
 class UnknownPlanError(LookupError):
-    """The placement has no rebalance plan with this number."""
-
     def __init__(self, name: str, number: int) -> None:
         super().__init__(f"{name} has no rebalance plan {number}")
 

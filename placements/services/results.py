@@ -23,8 +23,6 @@ PLACEMENT = "placement"
 
 
 class UnknownPlacementError(LookupError):
-    """No placement has this name."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"no placement is named {name!r}")
         self.name = name

@@ -79,7 +79,6 @@ STATE_BADGES = {
 
 
 def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
-    """Return the status of a cluster in the fleet."""
     if cluster.membership == Membership.LEAVING:
         return Badge("progress", "Leaving")
     if cluster.awaits_first_heartbeat:

@@ -107,8 +107,6 @@ _OTHER_ORDERS = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterListRow:
-    """One line of the list."""
-
     cluster: MemberCluster
     state: badges.Badge
     is_cordoned: bool

@@ -127,7 +127,6 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
 
 
 def editor_context(preview: DraftPreview) -> dict[str, Any]:
-    """Return the context of the editor's templates."""
     draft, errors, waves = preview.draft, preview.errors, preview.waves_while_typing
     lines_with_errors = {error.line for error in errors}
     # Where something is left out, the places in warnings are not those in the text.

@@ -64,8 +64,6 @@ _METHODS = ["GET", "HEAD", "POST"]
 
 @dataclass
 class WritePage:
-    """What the page of a write shows."""
-
     request: HttpRequest
     hub: Hub
     action: Action
@@ -274,7 +272,6 @@ def await_mirror(hub: Hub, done: AppliedWrite) -> bool:
 
 
 def copied(page: WritePage) -> HttpResponse:
-    """Download the patch of a write."""
     page = planned(page)
     copies = copies_of(page.plan, manager=page.hub.field_manager) if page.plan else None
     if copies is None or not (copies.patch or copies.manifest):

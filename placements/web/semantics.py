@@ -68,7 +68,6 @@ def draft_sides(draft: ClusterResourcePlacement) -> dict[str, Any]:
 
 
 def sides_context(sides: SideBySide, *, own: Semantics) -> dict[str, Any]:
-    """Return the context of `decisions/_sides.html`."""
     comparison = sides.comparison
     decisions, rows, difference = comparison.decisions, comparison.rows, comparison.first_difference
     parts = difference_parts(comparison)

@@ -34,8 +34,6 @@ class FaultKind(StrEnum):
 
 
 class DriverCall(StrEnum):
-    """The calls of a driver."""
-
     APPLY = "apply"
     OBSERVE = "observe"
     REMOVE = "remove"

@@ -30,8 +30,6 @@ class ApprovalPoint(StrEnum):
 
 
 class StagedRunOutcome(StrEnum):
-    """How a run ended."""
-
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     ABANDONED = "abandoned"

@@ -20,8 +20,6 @@ NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
 class DuplicateBindingError(ValueError):
-    """Two bindings of one placement name the same cluster."""
-
     def __init__(self, cluster: str) -> None:
         super().__init__(f"two bindings name the cluster {cluster!r}")
         self.cluster = cluster
@@ -93,7 +91,6 @@ class Cycle:
 
     @cached_property
     def was_here(self) -> Bools:
-        """Return the clusters with an obsolete binding of this placement."""
         return self._mask(self._positions(self.binding_classes.obsolete))
 
     @cached_property

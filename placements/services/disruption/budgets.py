@@ -20,8 +20,6 @@ BUDGET = "budget"
 
 
 class UnknownBudgetError(LookupError):
-    """No disruption budget has this name."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"no disruption budget is named {name!r}")
         self.name = name

@@ -256,7 +256,6 @@ def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
 
 
 def end_drains_of(clusters: Collection[str], *, by: User | None, now: datetime) -> None:
-    """End the drains of clusters that are removed at once."""
     for row in Drain.objects.filter(cluster_name__in=clusters, state=Drain.State.RUNNING).order_by("pk"):
         _end(row, Drain.State.CANCELLED, "the cluster has left the fleet", by=by, now=now)
 

@@ -27,8 +27,6 @@ _MOST_NAMES = 5
 
 
 class EvictionImpact(StrEnum):
-    """Impact of a drain on a placement."""
-
     MOVES = "moves"
     """Evicted, with a replacement."""
     SHRINKS = "shrinks"

@@ -23,8 +23,6 @@ Fields = Mapping[str, Any]
 
 
 class UnknownObjectError(LookupError):
-    """The hub has no such object."""
-
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"the hub has no {kind} {name!r}")
 

@@ -27,8 +27,6 @@ _SEVERITIES = list(Severity)
 
 
 class GateState(StrEnum):
-    """Whether a gate is kept."""
-
     PASSED = "passed"
     BROKEN = "broken"
     UNDETERMINED = "undetermined"

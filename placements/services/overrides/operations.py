@@ -48,8 +48,6 @@ PARSERS: Mapping[str, Callable[[object], _Manifest]] = {
 
 
 class UnknownOverrideError(LookupError):
-    """No override has this name."""
-
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         super().__init__(f"no {kind} is named {full_name(namespace, name)}")
 

@@ -16,8 +16,6 @@ MOST_ALONE = 40
 
 
 class NoReportError(LookupError):
-    """No resilience report is completed."""
-
     def __init__(self) -> None:
         super().__init__("no resilience report yet")
 
@@ -93,8 +91,6 @@ def weakest_placements(report: ResilienceReport) -> list[PlacementResilience]:
 
 @dataclass(frozen=True, slots=True)
 class PlacementLoss:
-    """What one loss does to one placement."""
-
     level: str
     value: str
     variant: str

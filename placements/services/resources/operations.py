@@ -28,8 +28,6 @@ RESOURCE = "resource"
 
 
 class UnknownResourceError(LookupError):
-    """No object on the hub has this identity."""
-
     def __init__(self, key: ObjectKey) -> None:
         group, kind, namespace, name = key
         place = f"{namespace}/" if namespace else ""

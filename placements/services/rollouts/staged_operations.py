@@ -31,8 +31,6 @@ LONGEST_COMMENT = 500
 
 
 class UnknownRunError(LookupError):
-    """No staged run has this name."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"no staged run is named {name!r}")
 

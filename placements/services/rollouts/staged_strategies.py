@@ -18,8 +18,6 @@ STAGED_STRATEGY = "staged-strategy"
 
 
 class UnknownStrategyError(LookupError):
-    """No staged update strategy has this name."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"no staged update strategy is named {name!r}")
 

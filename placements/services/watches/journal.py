@@ -46,8 +46,6 @@ class WatchExpiredError(Exception):
 
 
 class ObjectChange(NamedTuple):
-    """A change of an object."""
-
     sequence: int
     type: ChangeType
     object_id: int

@@ -326,8 +326,6 @@ class IncrementalRanker(Protocol):
 
 @runtime_checkable
 class IncrementalStrategy(Protocol):
-    """A strategy with an incremental ranker."""
-
     def ranker(self, field: RankerInput) -> IncrementalRanker | None:
         """Return the ranker of a run; None where only the eight methods can be used."""
 
