@@ -18,7 +18,7 @@ from django.core.management import call_command
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.utils import ConnectionHandler
 
-from fleetui.probes import check_migrations
+from fleetui.monitoring import check_migrations
 
 DATABASE_SECONDS = 30.0
 MIGRATION_SECONDS = 600.0

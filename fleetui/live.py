@@ -25,9 +25,9 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.utils.crypto import get_random_string
 
-from fleetui.http_metrics import count_request
 from fleetui.hub_scope import current_hub_id, in_hub
 from fleetui.middleware import HEADER, Middleware
+from fleetui.monitoring import count_request
 from fleetui.permissions import grant_rows
 from fleetui.polling import ANYBODY, PARAMETER, NotModified, PreparedQuery, ReadVersion
 

@@ -116,9 +116,9 @@ MIDDLEWARE = [
     "fleetui.middleware.RequestIdMiddleware",
     "fleetui.middleware.TransportMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
-    "fleetui.probes.ProbesMiddleware",
+    "fleetui.monitoring.ProbesMiddleware",
     *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
-    "fleetui.http_metrics.HttpMetricsMiddleware",
+    "fleetui.monitoring.HttpMetricsMiddleware",
     # Ahead of what most polls do not need: the session, the static files and all headers.
     "fleetui.live.LiveMiddleware",
     "django.middleware.security.SecurityMiddleware",

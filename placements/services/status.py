@@ -6,7 +6,6 @@ from typing import Any
 
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from placements.engine.rollout.state import objects_of
-from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain import hub_conditions
 from placements.explain.health import health_document
 from placements.explain.hub_conditions import Condition, Truth
@@ -19,9 +18,9 @@ from placements.manifests.placement import (
     parse_placement,
 )
 from placements.manifests.strategy import StrategyType
-from placements.models import CHANGES_CLUSTERS, Binding, Decision, OverrideSnapshot, Placement
+from placements.models import Binding, Decision, OverrideSnapshot, Placement
 from placements.services.conditions import ConditionReader
-from placements.services.decisions.records import decision_of
+from placements.services.decisions.records import decision_of, latest_decision
 from placements.services.health import health_of
 from placements.services.overrides.queries import applying_to
 from placements.services.results import read_manifest
@@ -142,27 +141,6 @@ def scheduled(placement: Placement, latest: Decision | None) -> Condition:
 def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -> Condition:
     since = placement.scheduled_since if placement.scheduled == status else None
     return Condition("Scheduled", status, reason, message, since or placement.updated_at)
-
-
-def latest_decision(placement: Placement) -> Decision | None:
-    """Return the latest decision that this engine can read."""
-    decisions = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
-    decisions = decisions.select_related("record").defer("record__content")
-    return decisions.order_by("-number").first()
-
-
-def ranking_decision(placement: Placement, latest: Decision | None) -> Decision | None:
-    """Return the decision that explains the clusters: the last one to change them under the same policy.
-
-    Where another policy kept them all without a ranking, it is the last one to change them.
-    """
-    if latest is None or latest.number == 1 or latest.joins_count or latest.leaves_count:
-        return latest
-    rows = Decision.objects.filter(CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION)
-    rows = rows.filter(number__lt=latest.number).select_related("record").defer("record__content")
-    rows = rows.order_by("-number")
-    decision = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted).first()
-    return decision or (rows.first() if latest.is_fulfilled else None) or latest
 
 
 def _cluster(

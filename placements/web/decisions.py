@@ -40,9 +40,8 @@ from placements.explain.hub_status import condition_of
 from placements.explain.vocabulary import bindings_sentence, headline, policy_sentence
 from placements.models import Rollout, ScenarioDecision
 from placements.services.decisions.exact import searched
-from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named
+from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named, ranking_decision
 from placements.services.hubs.queries import HubSide, hub_decision_of
-from placements.services.status import ranking_decision
 from placements.services.what_if.queries import hypothetical_named
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import (

@@ -8,7 +8,7 @@ from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_safe
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from fleetui.http_metrics import http_registry
+from fleetui.monitoring import http_registry
 from placements.services.metrics import metrics_registry
 
 

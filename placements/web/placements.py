@@ -47,7 +47,15 @@ from placements.models import (
 )
 from placements.services.assertions import check_of
 from placements.services.dashboard.queries import headroom_of
-from placements.services.decisions.records import DecisionView, decision_of, fixes_of, problems_of, spreads_of
+from placements.services.decisions.records import (
+    DecisionView,
+    decision_of,
+    fixes_of,
+    latest_decision,
+    problems_of,
+    ranking_decision,
+    spreads_of,
+)
 from placements.services.disruption.impact import has_started_run
 from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
@@ -74,7 +82,7 @@ from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
 from placements.services.scheduling import PreviewOutdatedError
-from placements.services.status import latest_decision, manifest_of, ranking_decision, scheduled_condition
+from placements.services.status import manifest_of, scheduled_condition
 from placements.services.teams import labels_in, of_placement
 from placements.templatetags.fleet import state_words
 from placements.web import badges

@@ -16,9 +16,8 @@ import yaml
 from django.core.management import load_command_class
 
 from fleetui import __version__
-from fleetui.http_metrics import FOLDER
 from fleetui.management.command_tree import own_commands
-from fleetui.probes import CHECKS, PROBES
+from fleetui.monitoring import CHECKS, FOLDER, PROBES
 from tests.deploy.image import instructions
 from tests.runtime.processes import ROOT
 

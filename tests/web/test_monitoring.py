@@ -15,7 +15,7 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from fleetui import http_metrics, probes
+from fleetui import monitoring
 from fleetui.broker import PERIODIC, UPDATES
 from fleetui.task_queue import SILENT_AFTER, record_heartbeat
 from placements.models import Placement
@@ -79,13 +79,13 @@ def test_not_ready_without_database_broker_or_migrations(monkeypatch: pytest.Mon
     assert "10.0.0.1" not in text
 
     with monkeypatch.context() as patch:
-        patch.setattr(probes, "_migrated", set())
-        patch.setattr(probes.MigrationExecutor, "migration_plan", lambda *_arguments: [1, 2])
+        patch.setattr(monitoring, "_migrated", set())
+        patch.setattr(monitoring.MigrationExecutor, "migration_plan", lambda *_arguments: [1, 2])
         assert "[-]migrations failed: 2 migrations are not applied" in ready()[1]
 
     with monkeypatch.context() as patch:
         patch.setattr("kombu.Connection.ensure_connection", fail)
-        patch.setattr(probes, "OperationalError", OperationalError)
+        patch.setattr(monitoring, "OperationalError", OperationalError)
         assert "[-]broker failed: the broker does not respond" in ready()[1]
 
 
@@ -165,11 +165,12 @@ def test_alerts_and_dashboard_use_metrics_that_exist(settings: Settings) -> None
 
 @pytest.mark.nightly
 def test_web_processes_share_what_they_counted(tmp_path: Path) -> None:
-    variables = http_metrics.shared_metrics(tmp_path / "metrics")
-    count = "from fleetui.http_metrics import *; REQUESTS.labels('GET', 'login', '200').inc()"
-    show = (
-        "from fleetui.http_metrics import *; from prometheus_client import generate_latest; "
-        "print(generate_latest(http_registry()).decode())"
+    variables = monitoring.shared_metrics(tmp_path / "metrics")
+    variables |= {"DJANGO_SETTINGS_MODULE": "fleetui.settings", "FLEETUI_VAR_DIR": str(tmp_path)}
+    start = "import django; django.setup(); from fleetui.monitoring import *; "
+    count = start + "REQUESTS.labels('GET', 'login', '200').inc()"
+    show = start + (
+        "from prometheus_client import generate_latest; print(generate_latest(http_registry()).decode())"
     )
     runs = [
         subprocess.run(
@@ -179,5 +180,5 @@ def test_web_processes_share_what_they_counted(tmp_path: Path) -> None:
     ]
 
     assert 'fleetui_http_requests_total{method="GET",status="200",view="login"} 2.0' in runs[-1].stdout
-    http_metrics.shared_metrics(tmp_path / "metrics")
+    monitoring.shared_metrics(tmp_path / "metrics")
     assert list((tmp_path / "metrics").glob("*.db")) == []

@@ -22,7 +22,7 @@ from fleetui.accounts.first_password import first_password_file, keep_first_pass
 from fleetui.bootstrap import FirstRunError, make_first_administrator
 from fleetui.encryption import keep_keys
 from fleetui.environment import ENVIRONMENT
-from fleetui.http_metrics import shared_metrics
+from fleetui.monitoring import shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
 

@@ -32,7 +32,16 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.explain.advice import change_words, trap_sentences
 from placements.explain.exact import ComparedNumber, compared_numbers
 from placements.explain.preview import SpreadBars, spread_bars
-from placements.models import Decision, DecisionRecord, FleetRecord, Rollout, ScenarioDecision, StagedRun
+from placements.models import (
+    CHANGES_CLUSTERS,
+    Decision,
+    DecisionRecord,
+    FleetRecord,
+    Placement,
+    Rollout,
+    ScenarioDecision,
+    StagedRun,
+)
 
 AnyDecision: TypeAlias = Decision | ScenarioDecision
 """One that was made, or one that would be: both cite a record."""
@@ -53,8 +62,6 @@ class UnknownDecisionError(LookupError):
 
 
 class UnknownInDecisionError(LookupError):
-    """The fleet of a decision has no such cluster."""
-
     def __init__(self, decision_id: str, cluster: str) -> None:
         super().__init__(f"the fleet of {decision_id} had no cluster named {cluster[:63]!r}")
 
@@ -261,7 +268,28 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
     decisions = Decision.objects.filter(record__in=records_named(prefix, most=most))
     latest = decisions.values("record").annotate(latest=Max("pk")).values("latest")
     rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
-    return list(rows.defer("record__content").order_by("record__decision_id"))
+    return list(rows.defer("record__content", "placement__document").order_by("record__decision_id"))
+
+
+def latest_decision(placement: Placement) -> Decision | None:
+    """Return the latest decision that this engine can read."""
+    decisions = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
+    decisions = decisions.select_related("record").defer("record__content")
+    return decisions.order_by("-number").first()
+
+
+def ranking_decision(placement: Placement, latest: Decision | None) -> Decision | None:
+    """Return the decision that explains the clusters: the last one to change them under the same policy.
+
+    Where another policy kept them all without a ranking, it is the last one to change them.
+    """
+    if latest is None or latest.number == 1 or latest.joins_count or latest.leaves_count:
+        return latest
+    rows = Decision.objects.filter(CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION)
+    rows = rows.filter(number__lt=latest.number).select_related("record").defer("record__content")
+    rows = rows.order_by("-number")
+    decision = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted).first()
+    return decision or (rows.first() if latest.is_fulfilled else None) or latest
 
 
 def forget_cached_records() -> None:
