@@ -1,11 +1,13 @@
-"""What polling pages are made of: 204 when nothing changed, and prepared queries of one row."""
+"""What polling pages are made of: 204 when nothing changed, and queries compiled once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from django.db import connection
 from django.db.models import CharField, Count, QuerySet, Subquery, Sum, Value
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat
 from django.http import HttpRequest, HttpResponse
 
@@ -32,7 +34,7 @@ def not_modified(request: HttpRequest, version: str, read_version: ReadVersion) 
 
 
 PARAMETER = "\0given"
-"""The placeholder of a parameter in a query of one row."""
+"""The placeholder of a text in a prepared query."""
 ANYBODY = 2_000_000_011
 """The placeholder of the primary key of a user."""
 ANY_TIME = datetime(1999, 1, 1, 1, 1, 1, tzinfo=UTC)
@@ -53,32 +55,46 @@ def sums_of(rows: QuerySet[Any, Any], *columns: str) -> QuerySet[Any, Any]:
 
 
 class PreparedQuery:
-    """A query of the hub in scope, compiled once; `write` returns it with placeholders for what differs."""
+    """A query of the hub in scope, compiled once; `write` returns it with placeholders for what differs.
 
-    def __init__(self, write: Callable[[], QuerySet[Any, Any]]) -> None:
-        self._write = write
-        self._written: dict[int, tuple[str, Sequence[Any]]] = {}
+    `shape` is what `write` takes, such as the lengths of lists.
+    """
 
-    def first(self, *arguments: str) -> tuple[Any, ...] | None:
-        """Return the first row, None without one; each `PARAMETER` is the next of these values."""
-        values = iter(arguments)
-        sql, parameters = self._compiled(most=1)
-        with connection.cursor() as cursor:
-            cursor.execute(sql, [next(values) if one == PARAMETER else one for one in parameters])
-            row: tuple[Any, ...] | None = cursor.fetchone()
-        return row
+    def __init__(self, write: Callable[..., QuerySet[Any, Any]]) -> None:
+        @lru_cache(maxsize=200)
+        def compiled(_hub: int, *shape: Hashable) -> tuple[str, Sequence[Any]]:
+            return write(*shape).query.sql_with_params()
 
-    def rows(self, values: Mapping[Any, Any]) -> list[tuple[Any, ...]]:
+        self._compiled = compiled
+
+    def rows(self, values: Mapping[Any, Any], *shape: Hashable) -> list[tuple[Any, ...]]:
         """Return the rows, as the database writes their values; `values` are those of the placeholders."""
-        sql, parameters = self._compiled(most=None)
-        with connection.cursor() as cursor:
+
+        def value_of(one: Any) -> Any:
             # PostgreSQL takes the values of an `__in` as a list, which is no key.
-            arguments = [one if isinstance(one, list) else values.get(one, one) for one in parameters]
-            cursor.execute(sql, arguments)
+            return list(map(value_of, one)) if isinstance(one, list) else values.get(one, one)
+
+        sql, parameters = self._compiled(current_hub_id(), *shape)
+        with connection.cursor() as cursor:
+            cursor.execute(sql, list(map(value_of, parameters)))
             return list(cursor.fetchall())
 
-    def _compiled(self, most: int | None) -> tuple[str, Sequence[Any]]:
-        hub = current_hub_id()
-        if hub not in self._written:
-            self._written[hub] = self._write()[:most].query.sql_with_params()
-        return self._written[hub]
+
+def prepared_columns(write: Callable[[], Mapping[str, Any]]) -> Callable[[QuerySet[Any]], QuerySet[Any]]:
+    """Return the function that adds columns to rows; `write` returns them, once for each hub and model.
+
+    They have the table by its own name, so the rows are no subquery of another query.
+    """
+
+    @lru_cache(maxsize=200)
+    def compiled(_hub: int, model: Any) -> dict[str, RawSQL]:
+        query = model._default_manager.annotate(**write()).query
+        compiler = query.get_compiler(connection=connection)
+        parts = {name: (*compiler.compile(one), one.output_field) for name, one in query.annotations.items()}
+        return {name: RawSQL(*part) for name, part in parts.items()}  # noqa: S611 -- SQL that Django wrote
+
+    def add(rows: QuerySet[Any]) -> QuerySet[Any]:
+        model: Any = rows.model
+        return rows.annotate(**compiled(current_hub_id(), model))
+
+    return add

@@ -5,9 +5,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
+from itertools import chain, count, islice
 from operator import or_
 from typing import Any
 
+from django.db import connection
 from django.db.models import (
     Case,
     CharField,
@@ -30,6 +32,7 @@ from clusters.filters import label_of
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from fleetui.hub_scope import LOCAL_HUB
+from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
@@ -106,10 +109,8 @@ def health_by_domain(
 
     Of many clusters those alike are counted, few have their names.
     """
-    labels = MemberCluster.objects.filter(name=OuterRef("cluster_name")).values(value=label_of(key))
-    is_named = placement.placed_count <= NAMED_UP_TO
-    columns = ("failure", "domain", *(("cluster_name",) if is_named else ()))
-    groups = list(_groups([placement], *columns, now=now, domain=Subquery(labels[:1])))
+    columns = ("failure", "domain", *(("cluster_name",) if placement.placed_count <= NAMED_UP_TO else ()))
+    groups = _groups([placement], *columns, now=now, key=key)
     clusters = [
         SelectedClusters(one["domain"], _status_of(placement, one), one["count"], one.get("cluster_name", ""))
         for one in groups
@@ -122,34 +123,55 @@ NAMED_UP_TO = 30
 """Up to this number of clusters the tree of a placement shows each, above it domains."""
 
 
-def _groups(
-    placements: Collection[Placement], *columns: str, now: datetime, **annotations: Subquery
-) -> list[dict[str, Any]]:
-    """Return the bindings of placements, those alike counted; a cluster without a member is unreachable.
+_ALIKE = ("placement_id", "state", "phase", "started_status", "available_status")
+_FIRST_KEY = 2_000_100_000
 
-    One query counts all, and those on clusters that are not ready again: most are ready, and none of
-    these is looked up.
+
+def _groups(
+    placements: Collection[Placement], *columns: str, now: datetime, key: str = ""
+) -> list[dict[str, Any]]:
+    """Return the bindings of placements, those with the same values counted, also of these columns.
+
+    A cluster without a member is unreachable; `domain` is the value of the label `key`.
     """
-    rows = Binding.objects.filter(placement__in=[one.pk for one in placements])
-    alike = ("placement_id", "state", "phase", "started_status", "available_status", *columns)
-    late = Count("phase", filter=_is_late(placements, now=now))
-    everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()), **annotations)
-    elsewhere = rows.exclude(cluster_name__in=_members(_IS_READY)).annotate(
-        member=_condition_of_member(), **annotations
-    )
+    late = _by_lateness(placements, now=now)
+    adapted = connection.ops.adapt_datetimefield_value
+    values: dict[Any, Any] = dict(zip(count(_FIRST_KEY), chain.from_iterable(late.values()), strict=False))
+    values |= {adapted(ANY_TIME + timedelta(number)): adapted(since) for number, since in enumerate(late)}
+    rows = _GROUPS.rows({**values, PARAMETER: key}, columns, *map(len, late.values())) if late else ()
+    counts: dict[tuple[Any, ...], int] = defaultdict(int)
+    for *alike, member, in_all, number in rows:
+        for is_late, several in ((True, number), (False, in_all - number)):
+            counts[*alike, member, is_late] += several
+            if member != MemberCondition.READY:
+                counts[*alike, MemberCondition.READY, is_late] -= several
+    names = (*_ALIKE, *columns, "member", "is_late", "count")
+    return [dict(zip(names, (*one, several), strict=True)) for one, several in counts.items() if several]
+
+
+def _write_groups(columns: tuple[str, ...], *lengths: int) -> QuerySet[Any, Any]:
+    """Return the query of the groups, with as many placements late since one time as each length.
+
+    It counts all, and those on clusters that are not ready again: most are ready, and none of these is
+    looked up.
+    """
+    keys, alike = count(_FIRST_KEY), (*_ALIKE, *columns)
+    late = {ANY_TIME + timedelta(number): list(islice(keys, length)) for number, length in enumerate(lengths)}
+    labels = MemberCluster.objects.filter(name=OuterRef("cluster_name")).values(value=label_of(PARAMETER))
+    domain = {"domain": Subquery(labels[:1])} if "domain" in columns else {}
+    rows = Binding.objects.filter(placement__in=chain.from_iterable(late.values())).annotate(**domain)
+    everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
+    elsewhere = rows.exclude(cluster_name__in=_members(_IS_READY)).annotate(member=_condition_of_member())
     both = [
-        each.values(*alike, "member").annotate(count=Count("*"), late=late)
+        each.order_by()
+        .values(*alike, "member")
+        .annotate(count=Count("*"), late=Count("phase", filter=_is_late(late)))
         for each in (everywhere, elsewhere)
     ]
-    counts: dict[tuple[Any, ...], int] = defaultdict(int)
-    for row in both[0].order_by().union(both[1].order_by(), all=True):
-        key, member = tuple(row[column] for column in alike), row["member"]
-        for is_late, count in ((True, row["late"]), (False, row["count"] - row["late"])):
-            counts[*key, member, is_late] += count
-            if member != MemberCondition.READY:
-                counts[*key, MemberCondition.READY, is_late] -= count
-    names = (*alike, "member", "is_late", "count")
-    return [dict(zip(names, (*key, count), strict=True)) for key, count in counts.items() if count]
+    return both[0].union(both[1], all=True).values_list(*alike, "member", "count", "late")
+
+
+_GROUPS = PreparedQuery(_write_groups)
 
 
 def _condition_of_member() -> Coalesce:
@@ -158,17 +180,20 @@ def _condition_of_member() -> Coalesce:
     return Coalesce(condition, Value(MemberCondition.UNREACHABLE), output_field=CharField())
 
 
-def _is_late(placements: Collection[Placement], *, now: datetime) -> Q:
-    """Return the condition of bindings of placements that are not available for longer than allowed.
+def _by_lateness(placements: Collection[Placement], *, now: datetime) -> dict[datetime, list[int]]:
+    """Return the keys of placements by the time since which their clusters have to be available.
 
-    The time since which a cluster is late is a value for each period: SQLite computes with times in Python.
+    The time is a value for each period: SQLite computes with times in Python.
     """
-    by_period: dict[timedelta, list[int]] = defaultdict(list)
+    ids: dict[datetime, list[int]] = defaultdict(list)
     for one in placements:
-        by_period[one.unavailable_period].append(one.pk)
-    late = [
-        Q(phase_changed_at__lt=now - period, placement__in=several) for period, several in by_period.items()
-    ]
+        ids[now - one.unavailable_period].append(one.pk)
+    return ids
+
+
+def _is_late(ids: Mapping[datetime, Collection[int]]) -> Q:
+    """Return the condition of bindings of placements, by that time, that are not available for longer."""
+    late = [Q(phase_changed_at__lt=since, placement__in=several) for since, several in ids.items()]
     return Q(phase=Phase.APPLIED) & reduce(or_, late, Q(pk__in=()))
 
 
@@ -176,14 +201,13 @@ def _observed(
     rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime
 ) -> QuerySet[Any, Any]:
     """Return bindings of these placements with what the status of their clusters follows from."""
-    is_late = Case(When(_is_late(placements, now=now), then=True), default=False)
+    is_late = Case(When(_is_late(_by_lateness(placements, now=now)), then=True), default=False)
     return rows.annotate(member=_condition_of_member(), is_late=is_late)
 
 
 def cluster_statuses(
     placement: Any, rows: QuerySet[Binding], *, now: datetime
 ) -> list[tuple[Any, ClusterStatus]]:
-    """Return bindings of a placement, loaded `with_rollouts`, each with the status of its cluster."""
     return [(row, _status_of(placement, row.__dict__)) for row in _observed(rows, [placement], now=now)]
 
 
@@ -278,9 +302,10 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     return sorted(problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count))
 
 
-def with_rollouts(rows: QuerySet[Placement]) -> QuerySet[Placement]:
+@prepared_columns
+def with_rollouts() -> dict[str, Q]:
     """Return placements with what their status needs of their rollouts."""
-    return rows.annotate(is_rolling=_is_rolling("pk"), is_stalled=_is_stalled(), awaits_run=_awaits_run())
+    return {"is_rolling": _is_rolling("pk"), "is_stalled": _is_stalled(), "awaits_run": _awaits_run()}
 
 
 def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:

@@ -1,9 +1,10 @@
 """Template filters and tags: numbers, ages, status badges, links."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -13,7 +14,7 @@ from django.templatetags.static import static
 from django.urls import Resolver404, get_script_prefix, resolve, reverse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
-from django.utils.html import conditional_escape
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import mark_safe
 
 from clusters.hubs.dispatch import refusal_of
@@ -217,6 +218,40 @@ def badge(kind: str, words: object, *, hidden: bool = False) -> str:
     text = f'<span class="hidden">{text}</span>' if hidden else text
     icon = f'<svg aria-hidden="true"><use href="{static("icons.svg")}#{kind}"></use></svg>'
     return mark_safe(f'<span class="mark {kind}">{icon}{text}</span>')  # noqa: S308 - the text is escaped
+
+
+@register.simple_tag
+def bar(segments: Iterable[Any]) -> str:
+    """Show a bar of segments, which the page describes beside it."""
+    parts = "".join(
+        f'<rect class="segment-{one.level}" x="{one.at}" y="0" width="{one.width}" height="10"></rect>'
+        for one in segments
+    )
+    shape = 'class="segments" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true"'
+    return mark_safe(f"<svg {shape}>{parts}</svg>")  # noqa: S308 - levels and numbers only
+
+
+@register.simple_tag
+def row_menu(key: object, name: str, links: Iterable[tuple[str, str]]) -> str:
+    """Show the button of a row of a list, and the menu of links that it opens."""
+    return format_html(
+        '<button type="button" class="button plain" popovertarget="menu-{0}" aria-label="Actions for {1}">⋯'
+        '</button>\n<div popover id="menu-{0}" class="row-menu">{2}</div>',
+        key,
+        name,
+        format_html_join("\n", '<a href="{}">{}</a>', links),
+    )
+
+
+@register.simple_tag
+def address(view: str, *arguments: object) -> str:
+    """Return what the tag `url` does; for the rows of a list, which take less time than `reverse`."""
+    return _address(get_script_prefix(), view, *arguments)
+
+
+@lru_cache(maxsize=10_000)
+def _address(_prefix: str, view: str, *arguments: object) -> str:
+    return reverse(view, args=arguments)
 
 
 @register.inclusion_tag("parts/agreement.html")

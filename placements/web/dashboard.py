@@ -19,12 +19,14 @@ from fleetui.permissions import Role, for_readers, may_approve, may_operate, tea
 from fleetui.polling import not_modified
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import measure_word
+from placements.models import Placement
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import Attention, Snooze, attention, snoozes_from
 from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
 from placements.services.dashboard.trend import FleetTrend, fleet_trend
 from placements.services.demo.load import DEMO_SIZES
 from placements.services.fleet.queries import Skew
+from placements.templatetags.fleet import address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
@@ -34,27 +36,36 @@ from placements.web.resilience import overview_card
 
 @dataclass(frozen=True, slots=True)
 class HeadroomRow:
-    """One placement with its headroom and the status of its rollout; `measure` is the word for its limits."""
+    """One placement with its headroom and its rollout; `measure` is the word for its limits."""
 
-    headroom: PlacementHeadroom
+    placement: Placement
     picked: str
     state: badges.Badge
     skews: list[tuple[Skew, badges.Badge]]
-    run: badges.Badge | None
     measure: str
+    run: badges.Badge | None
+    run_url: str
+    run_number: int | None
+    """The number of the rollout; None for a staged update run."""
+    staged_name: str
 
 
 def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
-    run = badges.run_state(headroom.run) if headroom.run else None
-    run = badges.staged_state(headroom.staged) if headroom.staged else run
-    placement = headroom.placement
+    placement, run, staged = headroom.placement, headroom.run, headroom.staged
+    shown: tuple[badges.Badge | None, str, int | None, str] = (None, "", None, "")
+    if staged:
+        url = address("web:staged-run", staged.full_name)
+        shown = badges.staged_state(staged), url, None, staged.full_name
+    elif run:
+        url = address("web:rollout", placement.full_name, run.number)
+        shown = badges.run_state(run), url, run.number, ""
     return HeadroomRow(
-        headroom,
+        placement,
         badges.picked_of(placement, headroom.health.counts),
         badges.placement_state(headroom.health),
         skew_badges(headroom.skews),
-        run,
         measure_word(Semantics(placement.semantics)),
+        *shown,
     )
 
 

@@ -1,6 +1,6 @@
 """Placements: the list, one of them, its manifest to download, deleting and rescheduling it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -84,7 +84,7 @@ from placements.services.rollouts.staged_queries import result_in, sentences_of,
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import manifest_of, scheduled_condition
 from placements.services.teams import labels_in, of_placement
-from placements.templatetags.fleet import state_words
+from placements.templatetags.fleet import address, offered, state_words
 from placements.web import badges
 from placements.web.activity import event_rows, url_of
 from placements.web.dashboard import HeadroomRow, headroom_row, skew_badges
@@ -110,6 +110,15 @@ _RESOURCES_SHOWN = 100
 _CLUSTERS_SHOWN = 20
 _FAILED_SHOWN = 8
 _NAMES_OFFERED = 200
+_ACTIONS = {
+    "edit": "Edit",
+    "pause": "Pause",
+    "resume": "Resume",
+    "roll-back": "Roll back",
+    "reschedule": "Reschedule",
+    "history": "Revision history",
+    "delete": "Delete",
+}
 _FILTERS = ("state", "cluster", "namespace", "type", "semantics", "survives")
 _ORDERS = {
     "name": "Name",
@@ -125,12 +134,27 @@ _ORDERS = {
 class PlacementListRow:
     """One line of the list: the status of a placement, and its last decision."""
 
+    placement: Placement
+    health: PlacementHealth
     limits: HeadroomRow
     decision: Decision | None
+    actions: Mapping[str, str]
+    """The pages that the hub has, with their words."""
 
     @property
-    def placement(self) -> Placement:
-        return self.limits.headroom.placement
+    def page(self) -> str:
+        return address("web:placement", self.placement.full_name)
+
+    @property
+    def menu(self) -> list[tuple[str, str]]:
+        """Return the addresses of the actions that the placement has now, with their words."""
+        hidden = {"resume" if self.placement.paused_since is None else "pause"}
+        if self.placement.is_staged:
+            hidden.add("roll-back")
+        if self.placement.deleting_since:
+            hidden |= {"roll-back", "delete"}
+        page = self.page
+        return [(f"{page}{one}/", words) for one, words in self.actions.items() if one not in hidden]
 
     @property
     def findings(self) -> badges.Badge | None:
@@ -142,8 +166,7 @@ class PlacementListRow:
     @property
     def band(self) -> list[badges.Segment]:
         """Return the bar of the wanted clusters by their state; what is missing is empty."""
-        health = self.limits.headroom.health
-        counts = health.counts
+        health, counts = self.health, self.health.counts
         is_suspended = health.level is HealthLevel.SUSPENDED or health.condition == "No resources selected"
         away = counts.unreachable + counts.not_monitored
         rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
@@ -158,6 +181,10 @@ class PlacementListRow:
         return badges.segments((level, "", number) for level, number in parts)
 
     @property
+    def available(self) -> str:
+        return f"{self.health.counts.available:,} of {self.health.counts.wanted:,}"
+
+    @property
     def resilience(self) -> PlacementResilience | None:
         return resilience_in(self.placement)
 
@@ -165,8 +192,10 @@ class PlacementListRow:
 def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
     """Return the lines of these placements, each with its rollout and its last decision."""
     latest = latest_decisions(placements)
+    actions = {one: words for one, words in _ACTIONS.items() if offered(address(f"web:placement-{one}", "-"))}
     return [
-        PlacementListRow(headroom_row(one), latest.get(one.placement.pk)) for one in headroom_of(placements)
+        PlacementListRow(one.placement, one.health, headroom_row(one), latest.get(one.placement.pk), actions)
+        for one in headroom_of(placements)
     ]
 
 

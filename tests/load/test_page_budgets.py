@@ -7,6 +7,7 @@ The demo is loaded once for all tests here; nothing of it is left behind.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models.sql.compiler import SQLCompiler
+from django.template.base import Node
 from django.test import Client
+from django.urls.resolvers import URLResolver
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
@@ -72,6 +76,8 @@ POLLED = (
 MOST_BYTES_OF_A_POLL, MOST_QUERIES_OF_A_POLL = 70_000, 16
 EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")
 MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 60_000, 16
+MOST_OF_THE_LIST = {"render_annotated": 1_400, "_reverse_with_prefix": 30, "as_sql": 12}
+"""Template nodes, addresses and queries compiled for the list of placements, of which a page has 50."""
 OTHER_VIEWS = {
     "clusters": ("/clusters/?sort=-placements", "/clusters/?sort=-stale", "/clusters/?label=env:prod"),
     "placement": (f"/placements/{SMALLER}/",),
@@ -167,6 +173,34 @@ def test_every_page_stays_small(operator: Client, pages: dict[str, str]) -> None
             found[address] = faults
 
     assert found == {}
+
+
+def test_a_row_of_a_list_takes_few_nodes_addresses_and_compiled_queries(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    operator.get("/placements/")
+    for owner, name in (
+        (Node, "render_annotated"),
+        (URLResolver, "_reverse_with_prefix"),
+        (SQLCompiler, "as_sql"),
+    ):
+        count(owner, name)
+    response = operator.get("/placements/")
+
+    print(f"{len(response.context['rows'])} rows: {dict(counts)}")
+    assert len(response.context["rows"]) >= 20
+    assert {name: number for name, number in counts.items() if number > MOST_OF_THE_LIST[name]} == {}
 
 
 def test_the_doctor_takes_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.attention import runs_under_way
-from placements.services.rollouts.queries import runs_matching, with_failed
+from placements.services.rollouts.queries import with_failed
 
 _MOST_ROWS = 10
 
@@ -77,8 +77,8 @@ def pulse() -> str:
     changes of eligibility are events; a worker changes the counters of a placement or the progress of a run;
     an ended run does not change.
     """
-    versions = _PULSE.first()
-    return "-".join(str(one) for one in versions) if versions else ""
+    rows = _PULSE.rows({})
+    return "-".join(map(str, rows[0])) if rows else ""
 
 
 def _moving() -> QuerySet[Any, Any]:
@@ -96,7 +96,7 @@ def _moving() -> QuerySet[Any, Any]:
         "staged_running": sums_of(StagedRun.objects.filter(ended_at=None), "progress_version"),
     }
     rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in parts.items()})
-    return rows.order_by("-pk").values_list(*(f"of_{name}" for name in parts), "pk")
+    return rows.order_by("-pk").values_list(*(f"of_{name}" for name in parts), "pk")[:1]
 
 
 _PULSE = PreparedQuery(_moving)
@@ -204,15 +204,16 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         latest = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
-        latest = with_status(latest.select_related("placement"))
-        latest = latest.only("full_name", "status", "ended_at", "placement__paused_since")
+        latest = with_status(latest).only("placement_id", "full_name", "status", "ended_at")
         staged = {row.placement_id: row for row in latest}
     others = [one for one in placements if one.pk not in staged]
-    rows = with_failed(runs_matching()).filter(placement__in=others, number=F("placement__runs_made"))
-    runs = {row.placement_id: row for row in rows.defer("sync_result", "waves", "eta")}
+    rows = with_failed(Rollout.objects.filter(placement__in=others, number=F("placement__runs_made")))
+    rows = rows.only("placement_id", "number", "state", "ended_reason", "verdict")
+    runs = {row.placement_id: row for row in rows}
     for one in placements:
-        if one.pk in runs:
-            runs[one.pk].placement = one
+        for run in (runs.get(one.pk), staged.get(one.pk)):
+            if run:
+                run.placement = one
     healths = healths_of(placements, now=datetime.now(UTC))
     return [
         PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))

@@ -12,7 +12,7 @@ from django.db.models.functions import Cast, Coalesce
 
 from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
-from fleetui.polling import PARAMETER, PreparedQuery, sums_of
+from fleetui.polling import PARAMETER, PreparedQuery, prepared_columns, sums_of
 from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
@@ -22,8 +22,6 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Staged
 
 
 class UnknownRolloutError(LookupError):
-    """No rollout has this number."""
-
     def __init__(self, placement: str, number: int) -> None:
         super().__init__(f"rollout {number} of placement {placement[:63]!r} not found")
 
@@ -38,11 +36,12 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
 _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
 
 
-def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:
+@prepared_columns
+def with_failed() -> dict[str, Case]:
     """Return rollouts or staged runs with `failed`: on how many clusters they failed, until they end."""
     failed = Binding.objects.filter(placement=OuterRef("placement"), phase__in=_FAILED).order_by()
     count = Coalesce(Subquery(failed.values("placement").values(count=Count("pk"))), 0)
-    return rows.annotate(failed=Case(When(ended_at=None, then=count), default=0))
+    return {"failed": Case(When(ended_at=None, then=count), default=0)}
 
 
 def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
@@ -88,25 +87,27 @@ def latest_run(placement: Placement) -> Rollout | None:
 
 def pulse_of(placement: str, number: int) -> str:
     """Return what changes with every event of a rollout, without reading it. Empty without one."""
-    versions = _RUN_PULSE.first(placement, str(number)) if number <= _MOST_RUNS else None
-    return f"{versions[0]}.{versions[1] or 0}" if versions else ""
+    values = {PARAMETER: placement, _NUMBER: str(number)}
+    rows = _RUN_PULSE.rows(values) if number <= _MOST_RUNS else ()
+    return f"{rows[0][0]}.{rows[0][1] or 0}" if rows else ""
 
 
 def _rollout_pulse() -> QuerySet[Any, Any]:
     rows = Rollout.objects.filter(placement_name=PARAMETER)
-    rows = rows.filter(number=Cast(Value(PARAMETER), IntegerField())).order_by("-pk")
-    return rows.values_list("progress_version", "placement__revision")
+    rows = rows.filter(number=Cast(Value(_NUMBER), IntegerField())).order_by("-pk")
+    return rows.values_list("progress_version", "placement__revision")[:1]
 
 
 _RUN_PULSE = PreparedQuery(_rollout_pulse)
+_NUMBER = f"{PARAMETER} number"
 _MOST_RUNS = 2**31 - 1
 """No column holds a larger number; PostgreSQL would reject the query."""
 
 
 def placement_pulse(name: str) -> str:
     """Return what changes with everything that the page of a placement shows; empty without one."""
-    versions = _PULSE.first(name)
-    return ".".join(str(one) for one in versions) if versions else ""
+    rows = _PULSE.rows({PARAMETER: name})
+    return ".".join(map(str, rows[0])) if rows else ""
 
 
 def _placement_pulse() -> QuerySet[Any, Any]:
@@ -122,7 +123,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
     }
     rows = Placement.objects.filter(full_name=PARAMETER).annotate(**columns).order_by("pk")
-    return rows.values_list("revision", "generation", "observed_generation", "decisions_made", *columns)
+    return rows.values_list("revision", "generation", "observed_generation", "decisions_made", *columns)[:1]
 
 
 _PULSE = PreparedQuery(_placement_pulse)
