@@ -134,6 +134,11 @@ def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, cl
     )
 
 
+def waiting_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
+    """Return why a cluster waits, and what unblocks it."""
+    return f"{blocked_sentence(blocked, result)} Unblocks when {unblock_sentence(blocked, result)}."
+
+
 def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
     """Return what would unblock a cluster, as a clause after "when"."""
     budgets, removals = result.budgets, result.blocked_removals

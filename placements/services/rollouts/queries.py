@@ -1,9 +1,10 @@
 """Queries for rollouts: lists, one rollout, its clusters, its progress."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cache, partial
 from typing import Any
 
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
@@ -13,10 +14,10 @@ from django.db.models.functions import Cast, Coalesce
 from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
 from fleetui.polling import PARAMETER, PreparedQuery, sums_of
-from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
+from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
-from placements.explain.rollouts import Progress, blocked_sentence, result_from_document, version_name
+from placements.explain.rollouts import Progress, result_from_document, version_name, waiting_sentence
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 
@@ -157,6 +158,30 @@ class RolloutReport:
     result: RollingUpdateResult | None
     names: Mapping[str, str]
 
+    def waiting(self, rows: Iterable[Binding]) -> dict[int, tuple[BlockReason, str]]:
+        """Return why clusters wait and what unblocks them, by the key of the binding.
+
+        The document lists the first blocked clusters; others wait as those with the same version do.
+        """
+        if self.result is None:
+            return {}
+        listed = {one.cluster: one for one in self.result.blocked}
+        alike = {one.running: one for one in listed.values() if one.reason in _BUDGETS}
+        sentence, waiting = cache(partial(waiting_sentence, result=self.result)), {}
+        for row in rows:
+            blocked = listed.get(row.cluster_name)
+            if blocked is None and row.state != BindingState.UNSCHEDULED:
+                if row.phase == Phase.AVAILABLE:
+                    blocked = alike.get(version_name(row.applied_version, self.names))
+                elif row.phase in EMPTY:
+                    blocked = alike.get(None)
+            if blocked:
+                waiting[row.pk] = (blocked.reason, sentence(blocked))
+        return waiting
+
+
+_BUDGETS = (BlockReason.UPDATE_FLOOR, BlockReason.CEILING)
+
 
 def report_of(run: Rollout) -> RolloutReport:
     """Return the last sync result of a rollout; none once it has ended."""
@@ -166,9 +191,14 @@ def report_of(run: Rollout) -> RolloutReport:
     return RolloutReport(result_from_document(run.sync_result, names), names)
 
 
-def waiting_words(run: Rollout | None) -> dict[str, str]:
-    result = report_of(run).result if run else None
-    return {one.cluster: blocked_sentence(one, result) for one in result.blocked} if result else {}
+def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
+    """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding."""
+    runs = Rollout.objects.filter(placement__in={row.placement_id for row in bindings})
+    words: dict[int, str] = {}
+    for run in runs.filter(state=Rollout.State.RUNNING) if bindings else ():
+        rows = (row for row in bindings if row.placement_id == run.placement_id)
+        words |= {pk: why for pk, (_, why) in report_of(run).waiting(rows).items()}
+    return words
 
 
 NOT_STARTED = "not-started"
@@ -267,12 +297,13 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
         bindings = {row.cluster_name: row for row in rows}
     updates = ClusterUpdate.objects.filter(rollout=run, cluster_name__in=names).order_by("pk")
     latest = {row.cluster_name: row for row in updates}
-    blocked = {one.cluster: one for one in report.result.blocked} if report.result else {}
-    clusters = []
+    waiting, clusters = report.waiting(bindings.values()), []
     for name in names:
         update = latest.get(name)
         if name in bindings:
-            one = _of_binding(bindings[name], run, waves.get(name), report, blocked.get(name))
+            one = _of_binding(bindings[name], run, waves.get(name), report.names)
+            block, why = waiting.get(bindings[name].pk, ("", ""))
+            one = replace(one, block=str(block), why=why)
         elif update is None:
             one = ClusterInRun(name, waves.get(name), NOT_STARTED)
         else:
@@ -293,9 +324,7 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
     return clusters
 
 
-def _of_binding(
-    binding: Binding, run: Rollout, wave: int | None, report: RolloutReport, blocked: BlockedCluster | None
-) -> ClusterInRun:
+def _of_binding(binding: Binding, run: Rollout, wave: int | None, names: Mapping[str, str]) -> ClusterInRun:
     is_wanted = binding.state != BindingState.UNSCHEDULED and not run.is_deletion
     has_resources = binding.phase not in EMPTY
     return ClusterInRun(
@@ -303,13 +332,11 @@ def _of_binding(
         wave,
         binding.phase,
         binding.phase_changed_at,
-        version_name(binding.applied_version, report.names) if has_resources else None,
-        version_name(run.version, report.names) if is_wanted else None,
+        version_name(binding.applied_version, names) if has_resources else None,
+        version_name(run.version, names) if is_wanted else None,
         binding.attempts,
         binding.retry_at,
         with_reason(binding.unavailable_code, binding.message),
-        str(blocked.reason) if blocked else "",
-        blocked_sentence(blocked, report.result) if blocked and report.result else "",
     )
 
 

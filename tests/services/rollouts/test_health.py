@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from unittest.mock import patch
 
 import pytest
 from django.db import connection
@@ -31,7 +32,7 @@ from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import progress_of, report_of
 from placements.services.status import status_of
 from placements.web import badges
-from tests.rows import NOW, config_map, namespace, pick_n_spec, placement_document, spec
+from tests.rows import NOW, config_map, namespace, person, pick_n_spec, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
 from tests.services.rollouts.world import World, one_at_a_time
@@ -299,12 +300,27 @@ def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
     assert health(world, "none").level in (HealthLevel.ATTENTION, HealthLevel.FAILED)
 
 
-@pytest.mark.nightly
-def test_a_stalled_rollout_is_no_success() -> None:
+@pytest.mark.usefixtures("collected_static")
+def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblocks_it(client: Client) -> None:
     world = placed(3, maxUnavailable=0, maxSurge=1)
     world.change()
     world.work()
+    client.force_login(person("ana", "viewer"))
     assert health(world).summary == "Degraded (rollout stalled, 0 of 3 started)"
+
+    numbers = "Cannot take down any cluster (3 available, minimum 3) because maxUnavailable is 0."
+    words = f"On r0, waiting for r1. {numbers} Unblocks when maxUnavailable is increased."
+    for address in ("/placements/web/", "/rollouts/web/2/clusters/", "/clusters/c000/"):
+        page = client.get(address).content.decode()
+        assert words in page, address
+    run = client.get("/api/v1/rollouts/web/2").json()
+    assert {one["why"] for one in run["clusters"]} == {words}
+    with patch("placements.explain.rollouts.MOST_LISTED", 1):  # the document of a large rollout lists few
+        world.change()
+        world.work()
+    status = status_of(Placement.objects.get(), now=world.now)
+    messages = {one["conditions"][-1]["message"] for one in status["placementStatuses"]}
+    assert messages == {words.replace("r1", "r2")}
 
 
 @pytest.mark.nightly
