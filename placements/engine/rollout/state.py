@@ -132,6 +132,13 @@ class RolloutState:
             return None
         return cluster.untrackable_since + timedelta(seconds=self.strategy.unavailable_period_seconds)
 
+    def late_at(self, cluster: ClusterState) -> datetime | None:
+        """Return when a cluster that is applied and not ready counts as not available; None otherwise."""
+        if cluster.phase is not Phase.APPLIED or cluster.untrackable_since or not cluster.phase_changed_at:
+            return None
+        period = timedelta(seconds=self.strategy.unavailable_period_seconds)
+        return cluster.phase_changed_at + period + timedelta.resolution  # ready in time is not late
+
     def is_available(self, cluster: ClusterState) -> bool:
         """Return whether a cluster counts as available: reachable, applied, ready as far as observable."""
         if cluster.phase is Phase.AVAILABLE or not cluster.is_reachable:

@@ -251,6 +251,17 @@ def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
 
 
+def names_later(run: Rollout, parts: Mapping[str, "Part"]) -> list[str]:
+    """Return the clusters that a rollout changes, or is to change, and that are in none of its waves."""
+    planned = {name for wave in run.waves for name in wave}
+    others = [name for name in parts if name not in planned] if planned else []
+    if not others:
+        return []
+    started = ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True)
+    changed = {*started, *(name for name in others if parts[name] not in (Part.UPDATED, Part.REMOVED))}
+    return [name for name in others if name in changed]
+
+
 class Part(StrEnum):
     """How far a cluster has come with a rollout, in the order of the bar."""
 
@@ -258,6 +269,7 @@ class Part(StrEnum):
     REMOVED = "removed"
     UPDATING = "updating"
     FAILED = "failed"
+    NOT_AVAILABLE = "not available"
     PENDING = "pending"
 
 
@@ -274,18 +286,26 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = Binding.objects.filter(placement=run.placement_id)
     parts = {}
-    for name, phase, version, state in rows.values_list("cluster_name", "phase", "applied_version", "state"):
+    rows = rows.annotate(is_wanted=Case(When(_is_wanted(run), then=True), default=False))
+    for name, phase, is_wanted, state in rows.values_list("cluster_name", "phase", "is_wanted", "state"):
         is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
-        is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and version == run.version
-        is_current = is_removed or version == run.version
+        is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and is_wanted
+        is_current = is_removed or is_wanted
         if is_done:
             parts[name] = Part.REMOVED if is_removed else Part.UPDATED
         elif phase in _FAILED:
             parts[name] = Part.FAILED
         else:
             parts[name] = Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
-    planned = (name for wave in run.waves for name in wave)
-    return dict.fromkeys(planned, Part.PENDING) | parts if not run.is_deletion else parts
+    planned = (name for wave in run.waves for name in wave)  # what has no binding is not selected any more
+    return dict.fromkeys(planned, Part.REMOVED) | parts if not run.is_deletion else parts
+
+
+def _is_wanted(run: Rollout) -> Q:
+    """Return the condition of bindings with what a rollout wants there: overrides change the version."""
+    if run.is_mirrored:  # the hub compares snapshots by number, whatever overrides a cluster has
+        return Q(resource_snapshot__number=run.resource_number)
+    return Q(applied_version=run.version) | Q(started_status="True")
 
 
 def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> list[ClusterInRun]:
@@ -351,9 +371,6 @@ def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     available_since = now - run.placement.unavailable_period
     is_untrackable = Q(phase=Phase.APPLIED, untrackable_since__lte=available_since)
     selected = rows.exclude(state=BindingState.UNSCHEDULED)
-    is_wanted = Q(applied_version=run.version)
-    if run.is_mirrored:  # the hub compares snapshots by number, whatever overrides a cluster has
-        is_wanted = Q(resource_snapshot__number=run.resource_number)
-    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & is_wanted
+    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & _is_wanted(run)
     counts = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
     return Progress(counts["done"], counts["number"])
