@@ -224,18 +224,18 @@ def _unfulfilled(reader: Reader) -> tuple[list[InboxItem], int]:
 def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     """Return staged update runs and rollouts; two queries."""
     failed = Subquery(_failed().values("placement").values(count=Count("pk")))
-    since = staged_runs().annotate(since=Coalesce("started_at", "created_at"), failed=failed)
-    staged, staged_count = _first_rows(reader, since, "full_name", "status", "failed", order="since")
-    troubled, columns = troubled_rollouts().annotate(failed=failed), ("placement_name", "number", "verdict")
-    rolling, count = _first_rows(reader, troubled, *columns, "failed", order="started_at")
+    since = staged_runs().annotate(since=Coalesce("started_at", "created_at"), failing=failed)
+    staged, staged_count = _first_rows(reader, since, "full_name", "status", "failing", order="since")
+    troubled, columns = troubled_rollouts().annotate(failing=failed), ("placement_name", "number", "verdict")
+    rolling, count = _first_rows(reader, troubled, *columns, "failing", order="started_at")
     items = []
     for row in staged:
-        level = "failed" if row["status"] == RunStatus.FAILED or row["failed"] else "attention"
-        facts = {"page": "staged-run", "status": row["status"], "level": level, "failed": row["failed"]}
+        level = "failed" if row["status"] == RunStatus.FAILED or row["failing"] else "attention"
+        facts = {"page": "staged-run", "status": row["status"], "level": level, "failed": row["failing"]}
         items.append(_item(reader, InboxKind.ROLLOUT, row, row["full_name"], **facts))
     for row in rolling:
-        facts = {"page": "rollout", "status": row["verdict"], "failed": row["failed"]}
-        facts |= {"level": "failed" if row["failed"] else "attention", "number": row["number"]}
+        facts = {"page": "rollout", "status": row["verdict"], "failed": row["failing"]}
+        facts |= {"level": "failed" if row["failing"] else "attention", "number": row["number"]}
         items.append(_item(reader, InboxKind.ROLLOUT, row, row["placement_name"], **facts))
     return sorted(items, key=lambda one: (one.at or reader.now, one.name)), staged_count + count
 
