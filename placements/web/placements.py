@@ -46,7 +46,7 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.assertions import check_of
-from placements.services.dashboard.queries import headroom_of
+from placements.services.dashboard.queries import headroom_of, pulse
 from placements.services.decisions.records import DecisionView, decision_of, fixes_of, problems_of, spreads_of
 from placements.services.disruption.impact import has_started_run
 from placements.services.doctor import doctor_check_of
@@ -165,7 +165,11 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 @for_readers
 @require_safe
 def placements(request: HttpRequest) -> HttpResponse:
-    """List the placements that match, a page at a time."""
+    """List the placements that match, a page at a time; the page polls it."""
+    version, poll = pulse(), request.GET.copy()
+    if same := not_modified(request, version, pulse):
+        return same
+    poll["v"] = version
     text = read_typed(request, _FILTERS)
     placement_type = word_from(request, "type", PlacementType)
     wanted = PlacementFilter(
@@ -188,6 +192,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     counts = counts_in_all()
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
     context = {
+        "poll": poll,
         "bar": _list_bar(request, wanted, counts, namespaces, levels_in(page.rows)),
         "rows": placement_rows(page.rows),
         "changeable": {one.pk for one in page.rows if may_change(request.user, labels_in(one.document))},
