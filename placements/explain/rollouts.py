@@ -135,8 +135,8 @@ def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, cl
 
 
 def waiting_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
-    """Return why a cluster waits, and what unblocks it."""
-    return f"{blocked_sentence(blocked, result)} Unblocks when {unblock_sentence(blocked, result)}."
+    """Return what unblocks a cluster, and why it waits; rows of phones show the first words only."""
+    return f"Unblocks when {unblock_sentence(blocked, result)}. {blocked_sentence(blocked, result)}"
 
 
 def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:

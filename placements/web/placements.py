@@ -28,7 +28,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
-from placements.explain.health import NEEDS_RUN, HealthLevel, PlacementHealth
+from placements.explain.health import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
@@ -136,7 +136,10 @@ class PlacementListRow:
         """Return the bar of the wanted clusters by their state; what is missing is empty."""
         health = self.limits.headroom.health
         counts = health.counts
+        placement: Any = self.placement  # loaded `with_rollouts`
+        is_waiting = placement.is_staged and (not placement.is_rolling or placement.gate in GATES)
         is_suspended = health.level is HealthLevel.SUSPENDED or health.condition == "No resources selected"
+        is_suspended = is_suspended or is_waiting or placement.paused_since is not None
         away = counts.unreachable + counts.not_monitored
         rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
         parts = (

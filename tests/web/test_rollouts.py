@@ -426,7 +426,7 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     plan = text_of(viewer, f"{RUN}plan/")
     sentences = viewer.get("/api/v1/rollouts/web/2").json()["sentences"]
 
-    assert re.search(r"Paused.* by system.*No new updates start\..*updated", status, re.DOTALL)
+    assert re.search(r"Paused.* by system.*No new updates start · .*updated", status, re.DOTALL)
     assert why.startswith("Paused: no new updates start")
     assert sentences["verdict"].startswith("Paused: no new updates start")
     assert "No new updates start." in plan

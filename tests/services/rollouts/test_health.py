@@ -346,7 +346,7 @@ def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblock
     assert health(world).summary == "Degraded (rollout stalled, 0 of 3 started)"
 
     numbers = "Cannot take down any cluster (3 available, minimum 3) because maxUnavailable is 0."
-    words = f"On r0, waiting for r1. {numbers} Unblocks when maxUnavailable is increased."
+    words = f"Unblocks when maxUnavailable is increased. On r0, waiting for r1. {numbers}"
     for address in ("/placements/web/", "/rollouts/web/2/clusters/", "/clusters/c000/"):
         page = client.get(address).content.decode()
         assert words in page, address
