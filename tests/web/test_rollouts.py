@@ -429,4 +429,4 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     assert re.search(r"Paused.* by system.*No new updates start · .*updated", status, re.DOTALL)
     assert why.startswith("Paused: no new updates start")
     assert sentences["verdict"].startswith("Paused: no new updates start")
-    assert "No new updates start." in plan
+    assert "No new updates start" in plan
