@@ -321,9 +321,22 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
     for name in names:
         update = latest.get(name)
         if name in bindings:
-            one = _of_binding(bindings[name], run, waves.get(name), report.names)
-            block, why = waiting.get(bindings[name].pk, ("", ""))
-            one = replace(one, block=str(block), why=why)
+            row = bindings[name]
+            is_wanted = row.state != BindingState.UNSCHEDULED and not run.is_deletion
+            block, why = waiting.get(row.pk, ("", ""))
+            one = ClusterInRun(
+                name,
+                waves.get(name),
+                row.phase,
+                row.phase_changed_at,
+                version_name(row.applied_version, report.names) if row.phase not in EMPTY else None,
+                version_name(run.version, report.names) if is_wanted else None,
+                row.attempts,
+                row.retry_at,
+                with_reason(row.unavailable_code, row.message),
+                str(block),
+                why,
+            )
         elif update is None:
             one = ClusterInRun(name, waves.get(name), NOT_STARTED)
         else:
@@ -342,22 +355,6 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
             one = replace(one, began_at=update.started_at, ended_at=update.ended_at)
         clusters.append(one)
     return clusters
-
-
-def _of_binding(binding: Binding, run: Rollout, wave: int | None, names: Mapping[str, str]) -> ClusterInRun:
-    is_wanted = binding.state != BindingState.UNSCHEDULED and not run.is_deletion
-    has_resources = binding.phase not in EMPTY
-    return ClusterInRun(
-        binding.cluster_name,
-        wave,
-        binding.phase,
-        binding.phase_changed_at,
-        version_name(binding.applied_version, names) if has_resources else None,
-        version_name(run.version, names) if is_wanted else None,
-        binding.attempts,
-        binding.retry_at,
-        with_reason(binding.unavailable_code, binding.message),
-    )
 
 
 def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
