@@ -111,7 +111,7 @@ def plan_work(state: RolloutState) -> PendingWork:
         elif update is not None and cluster.is_reachable:
             updates.append(update)
         is_in_flight = cluster.is_reachable and cluster.phase in IN_FLIGHT and not state.is_available(cluster)
-        if is_in_flight and reason is not BlockReason.NOT_AVAILABLE:
+        if is_in_flight and reason not in (BlockReason.NOT_AVAILABLE, BlockReason.UNREACHABLE):
             in_progress.append(InProgressCluster(cluster.name, cluster.phase, state.available_at(cluster)))
     away = [each for each in clusters if not each.is_reachable]
     return PendingWork(
@@ -168,6 +168,8 @@ def _block_reason(
             return BlockReason.UNREACHABLE if cluster.has_driver else BlockReason.NOT_MONITORED
         return BlockReason.NOT_IN_FLEET if cluster.wanted is not None else None
     if update is None:
+        if cluster.unanswered_since and cluster.phase in IN_FLIGHT and not state.is_done(cluster):
+            return BlockReason.UNREACHABLE
         late_at = state.late_at(cluster)
         return BlockReason.NOT_AVAILABLE if late_at and late_at <= state.at else None
     if state.suspension is Suspension.PAUSED:
@@ -184,8 +186,10 @@ def blocked_cluster(
     reason: BlockReason, cluster: ClusterState, update: PendingUpdate | None, state: RolloutState
 ) -> BlockedCluster:
     abandonable_from, since = None, None
-    if reason in (BlockReason.UNREACHABLE, BlockReason.NOT_AVAILABLE):
-        since = cluster.unreachable_since or cluster.phase_changed_at
+    if reason is BlockReason.UNREACHABLE:
+        since = cluster.unreachable_since or cluster.unanswered_since
+    elif reason is BlockReason.NOT_AVAILABLE:
+        since = cluster.phase_changed_at
     if state.deletion is not None and cluster.unreachable_since is not None:
         abandonable_from = max(state.deletion.started_at, cluster.unreachable_since) + ABANDONABLE_AFTER
     return BlockedCluster(

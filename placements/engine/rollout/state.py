@@ -64,6 +64,8 @@ class ClusterState:
     is_in_fleet: bool = True
     phase_changed_at: datetime | None = None
     has_driver: bool = True
+    unanswered_since: datetime | None = None
+    """Since when it does not answer; work may still start there until the heartbeat limit has passed."""
     is_releasable: bool = False
     """Its driver stops managing the objects of a placement that is deleted with Abandon."""
 
@@ -88,7 +90,7 @@ class ClusterState:
         rest = (self.untrackable_since, self.attempts, self.retry_at, self.unreachable_since)
         return ClusterState(
             *(self.name, self.wanted, running, phase, *rest, self.is_in_fleet),
-            *(self.phase_changed_at, self.has_driver, self.is_releasable),
+            *(self.phase_changed_at, self.has_driver, None, self.is_releasable),
         )
 
 

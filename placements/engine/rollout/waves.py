@@ -50,7 +50,9 @@ def plan_waves(state: RolloutState) -> WavePlan:
     `state.with_wanted(...)`.
     """
     clusters = tuple(
-        replace(one, retry_at=None, phase_changed_at=None) if one.retry_at or state.late_at(one) else one
+        replace(one, retry_at=None, phase_changed_at=None, unanswered_since=None)
+        if one.retry_at or one.unanswered_since or state.late_at(one)
+        else one
         for one in state.clusters
     )
     clear = replace(state, suspension=Suspension.NONE, clusters=clusters)

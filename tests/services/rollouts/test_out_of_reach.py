@@ -55,6 +55,25 @@ def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reac
     assert needs() == {"halted": f"Rollout 2 stalled: 1 cluster blocked. Unreachable since {since}: c000."}
 
 
+def test_a_run_is_stalled_while_the_clusters_that_it_updates_do_not_answer(world: World) -> None:
+    world.change()
+    world.work()
+    for name in ("c000", "c001"):
+        world.inject(name, {"kind": "unreachable"})
+    MemberCluster.objects.update(observe_at=world.now)
+    world.pass_time(40, step=5)
+
+    lost = MemberCluster.objects.get(name="c000")
+    since = f"{lost.unanswered_since:%Y-%m-%d %H:%M:%S} UTC"
+    words = f"Rollout 2 stalled: 3 clusters blocked. Unreachable since {since}: c000 and c001."
+    assert (needs()["halted"], lost.verdict) == (words, "")
+
+    for name in ("c000", "c001"):
+        world.inject(name)
+    MemberCluster.objects.update(observe_at=world.now)
+    world.run(until=world.is_settled)
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("collected_static")
 def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, client: Client) -> None:
