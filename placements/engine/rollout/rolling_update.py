@@ -187,7 +187,7 @@ def blocked_cluster(
 ) -> BlockedCluster:
     abandonable_from, since = None, None
     if reason is BlockReason.UNREACHABLE:
-        since = cluster.unreachable_since or cluster.unanswered_since
+        since = cluster.unanswered_since or cluster.unreachable_since
     elif reason is BlockReason.NOT_AVAILABLE:
         since = cluster.phase_changed_at
     if state.deletion is not None and cluster.unreachable_since is not None:

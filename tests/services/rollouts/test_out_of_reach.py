@@ -14,12 +14,12 @@ pytestmark = pytest.mark.django_db
 
 
 def cut_off(world: World, *names: str) -> str:
-    """Make these clusters unreachable until the rule for heartbeats says so; return since when that is."""
+    """Make clusters unreachable until the rule for heartbeats says so; return since when they are silent."""
     for name in names:
         world.inject(name, {"kind": "unreachable"})
     rows = MemberCluster.objects.filter(name__in=names)
     world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600, step=10)
-    return f"{rows.earliest('verdict_since').verdict_since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{rows.earliest('unanswered_since').unanswered_since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 @pytest.fixture
