@@ -80,7 +80,7 @@ class RolloutClusterSerializer(CamelCaseSerializer):
     retry_at = serializers.DateTimeField(allow_null=True)
     message = serializers.CharField()
     block = serializers.CharField(help_text="What blocks the cluster; empty when nothing does.")
-    why = serializers.CharField(help_text="The same as a sentence.")
+    why = serializers.CharField(help_text="The same as a sentence, and what unblocks it.")
 
 
 class EtaBasisSerializer(CamelCaseSerializer):

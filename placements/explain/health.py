@@ -3,10 +3,11 @@
 The conditions are Scheduled, RolloutStarted, Applied and Available, as they are now.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from placements.engine.rollout.staged_run import WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.explain.vocabulary import counted
 from placements.manifests.policy import PlacementType
@@ -52,7 +53,8 @@ class HealthFacts:
     """What the status of a placement follows from.
 
     `is_scheduled` is None before the first decision; `resources` is the number of selected resources, None
-    while it is unknown; `awaits_run`: only a staged update run applies or removes what differs.
+    while it is unknown; `awaits_run`: only a staged update run applies or removes what differs. `gate` is the
+    reason why the run in progress waits, at the stage `gate_stage`.
     """
 
     counts: HealthCounts
@@ -69,6 +71,8 @@ class HealthFacts:
     is_starting: bool = False
     is_rolling: bool = False
     is_stalled: bool = False
+    gate: str = ""
+    gate_stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,12 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
 
 
 NEEDS_RUN = "needs a staged run"
+GATES: Mapping[str, tuple[HealthLevel, str, str]] = {
+    WaitReason.APPROVAL_BEFORE: (HealthLevel.SUSPENDED, "Waiting for approval", "before"),
+    WaitReason.APPROVAL_AFTER: (HealthLevel.SUSPENDED, "Waiting for approval", "after"),
+    WaitReason.TIME: (HealthLevel.PROGRESS, "Waiting for timer", "after"),
+}
+"""The status while a staged update run waits at a gate, and on which side of the stage that is."""
 _Status = tuple[HealthLevel, str, str] | None
 _WORDS = {
     "Invalid resource selector": "Failed",
@@ -188,12 +198,16 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     in_flight = counts.applying > 0 or counts.available < counts.applied
     in_flight = in_flight or counts.applied < min(counts.started, counts.scheduled)
     updated = f"{counts.started:,} of {counts.wanted:,} started"
-    if (counts.started < counts.scheduled or facts.awaits_run) and not in_flight:
-        for is_so, word in ((facts.is_paused, "Paused"), (facts.is_stopped, "Stopped")):
-            if is_so:
-                return HealthLevel.SUSPENDED, word, updated
+    is_at_gate = facts.gate in GATES and not in_flight
+    if (counts.started < counts.scheduled or facts.awaits_run or is_at_gate) and not in_flight:
+        if word := "Paused" if facts.is_paused else "Stopped" if facts.is_stopped else "":
+            return HealthLevel.SUSPENDED, word, updated
         if facts.is_staged and not facts.is_rolling:
             return HealthLevel.SUSPENDED, "Pending", NEEDS_RUN
+    if is_at_gate:
+        level, word, side = GATES[facts.gate]
+        started = f", {updated}" if counts.started < counts.scheduled else ""
+        return level, word, f"{side} stage {facts.gate_stage}{started}"
     if counts.started < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:

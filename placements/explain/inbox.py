@@ -22,6 +22,7 @@ _RUNS = {
     "failed": "Staged update run failed. Clusters keep their current revision.",
     "stuck": "Staged update run is stuck.",
     "stopped": "Staged update run is stopped.",
+    "halted": "Rollout stalled: no cluster can be updated.",
 }
 
 
@@ -42,7 +43,14 @@ def message_of(kind: str, facts: Mapping[str, Any]) -> str:
             of_all = "" if wanted is None else f" of {wanted:,}"
             return f"{facts['placed']:,}{of_all} clusters selected."
         case "rollout":
-            return _RUNS.get(facts["status"], "Rollout stalled: no cluster can be updated.")
+            failed, words = (
+                f"failed on {counted(facts['failed'] or 0, 'cluster')}",
+                _RUNS.get(facts["status"]),
+            )
+            if words:
+                return f"{words} {failed.capitalize()}." if facts["failed"] else words
+            noun = "Rollout" if facts["page"] == "rollout" else "Staged update run"
+            return f"{noun} {failed}. Retrying."
         case "eviction":
             words = facts["why"] or hub_eviction_sentence(facts["conditions"])
             return f"Eviction from {facts['cluster']}: {words}"

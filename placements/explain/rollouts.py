@@ -134,6 +134,11 @@ def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, cl
     )
 
 
+def waiting_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
+    """Return what unblocks a cluster, and why it waits; rows of phones show the first words only."""
+    return f"Unblocks when {unblock_sentence(blocked, result)}. {blocked_sentence(blocked, result)}"
+
+
 def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
     """Return what would unblock a cluster, as a clause after "when"."""
     budgets, removals = result.budgets, result.blocked_removals
@@ -162,6 +167,7 @@ _UNBLOCKED_WHEN = {
     BlockReason.NOT_IN_FLEET: "the placement is scheduled again",
     BlockReason.NOT_MONITORED: "the cluster gets a driver",
     BlockReason.UNREACHABLE: "the cluster reconnects",
+    BlockReason.NOT_AVAILABLE: "the cluster is available, or a newer version is applied",
     BlockReason.RETRY_LATER: "the retry succeeds, or a newer version is applied",
     BlockReason.BEING_REMOVED: "the removal completes",
     BlockReason.UPDATE_FLOOR: "maxUnavailable is increased",
@@ -181,14 +187,15 @@ def in_progress_sentence(cluster: InProgressCluster) -> str:
     return f"{words[cluster.phase]}{until}"
 
 
-def unreachable_sentence(result: RollingUpdateResult) -> str:
-    """Return the unreachable clusters that a result waits for, and since when; empty without one."""
-    away = [one for one in result.blocked if one.reason is BlockReason.UNREACHABLE]
+def away_sentence(result: RollingUpdateResult, reason: BlockReason = BlockReason.UNREACHABLE) -> str:
+    """Return the unreachable, or not available, clusters of a result, and since when; empty without one."""
+    away = [one for one in result.blocked if one.reason is reason]
     if not away:
         return ""
     since = _since(min((one.since for one in away if one.since), default=None))
     first = ", the first" if len({one.since for one in away}) > 1 else ""
-    return f"Unreachable{first}{since}: {first_names([one.cluster for one in away])}."
+    word = "Unreachable" if reason is BlockReason.UNREACHABLE else "Not available"
+    return f"{word}{first}{since}: {first_names([one.cluster for one in away])}."
 
 
 def _since(moment: datetime | None) -> str:
@@ -208,6 +215,7 @@ _WHY_BLOCKED = {
     BlockReason.NOT_IN_FLEET: "{pending} No longer in the fleet.",
     BlockReason.NOT_MONITORED: "Scheduled, not applied. The cluster is not monitored: it has no driver.",
     BlockReason.UNREACHABLE: "{pending} Unreachable{since}.",
+    BlockReason.NOT_AVAILABLE: "{wanted} applied but not available{since}.",
     BlockReason.RETRY_LATER: "Failed{attempts}. Next retry{retry_at}.",
     BlockReason.BEING_REMOVED: "Waiting for {wanted}. The previous version is being removed.",
     BlockReason.UPDATE_FLOOR: "{pending} {updates}.",
@@ -225,7 +233,8 @@ def _becoming_available(result: RollingUpdateResult) -> str:
         for one in result.in_progress
         if one.phase is not Phase.REMOVING
     ]
-    clauses += [f"{name} is available" for name in starting]
+    late = [one.cluster for one in result.blocked if one.reason is BlockReason.NOT_AVAILABLE]
+    clauses += [f"{name} is available" for name in (*starting, *late)]
     clauses += [f"the retry on {name} succeeds" for name in retries]
     without_driver = {one.cluster for one in result.blocked if one.reason is BlockReason.NOT_MONITORED}
     clauses += [
@@ -261,7 +270,7 @@ def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
         first = min(group, key=lambda one: (one.retry_at is None, one.retry_at and one.retry_at.timestamp()))
         why = blocked_sentence(first, result, clusters=len(group))
         if len({one.since for one in group}) > 1:
-            why = why.replace("Unreachable since", "Unreachable, the first since")
+            why = why.replace(" since", ", the first since")
         names = tuple(one.cluster for one in group[:MOST_SHOWN])
         unblocks_when = unblock_sentence(first, result)
         groups.append(BlockedGroup(first.reason, len(group), names, why, unblocks_when, first.retry_at))

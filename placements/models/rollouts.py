@@ -200,7 +200,8 @@ class StagedRun(HubRow):
 
     failed: int
     is_asking: bool
-    """Annotated `with_status`: on how many clusters it failed, and whether it waits for an approval."""
+    gate: str | None
+    """Annotated `with_status`: on how many clusters it failed, whether it waits for an approval, and why."""
 
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]

@@ -24,6 +24,7 @@ from django.db.models import (
     When,
     Window,
 )
+from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, RowNumber
 from django.db.models.lookups import Exact
 
@@ -37,6 +38,7 @@ from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.health import (
+    GATES,
     ClusterFacts,
     ClusterStatus,
     HealthCounts,
@@ -222,7 +224,7 @@ def statuses_on(rows: QuerySet[Binding], *, most: int, now: datetime) -> list[tu
 def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     """Return the status that follows from the columns of a binding and those of `_observed`."""
     suspension = "Paused" if placement.paused_since else "Stopped" if placement.is_stopped else ""
-    if placement.is_staged and not placement.is_rolling:
+    if placement.is_staged and (not placement.is_rolling or placement.gate in GATES):
         suspension = suspension or "Pending"
     is_selected = row["state"] != BindingState.UNSCHEDULED and placement.deleting_since is None
     has_resources = placement.selected_count != 0 or placement.pinned_snapshot is not None
@@ -303,15 +305,28 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
 
 
 @prepared_columns
-def with_rollouts() -> dict[str, Q]:
+def with_rollouts() -> dict[str, Any]:
     """Return placements with what their status needs of their rollouts."""
-    return {"is_rolling": _is_rolling("pk"), "is_stalled": _is_stalled(), "awaits_run": _awaits_run()}
+    waiting = _at_gate().order_by("-pk")
+    return {
+        "is_rolling": _is_rolling("pk"),
+        "is_stalled": _is_stalled(),
+        "awaits_run": _awaits_run(),
+        "gate": Subquery(waiting.values(gate=KT("sync_result__waits__0__reason"))[:1]),
+        "gate_stage": Subquery(waiting.values(stage=KT("sync_result__waits__0__stage"))[:1]),
+    }
 
 
 def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
     rolling = Rollout.objects.filter(placement=OuterRef(placement), state=Rollout.State.RUNNING)
     staged = StagedRun.objects.filter(placement=OuterRef(placement), ended_at=None, started_at__isnull=False)
     return rolling, staged
+
+
+def _at_gate() -> QuerySet[StagedRun]:
+    """Return the runs of a placement that wait for an approval or a timer."""
+    staged = _running("pk")[1]
+    return staged.filter(status=RunStatus.WAITING, sync_result__waits__0__reason__in=[*GATES])
 
 
 def _is_rolling(placement: str) -> Q:
@@ -372,7 +387,7 @@ def is_healthy(*, now: datetime) -> Q:
     is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
     is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
     is_complete = ~_among(outstanding) & ~_among(removing) & ~(_awaits_run() & ~_is_rolling("pk"))
-    return is_settled & ~is_starting & ~is_degraded(now=now) & is_complete
+    return is_settled & ~is_starting & ~is_degraded(now=now) & is_complete & ~Q(Exists(_at_gate()))
 
 
 def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
@@ -416,6 +431,8 @@ def _facts(
         is_starting=placement.is_starting,
         is_rolling=is_rolling,
         is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,
+        gate=rollout.gate or "",
+        gate_stage=rollout.gate_stage or "",
     )
 
 

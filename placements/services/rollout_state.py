@@ -96,6 +96,7 @@ class Member(NamedTuple):
     membership: str
     unreachable_since: datetime | None
     driver: str = SIMULATED
+    unanswered_since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
         has_driver=member is None or member.driver in DRIVERS or current_hub_id() != LOCAL_HUB,
+        unanswered_since=member.unanswered_since if member else None,
         is_releasable=member is not None
         and member.membership != Membership.LEAVING
         and member.driver in ACTING_DRIVERS,

@@ -25,7 +25,7 @@ from placements.services.health import health_of
 from placements.services.overrides.queries import applying_to
 from placements.services.results import read_manifest
 from placements.services.rollout_state import Versions, target_of
-from placements.services.rollouts.queries import latest_run, waiting_words
+from placements.services.rollouts.queries import waiting_words
 
 
 def manifest_of(placement: Placement) -> dict[str, Any]:
@@ -45,13 +45,13 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     latest = latest_decision(placement)
     bindings, first = list(rows.order_by("cluster_name")), scheduled(placement, latest)
     versions = Versions.of(target, manifest, applying_to(placement.full_name, target)) if target else None
-    words = waiting_words(latest_run(placement))
+    words = waiting_words(bindings)
     reading = ConditionReader.of(manifest, target, now=now or datetime.now(UTC))
     clusters = [
         reading.of_binding(
             binding,
             versions.wanted_on(binding.cluster_name, binding.phase) if versions else None,
-            waits_for=words.get(binding.cluster_name, ""),
+            waits_for=words.get(binding.pk, ""),
         )
         for binding in bindings
     ]

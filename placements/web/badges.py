@@ -7,11 +7,11 @@ from typing import Any
 from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
-from placements.engine.rollout.actions import RunPhase
+from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import Phase
 from placements.engine.scheduling.outcome import Outcome
-from placements.explain.health import HealthCounts, PlacementHealth
+from placements.explain.health import GATES, HealthCounts, PlacementHealth
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
 from placements.manifests.policy import PlacementType
@@ -113,8 +113,15 @@ _PHASES: dict[str, Badge] = {
 }
 
 
-def phase_state(phase: str) -> Badge:
-    return _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
+_BLOCKS: dict[str, Badge] = {
+    BlockReason.UNREACHABLE: Badge("unknown", "Unreachable"),
+    BlockReason.NOT_AVAILABLE: Badge("attention", "Not available"),
+}
+
+
+def phase_state(phase: str, block: str = "") -> Badge:
+    """Return the status of a cluster in a rollout; `block` is what blocks it there."""
+    return _BLOCKS.get(block) or _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
 
 
 def run_state(run: Any) -> Badge:
@@ -159,8 +166,8 @@ def staged_state(run: StagedRun) -> Badge:
     """Return the status of a staged run, loaded `with_status`."""
     if run.ended_at is None and run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
-    if run.status == RunStatus.WAITING and not run.is_asking:
-        return Badge("progress", "Waiting")
+    if run.status == RunStatus.WAITING and (gate := GATES.get(run.gate or "")):
+        return Badge("attention" if run.is_asking else "progress", gate[1])
     badge = _STAGED[run.status]
     return _at_work(badge, run.failed) if run.status in (RunStatus.PROGRESSING, RunStatus.STUCK) else badge
 

@@ -37,6 +37,7 @@ from fleetui.permissions import for_readers, may_administer_clusters, may_operat
 from fleetui.polling import not_modified
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
+from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import counted
 from placements.models import Placement
 from placements.services.dashboard.queries import pulse
@@ -51,6 +52,7 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named, statuses_on
+from placements.services.rollouts.queries import waiting_words
 from placements.services.workqueue import IS_DUE
 from placements.templatetags.fleet import offered, state_words
 from placements.web import badges
@@ -295,7 +297,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "outdated": stale_on([name]).get(name, 0),
         **_tab_context(request, row, tab),
     }
-    is_rolling = any(status.level == "progress" for _, status, _ in context.get("bindings", ()))
+    is_rolling = any(status.level == "progress" for _, status, *_ in context.get("bindings", ()))
     is_expected = row.awaits_first_heartbeat or Placement.objects.filter(IS_DUE).exists()
     context["is_changing"] = is_rolling or is_expected
     context["is_polled"] = is_rolling or is_expected or bool(row.driver)
@@ -326,9 +328,13 @@ def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict
     now = datetime.now(UTC)
     here = statuses_on(bindings_on(cluster.name), most=BINDINGS_SHOWN, now=now)
     healths = healths_named([one.placement.full_name for one, _ in here], now=now)
+    ill = [one for one, status in here if status.level != HealthLevel.HEALTHY]
+    words = waiting_words(ill)
+    messages = {one.pk: one.message or words.get(one.pk, "") for one in ill}
     return {
         "bindings": [
-            (one, status, badges.placement_state(healths[one.placement.full_name])) for one, status in here
+            (one, status, badges.placement_state(healths[one.placement.full_name]), messages.get(one.pk))
+            for one, status in here
         ]
     }
 

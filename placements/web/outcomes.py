@@ -19,7 +19,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
 from placements.services.health import SelectedClusters, cluster_statuses
-from placements.services.rollouts.queries import applied_names
+from placements.services.rollouts.queries import applied_names, waiting_words
 from placements.web.badges import Badge, Segment, outcome_kind, segments
 from placements.web.request import PAGE_SIZE, number_of, word_from
 
@@ -120,6 +120,7 @@ class PlacementCluster:
     revision: str
     domains: list[str]
     why: str
+    message: str
     is_outdated: bool
 
 
@@ -273,6 +274,7 @@ def _cluster_rows(
     bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
     statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}
     versions = applied_names(placement.pk, cluster_name__in=names) if statuses else {}
+    words = waiting_words([row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY])
     outcomes = Outcomes(decision_of(decision)) if decision else None
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     rows = []
@@ -296,6 +298,7 @@ def _cluster_rows(
                 versions.get(row.applied_version, "") if row else "",
                 [labels.get(key, "") for key in keys],
                 reason_sentence(outcome.reasons[0]) if outcome else "",
+                (row.message or words.get(row.pk, "")) if row and badge.kind != "healthy" else "",
                 name in outdated,
             )
         )

@@ -28,7 +28,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
-from placements.explain.health import NEEDS_RUN, HealthLevel, PlacementHealth
+from placements.explain.health import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
@@ -46,7 +46,7 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.assertions import check_of
-from placements.services.dashboard.queries import headroom_of
+from placements.services.dashboard.queries import headroom_of, pulse
 from placements.services.decisions.records import (
     DecisionView,
     decision_of,
@@ -167,7 +167,10 @@ class PlacementListRow:
     def band(self) -> list[badges.Segment]:
         """Return the bar of the wanted clusters by their state; what is missing is empty."""
         health, counts = self.health, self.health.counts
+        placement: Any = self.placement  # loaded `with_rollouts`
+        is_waiting = placement.is_staged and (not placement.is_rolling or placement.gate in GATES)
         is_suspended = health.level is HealthLevel.SUSPENDED or health.condition == "No resources selected"
+        is_suspended = is_suspended or is_waiting or placement.paused_since is not None
         away = counts.unreachable + counts.not_monitored
         rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
         parts = (
@@ -202,7 +205,11 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 @for_readers
 @require_safe
 def placements(request: HttpRequest) -> HttpResponse:
-    """List the placements that match, a page at a time."""
+    """List the placements that match, a page at a time; the page polls it."""
+    version, poll = pulse(), request.GET.copy()
+    if same := not_modified(request, version, pulse):
+        return same
+    poll["v"] = version
     text = read_typed(request, _FILTERS)
     placement_type = word_from(request, "type", PlacementType)
     wanted = PlacementFilter(
@@ -225,6 +232,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     counts = counts_in_all()
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
     context = {
+        "poll": poll,
         "bar": _list_bar(request, wanted, counts, namespaces, levels_in(page.rows)),
         "rows": placement_rows(page.rows),
         "changeable": {one.pk for one in page.rows if may_change(request.user, labels_in(one.document))},

@@ -26,7 +26,7 @@ from fleetui.middleware import costly
 from fleetui.pagination import Page
 from fleetui.permissions import Role, for_approvers, for_operators, for_readers
 from fleetui.polling import not_modified
-from placements.engine.rollout.actions import RollingUpdateResult, RunPhase
+from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
     NO_FORECAST,
@@ -70,6 +70,7 @@ from placements.services.rollouts.queries import (
     events_of,
     latest_run,
     names_in,
+    names_later,
     parts_of,
     progress_of,
     pulse_of,
@@ -243,7 +244,9 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     budgets = result.budgets if result else None
     sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
     is_running = run.state == Rollout.State.RUNNING
-    parts = parts_of(run)
+    parts, late = parts_of(run), Part.NOT_AVAILABLE
+    blocked = result.blocked if result else ()
+    parts |= {one.cluster: late for one in blocked if one.reason is BlockReason.NOT_AVAILABLE}
     failed = [name for name, part in parts.items() if part is Part.FAILED]
     health = health_of(placement, now=now) if placement and latest and not is_running else None
     charts = run_charts(run, now=now) if tab == "charts" else []
@@ -303,7 +306,7 @@ def _clusters_context(
     rows = clusters_in(run, names[first : first + _CLUSTERS_SHOWN], report)
     last = first + len(rows)
     return {
-        "clusters": [(row, badges.phase_state(row.phase)) for row in rows],
+        "clusters": [(row, badges.phase_state(row.phase, row.block)) for row in rows],
         "first": first + 1,
         "last": last,
         "total": len(names),
@@ -317,12 +320,15 @@ _PART_LEVELS = {
     Part.REMOVED: "healthy",
     Part.UPDATING: "progress",
     Part.FAILED: "failed",
+    Part.NOT_AVAILABLE: "attention",
     Part.PENDING: "pending",
 }
+_PART_WORDS = {Part.REMOVED: " (removed)"}
 _DONE = (Part.UPDATED, Part.REMOVED)
 _ORDER: dict[Part | None, int] = {
     Part.FAILED: 0,
     None: 1,
+    Part.NOT_AVAILABLE: 1,
     Part.UPDATING: 2,
     Part.PENDING: 3,
     Part.UPDATED: 4,
@@ -334,11 +340,16 @@ _PILLS, _WAVES_SHOWN = 60, 20
 
 @dataclass(frozen=True, slots=True)
 class WaveRow:
-    """A planned wave: pills of a small rollout, otherwise a bar and the clusters that are not done."""
+    """A wave: pills of a small rollout, otherwise a bar and the clusters that are not done.
 
-    number: int
+    `done` of `count` are updated; those removed are counted apart. The last one has no number: it was not
+    planned.
+    """
+
+    number: int | None
     count: int
     done: int
+    removed: int
     pills: list[tuple[str, badges.Badge]]
     segments: list[badges.Segment]
 
@@ -349,9 +360,10 @@ def _segments(parts: Iterable[Part]) -> list[badges.Segment]:
 
 
 def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
-    """Return the first planned waves with how far their clusters have come."""
-    rows = []
-    for number, wave in enumerate(run.waves[:_WAVES_SHOWN], 1):
+    """Return the first planned waves and what came later, with how far their clusters have come."""
+    rows, later = [], names_later(run, parts)
+    waves = [*enumerate(run.waves[:_WAVES_SHOWN], 1), *([(None, later)] if later else [])]
+    for number, wave in waves:
         states = [(name, parts.get(name, Part.PENDING)) for name in wave]
         is_small = len(parts) <= _PILLS
         left = [one for one in states if one[1] not in _DONE][:_NAMES_SHOWN]
@@ -359,9 +371,13 @@ def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
         rows.append(
             WaveRow(
                 number,
-                len(wave),
-                sum(part in _DONE for _, part in states),
-                [(name, badges.Badge(_PART_LEVELS[part], name)) for name, part in pills],
+                len(wave) - (removed := sum(part is Part.REMOVED for _, part in states)),
+                sum(part is Part.UPDATED for _, part in states),
+                removed,
+                [
+                    (name, badges.Badge(_PART_LEVELS[part], name + _PART_WORDS.get(part, "")))
+                    for name, part in pills
+                ],
                 [] if is_small else _segments(part for _, part in states),
             )
         )

@@ -7,6 +7,7 @@ const CALM = 4000; /* A failure is noticed within 5 s and visible within 10 s. *
 let next = Date.now() + BUSY;
 
 function tick() {
+  if (document.querySelector(".row-menu:popover-open")) return; /* the response would close it */
   const live = [...document.querySelectorAll(LIVE)];
   const calm = live.every((one) => one.dataset.active === "false");
   next = Date.now() + (calm ? CALM : BUSY);

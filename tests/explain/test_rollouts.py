@@ -135,6 +135,21 @@ def test_says_which_removals_are_blocked() -> None:
             "the cluster reconnects, or is force-removed after 12:15:00",
         ),
         (
+            state(cluster("x", Phase.APPLIED, runs=NEW, phase_changed_at=after(0)), at=after(61)),
+            "v2 applied but not available since 2026-08-20 12:00:00 UTC.",
+            "the cluster is available, or a newer version is applied",
+        ),
+        (
+            state(
+                cluster("a", Phase.APPLIED, runs=NEW, phase_changed_at=after(0)),
+                available("x"),
+                strategy=ONE,
+                at=after(61),
+            ),
+            "On v1, waiting for v2. Cannot take down any cluster (1 available, minimum 1).",
+            "a is available",
+        ),
+        (
             state(gone(available("x"))),
             "On v1, waiting for v2. No longer in the fleet.",
             "the placement is scheduled again",

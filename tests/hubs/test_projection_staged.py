@@ -131,8 +131,8 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
     assert (first.requested_after_at is not None, first.approved_after_at) == (True, None)
     assert (second.updated_at, plan.position, run.resource_number) == (None, 0, 0)
     assert [(one.reason, one.stage) for one in result.waits] == [
-        ("time", "canary"),
         ("approval-after", "canary"),
+        ("time", "canary"),
     ]
     assert run.resource_snapshot is not None
     assert run.created_by == run.started_by == "kubectl"

@@ -14,6 +14,7 @@ from fleetui.hub_scope import in_hub
 from placements.models import Binding, Draft, Drain, Placement
 from placements.web import hub_writes
 from tests.hubs.hub_documents import approval, placement, run_status, staged_run, strategy
+from tests.hubs.test_projection_placements import scheduled
 from tests.hubs.writable import WritableHub, writable_hub
 from tests.rows import person
 
@@ -298,6 +299,41 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
     page = text(client.get(f"{ROOT}/clusters/east/"))
     assert "Hub prod-eu is read only." in page
     assert f'<a href="{ROOT}/hub-write/cordon/?name=east">Cordon</a>' in page  # its copies stay in reach
+
+
+def test_a_staged_update_run_is_started_from_the_page_of_its_placement(hub: WritableHub) -> None:
+    web = placement("web")
+    web["spec"]["strategy"] = {"type": "External"}
+    hub.put("ClusterResourcePlacement", {**web, "status": scheduled(generation=2)})
+    hub.put("ClusterStagedUpdateStrategy", strategy("plan", "canary"))
+    hub.projected.project()
+    client, url = visitor("operator"), f"{ROOT}/hub-write/start-run/"
+    words = "Start staged update run"
+    page = text(client.get(f"{ROOT}/placements/web/"))
+    assert f'<a class="button primary" href="{url}?placement=web">{words}</a>' in page
+    assert page.count(f">{words}") == 1
+
+    verbs = {"list": True, "watch": True, "create": False}
+    run = {"resource": KINDS["ClusterStagedUpdateRun"].resource, "isRequired": True, "verbs": verbs}
+    reasons: dict[str, dict[str, Any]] = {
+        "You don't have permission to start staged update runs. Required role: operator.": {},
+        "the account of the console may not create clusterstagedupdateruns": {
+            "found": {"permissions": [run]}
+        },
+        "Hub prod-eu is read only.": {"mode": "read"},
+    }
+    for reason, columns in reasons.items():
+        hub.change(**columns)
+        page = text((client if columns else visitor("viewer")).get(f"{ROOT}/placements/web/"))
+        assert re.search(rf'aria-disabled="true"[^>]*>{words}<span class="hidden"> \([^)]*{reason}', page), (
+            reason
+        )
+
+    hub.change(found={}, mode="operate")
+    entered = {"placement": "web", "strategy": "plan", "name": "web-1"}
+    preview = client.post(url, {**entered, "do": "preview"})
+    client.post(url, hidden(preview))
+    assert hub.fake.get("clusterstagedupdateruns", "web-1")["spec"]["placementName"] == "web"
 
 
 def test_a_review_of_the_last_minute_is_known_to_pages(hub: WritableHub) -> None:

@@ -10,12 +10,14 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from clusters.models import HubCredential, HubGrant
-from placements.models import Agreement, ApprovalRequest, Binding, Eviction, HubDecision, Placement
+from placements.models import Agreement, ApprovalRequest, Binding, Eviction, HubDecision, Placement, Rollout
+from placements.services.rollouts.operations import pause
 from tests.hubs import hub_documents as documents
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import put_web
 from tests.hubs.test_projection_staged import RUN, WAITS, canary, progressing
 from tests.rows import joined, person, pick_n_spec, saved
+from tests.services.rollouts.world import updating_world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 MOST_QUERIES = 20
@@ -88,6 +90,26 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
         {"kind": "eviction", "count": 1}
     ]
     assert rest.get("/api/v1/inbox?kind=news").status_code == 400
+
+
+def test_the_inbox_lists_failed_and_stalled_rollouts_that_are_not_paused(client: Client) -> None:
+    world = updating_world()
+    client.force_login(person("ana", "viewer"))
+    assert "Nothing needs attention." in client.get("/inbox/").content.decode()
+
+    world.inject("c000", {"kind": "refuse", "objectName": "web"})
+    world.change()
+    world.pass_time(3)
+
+    page = client.get("/inbox/").content.decode()
+    assert "Rollout failed on 1 cluster. Retrying." in page
+    assert 'id="count-inbox">1<' in page
+    Rollout.objects.filter(state="running").update(sync_result={"verdict": "halted"})
+    [item] = client.get("/api/v1/inbox").json()["items"]
+    assert (item["noun"], item["number"], item["level"]) == ("rollout", 3, "failed")
+    assert item["message"] == "Rollout stalled: no cluster can be updated. Failed on 1 cluster."
+    pause("web", by=None, now=world.now)
+    assert client.get("/api/v1/inbox").json()["items"] == []
 
 
 @pytest.mark.nightly

@@ -37,7 +37,7 @@ def world() -> World:
 def _polled_address(client: Client, address: str = RUN) -> str:
     """Return the address that the live part of the page polls."""
     page = client.get(address).content.decode()
-    return address + re.findall(r'id="live" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
+    return address + re.findall(r'id="li(?:ve|st)" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
 
 
 def _tokens(page: bytes) -> set[bytes]:
@@ -45,7 +45,9 @@ def _tokens(page: bytes) -> set[bytes]:
 
 
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("address", [RUN, "/placements/web/", "/", "/?by=region"])
+@pytest.mark.parametrize(
+    "address", [RUN, "/placements/web/", "/placements/?state=pending", "/", "/?by=region"]
+)
 def test_the_second_time_that_nothing_is_new_takes_one_query(
     viewer: Client, address: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:

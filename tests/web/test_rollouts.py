@@ -74,6 +74,27 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetc
     assert "Blocked" not in text_of(viewer, f"{RUN}clusters/")
 
 
+def test_the_waves_tell_removed_clusters_apart_and_end_with_those_that_came_later(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
+    world.join(4)
+    world.work()
+    Binding.objects.filter(cluster_name="c001").update(
+        state="Unscheduled", previous_state="Bound", phase="removed"
+    )
+    Binding.objects.filter(cluster_name="c002").delete()  # it left the fleet
+
+    waves = text_of(viewer, RUN).partition('<ol class="waves">')[2].partition("</ol>")[0]
+
+    rows = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in waves.split("<li>")[1:]]
+    assert rows == [
+        "Wave 1 0 of 1 c000",
+        "Wave 2 1 removed c001 (removed)",
+        "Wave 3 1 removed c002 (removed)",
+        "Later 0 of 1 c003",
+    ]
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
@@ -405,7 +426,7 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     plan = text_of(viewer, f"{RUN}plan/")
     sentences = viewer.get("/api/v1/rollouts/web/2").json()["sentences"]
 
-    assert re.search(r"Paused.* by system.*No new updates start\..*updated", status, re.DOTALL)
+    assert re.search(r"Paused.* by system.*No new updates start · .*updated", status, re.DOTALL)
     assert why.startswith("Paused: no new updates start")
     assert sentences["verdict"].startswith("Paused: no new updates start")
-    assert "No new updates start." in plan
+    assert "No new updates start" in plan

@@ -61,6 +61,7 @@ class BlockReason(StrEnum):
     NOT_IN_FLEET = "not-in-fleet"
     NOT_MONITORED = "not-monitored"
     UNREACHABLE = "unreachable"
+    NOT_AVAILABLE = "not-available"
     RETRY_LATER = "retry-later"
     BEING_REMOVED = "being-removed"
     UPDATE_FLOOR = "update-floor"
@@ -73,9 +74,9 @@ class BlockReason(StrEnum):
 class BlockedCluster:
     """A cluster that waits: what runs, what is wanted, what would start, what blocks it (lifecycle A.8).
 
-    `action` is None where a cluster became unreachable while it was worked on; `since` is when it became
-    unreachable. `retry_at` is when a retry is due. From `abandonable_from` on an operator may abandon the
-    cluster (lifecycle A.11).
+    `action` is None where a cluster became unreachable while it was worked on, or is not available in time;
+    `since` is when that began. `retry_at` is when a retry is due. From `abandonable_from` on an operator may
+    abandon the cluster (lifecycle A.11).
     """
 
     cluster: str

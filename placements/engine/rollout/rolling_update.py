@@ -71,6 +71,8 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
     ]
     blocked = tuple(sorted((*work.blocked, *over_budget), key=lambda each: each.cluster))
     times = [*(each.retry_at for each in work.blocked), *(each.available_at for each in work.in_progress)]
+    late = filter(None, map(state.late_at, state.clusters))
+    times += [at for at in late if at > state.at]
     requeue_at = min((at for at in times if at is not None), default=None)
     if started:
         phase = RunPhase.STARTS
@@ -108,7 +110,8 @@ def plan_work(state: RolloutState) -> PendingWork:
             blocked.append(blocked_cluster(reason, cluster, update, state))
         elif update is not None and cluster.is_reachable:
             updates.append(update)
-        if cluster.is_reachable and cluster.phase in IN_FLIGHT and not state.is_available(cluster):
+        is_in_flight = cluster.is_reachable and cluster.phase in IN_FLIGHT and not state.is_available(cluster)
+        if is_in_flight and reason not in (BlockReason.NOT_AVAILABLE, BlockReason.UNREACHABLE):
             in_progress.append(InProgressCluster(cluster.name, cluster.phase, state.available_at(cluster)))
     away = [each for each in clusters if not each.is_reachable]
     return PendingWork(
@@ -165,7 +168,10 @@ def _block_reason(
             return BlockReason.UNREACHABLE if cluster.has_driver else BlockReason.NOT_MONITORED
         return BlockReason.NOT_IN_FLEET if cluster.wanted is not None else None
     if update is None:
-        return None
+        if cluster.unanswered_since and cluster.phase in IN_FLIGHT and not state.is_done(cluster):
+            return BlockReason.UNREACHABLE
+        late_at = state.late_at(cluster)
+        return BlockReason.NOT_AVAILABLE if late_at and late_at <= state.at else None
     if state.suspension is Suspension.PAUSED:
         return BlockReason.PAUSED
     if state.suspension is Suspension.STOPPED and not state.deletion:
@@ -179,7 +185,11 @@ def _block_reason(
 def blocked_cluster(
     reason: BlockReason, cluster: ClusterState, update: PendingUpdate | None, state: RolloutState
 ) -> BlockedCluster:
-    abandonable_from = None
+    abandonable_from, since = None, None
+    if reason is BlockReason.UNREACHABLE:
+        since = cluster.unanswered_since or cluster.unreachable_since
+    elif reason is BlockReason.NOT_AVAILABLE:
+        since = cluster.phase_changed_at
     if state.deletion is not None and cluster.unreachable_since is not None:
         abandonable_from = max(state.deletion.started_at, cluster.unreachable_since) + ABANDONABLE_AFTER
     return BlockedCluster(
@@ -190,7 +200,7 @@ def blocked_cluster(
         cluster.wanted,
         retry_at=cluster.retry_at if reason is BlockReason.RETRY_LATER else None,
         abandonable_from=abandonable_from,
-        since=cluster.unreachable_since if reason is BlockReason.UNREACHABLE else None,
+        since=since,
     )
 
 

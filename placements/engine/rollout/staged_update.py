@@ -246,12 +246,14 @@ class StagedPlanner:
         stuck = self._stuck(stage)
         busy = {WaitReason.CLUSTERS, WaitReason.REMOVALS, WaitReason.RETRY}
         status = RunStatus.PROGRESSING if any(one.reason in busy for one in waits) else RunStatus.WAITING
+        away = {WaitReason.UNREACHABLE, WaitReason.NOT_MONITORED}
+        has_stalled = stuck or (waits and all(one.reason in away for one in waits))
         running = [step for step in stage.steps if step.is_running and step.started_at]
         times = [wait.until for wait in waits if wait.until]
         times += [step.started_at + STUCK_AFTER for step in running if step.started_at]
         return StagedUpdateResult(
             run,
-            RunStatus.STUCK if stuck else status,
+            RunStatus.STUCK if has_stalled else status,
             approvals=approvals,
             waits=tuple(waits),
             concurrency=_concurrency(run),

@@ -61,6 +61,8 @@ class ClusterState:
     is_in_fleet: bool = True
     phase_changed_at: datetime | None = None
     has_driver: bool = True
+    unanswered_since: datetime | None = None
+    """Since when it does not answer; work may still start there until the heartbeat limit has passed."""
     is_releasable: bool = False
     """Its driver stops managing the objects of a placement that is deleted with Abandon."""
 
@@ -85,7 +87,7 @@ class ClusterState:
         rest = (self.untrackable_since, self.attempts, self.retry_at, self.unreachable_since)
         return ClusterState(
             *(self.name, self.wanted, running, phase, *rest, self.is_in_fleet),
-            *(self.phase_changed_at, self.has_driver, self.is_releasable),
+            *(self.phase_changed_at, self.has_driver, None, self.is_releasable),
         )
 
 
@@ -128,6 +130,13 @@ class RolloutState:
         if cluster.phase is not Phase.APPLIED or cluster.untrackable_since is None:
             return None
         return cluster.untrackable_since + timedelta(seconds=self.strategy.unavailable_period_seconds)
+
+    def late_at(self, cluster: ClusterState) -> datetime | None:
+        """Return when a cluster that is applied and not ready counts as not available; None otherwise."""
+        if cluster.phase is not Phase.APPLIED or cluster.untrackable_since or not cluster.phase_changed_at:
+            return None
+        period = timedelta(seconds=self.strategy.unavailable_period_seconds)
+        return cluster.phase_changed_at + period + timedelta.resolution  # ready in time is not late
 
     def is_available(self, cluster: ClusterState) -> bool:
         """Return whether a cluster counts as available: reachable, applied, ready as far as observable."""

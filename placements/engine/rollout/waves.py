@@ -46,10 +46,14 @@ class WavePlan:
 def plan_waves(state: RolloutState) -> WavePlan:
     """Plan the waves from the current state, as if all took equally long and nothing failed.
 
-    A pause, a stop and waits for a retry are ignored. For a draft, plan `state.with_wanted(...)`.
+    A pause, a stop, waits for a retry and what is late are ignored. For a draft, plan
+    `state.with_wanted(...)`.
     """
     clusters = tuple(
-        cluster if cluster.retry_at is None else replace(cluster, retry_at=None) for cluster in state.clusters
+        replace(one, retry_at=None, phase_changed_at=None, unanswered_since=None)
+        if one.retry_at or one.unanswered_since or state.late_at(one)
+        else one
+        for one in state.clusters
     )
     clear = replace(state, suspension=Suspension.NONE, clusters=clusters)
     batches = list(_batches(clear))

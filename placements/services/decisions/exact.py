@@ -86,7 +86,8 @@ def result_of(search: str) -> ExactRecord | None:
 
     The request sends the hint again: a lost one delays the search until the next request.
     """
-    if caches["default"].get(_request(search)) is None:
+    is_key = search.isascii() and search.isprintable() and " " not in search  # others a cache refuses
+    if not is_key or caches["default"].get(_request(search)) is None:
         raise UnknownSearchError(search)
     record: ExactRecord | None = caches["default"].get(search)
     if record is None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Value, When, Window
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.db.models.functions import Coalesce
 
 from clusters.credentials import NOTICE_DAYS, Credential, expiry_notice
@@ -21,6 +21,7 @@ from fleetui.permissions import Role
 from placements.engine.disruption import EvictionReason, Invalid, NotExecuted
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
+from placements.engine.rollout.state import Phase
 from placements.explain.hubs import STATES
 from placements.explain.inbox import KINDS, message_of
 from placements.explain.staged_updates import eviction_sentence
@@ -113,7 +114,7 @@ def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, Query
     with across_hubs():
         visible = hubs_with_role(user).values("pk")
         sources = {"approval": approvals(), "disagreement": disputed(), "unfulfilled": unfulfilled()}
-        sources |= {"run": staged_runs(), "rollout": stalled_rollouts(), "eviction": evictions(now=now)}
+        sources |= {"run": staged_runs(), "rollout": troubled_rollouts(), "eviction": evictions(now=now)}
         by_name: dict[str, QuerySet[Any]] = {
             name: rows.filter(hub__in=visible) for name, rows in sources.items()
         }
@@ -138,16 +139,24 @@ def unfulfilled() -> QuerySet[Placement]:
 
 
 def staged_runs() -> QuerySet[StagedRun]:
-    """Return the runs that are stuck or stopped, and those that failed until there is a newer one."""
+    """Return runs that are stuck, stopped or retry clusters, and those that failed until a newer one."""
     newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
     has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
     is_held = Q(ended_at=None, status__in=(RunStatus.STUCK, RunStatus.STOPPED))
-    return StagedRun.objects.filter(has_failed | is_held)
+    is_retrying = Q(Exists(_failed()), status=RunStatus.PROGRESSING, placement__paused_since=None)
+    return StagedRun.objects.filter(has_failed | is_held | is_retrying)
 
 
-def stalled_rollouts() -> QuerySet[Rollout]:
-    is_stalled = Q(verdict=RunPhase.HALTED, placement__paused_since=None)
-    return Rollout.objects.filter(is_stalled, state=Rollout.State.RUNNING, placement__isnull=False)
+def troubled_rollouts() -> QuerySet[Rollout]:
+    """Return the rollouts in progress that are stalled or failed on clusters, apart from paused ones."""
+    rows = Rollout.objects.filter(state=Rollout.State.RUNNING, placement__isnull=False)
+    return rows.filter(Q(verdict=RunPhase.HALTED) | Q(Exists(_failed())), placement__paused_since=None)
+
+
+def _failed() -> QuerySet[Binding]:
+    """Return the clusters on which a rollout or run failed and is tried again."""
+    phases = (Phase.FAILED, Phase.REMOVE_FAILED)
+    return Binding.objects.filter(placement=OuterRef("placement"), phase__in=phases).order_by()
 
 
 def evictions(*, now: datetime) -> QuerySet[Eviction]:
@@ -214,16 +223,19 @@ def _unfulfilled(reader: Reader) -> tuple[list[InboxItem], int]:
 
 def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     """Return staged update runs and rollouts; two queries."""
-    since = staged_runs().annotate(since=Coalesce("started_at", "created_at"))
-    staged, staged_count = _first_rows(reader, since, "full_name", "status", order="since")
-    rolling, count = _first_rows(reader, stalled_rollouts(), "placement_name", "number", order="started_at")
+    failed = Subquery(_failed().values("placement").values(count=Count("pk")))
+    since = staged_runs().annotate(since=Coalesce("started_at", "created_at"), failing=failed)
+    staged, staged_count = _first_rows(reader, since, "full_name", "status", "failing", order="since")
+    troubled, columns = troubled_rollouts().annotate(failing=failed), ("placement_name", "number", "verdict")
+    rolling, count = _first_rows(reader, troubled, *columns, "failing", order="started_at")
     items = []
     for row in staged:
-        level = "failed" if row["status"] == RunStatus.FAILED else "attention"
-        facts = {"page": "staged-run", "status": row["status"], "level": level}
+        level = "failed" if row["status"] == RunStatus.FAILED or row["failing"] else "attention"
+        facts = {"page": "staged-run", "status": row["status"], "level": level, "failed": row["failing"]}
         items.append(_item(reader, InboxKind.ROLLOUT, row, row["full_name"], **facts))
     for row in rolling:
-        facts = {"page": "rollout", "status": "", "level": "attention", "number": row["number"]}
+        facts = {"page": "rollout", "status": row["verdict"], "failed": row["failing"]}
+        facts |= {"level": "failed" if row["failing"] else "attention", "number": row["number"]}
         items.append(_item(reader, InboxKind.ROLLOUT, row, row["placement_name"], **facts))
     return sorted(items, key=lambda one: (one.at or reader.now, one.name)), staged_count + count
 

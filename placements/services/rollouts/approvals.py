@@ -5,6 +5,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Count, Exists, OuterRef, QuerySet, Window
+from django.db.models.fields.json import KT
 
 from fleetui.audit import SYSTEM
 from fleetui.permissions import Role, may_change
@@ -40,9 +41,9 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
 
 
 def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the runs with how many clusters they failed on, and whether they wait for an approval."""
+    """Return the runs with how many clusters they failed on, whether they wait for an approval, and why."""
     asks = ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None)
-    return with_failed(rows).annotate(is_asking=Exists(asks))
+    return with_failed(rows).annotate(is_asking=Exists(asks), gate=KT("sync_result__waits__0__reason"))
 
 
 def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:

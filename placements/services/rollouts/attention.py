@@ -11,7 +11,7 @@ from fleetui.apimachinery.words import names_and_more
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.explain.rollouts import blocked_removals_sentence, result_from_document, unreachable_sentence
+from placements.explain.rollouts import away_sentence, blocked_removals_sentence, result_from_document
 from placements.explain.vocabulary import counted, first_names, verb
 from placements.models import ApprovalRequest, Binding, Placement, Rollout, StagedRun
 
@@ -81,13 +81,14 @@ def needs_attention(*, has_runs: bool = True, has_staged: bool = True) -> list[A
 
     for run in rows[:_MOST_READ] if has_runs else ():
         result = result_from_document(run.sync_result)
-        unreachable = unreachable_sentence(result)
+        unreachable = away_sentence(result)
         away = tuple(one.cluster for one in result.blocked if one.reason is BlockReason.UNREACHABLE)
         if result.phase is RunPhase.HALTED:
             if run.placement is None or run.placement.paused_since is None:
                 clusters = counted(len(result.blocked), "cluster")
-                sentence = f"Rollout {run.number} stalled: {clusters} blocked. {unreachable}"
-                add("halted", run, sentence.rstrip(), away)
+                late = away_sentence(result, BlockReason.NOT_AVAILABLE)
+                sentence = f"Rollout {run.number} stalled: {clusters} blocked. {unreachable} {late}"
+                add("halted", run, " ".join(sentence.split()), away)
             continue
         if unreachable:
             add("cut-off", run, f"Rollout {run.number}: {unreachable}", away)
@@ -185,8 +186,8 @@ def _staged() -> tuple[list[AttentionItem], list[AttentionItem]]:
         waits = run.sync_result.get("waits", ())
         names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
         item = (run.placement_name, "attention")
-        if run.status == RunStatus.STUCK:
-            clusters = counted(len(run.sync_result.get("stuck", ())), "cluster")
+        if late := run.sync_result.get("stuck"):
+            clusters = counted(len(late), "cluster")
             words = f"Staged run {run.full_name} is stuck: {clusters} not updated within 5m."
             stuck.append(AttentionItem("stuck", *item, words, None, run.full_name))
         elif names:

@@ -1,9 +1,10 @@
 """Queries for rollouts: lists, one rollout, its clusters, its progress."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cache, partial
 from typing import Any
 
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
@@ -13,10 +14,10 @@ from django.db.models.functions import Cast, Coalesce
 from clusters.models import FleetState, MemberCluster
 from fleetui.models import Event
 from fleetui.polling import PARAMETER, PreparedQuery, prepared_columns, sums_of
-from placements.engine.rollout.actions import BlockedCluster, RollingUpdateResult
+from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
-from placements.explain.rollouts import Progress, blocked_sentence, result_from_document, version_name
+from placements.explain.rollouts import Progress, result_from_document, version_name, waiting_sentence
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
 
@@ -158,6 +159,30 @@ class RolloutReport:
     result: RollingUpdateResult | None
     names: Mapping[str, str]
 
+    def waiting(self, rows: Iterable[Binding]) -> dict[int, tuple[BlockReason, str]]:
+        """Return why clusters wait and what unblocks them, by the key of the binding.
+
+        The document lists the first blocked clusters; others wait as those with the same version do.
+        """
+        if self.result is None:
+            return {}
+        listed = {one.cluster: one for one in self.result.blocked}
+        alike = {one.running: one for one in listed.values() if one.reason in _BUDGETS}
+        sentence, waiting = cache(partial(waiting_sentence, result=self.result)), {}
+        for row in rows:
+            blocked = listed.get(row.cluster_name)
+            if blocked is None and row.state != BindingState.UNSCHEDULED:
+                if row.phase == Phase.AVAILABLE:
+                    blocked = alike.get(version_name(row.applied_version, self.names))
+                elif row.phase in EMPTY:
+                    blocked = alike.get(None)
+            if blocked:
+                waiting[row.pk] = (blocked.reason, sentence(blocked))
+        return waiting
+
+
+_BUDGETS = (BlockReason.UPDATE_FLOOR, BlockReason.CEILING)
+
 
 def report_of(run: Rollout) -> RolloutReport:
     """Return the last sync result of a rollout; none once it has ended."""
@@ -167,9 +192,14 @@ def report_of(run: Rollout) -> RolloutReport:
     return RolloutReport(result_from_document(run.sync_result, names), names)
 
 
-def waiting_words(run: Rollout | None) -> dict[str, str]:
-    result = report_of(run).result if run else None
-    return {one.cluster: blocked_sentence(one, result) for one in result.blocked} if result else {}
+def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
+    """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding."""
+    runs = Rollout.objects.filter(placement__in={row.placement_id for row in bindings})
+    words: dict[int, str] = {}
+    for run in runs.filter(state=Rollout.State.RUNNING) if bindings else ():
+        rows = (row for row in bindings if row.placement_id == run.placement_id)
+        words |= {pk: why for pk, (_, why) in report_of(run).waiting(rows).items()}
+    return words
 
 
 NOT_STARTED = "not-started"
@@ -222,6 +252,17 @@ def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
 
 
+def names_later(run: Rollout, parts: Mapping[str, "Part"]) -> list[str]:
+    """Return the clusters that a rollout changes, or is to change, and that are in none of its waves."""
+    planned = {name for wave in run.waves for name in wave}
+    others = [name for name in parts if name not in planned] if planned else []
+    if not others:
+        return []
+    started = ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True)
+    changed = {*started, *(name for name in others if parts[name] not in (Part.UPDATED, Part.REMOVED))}
+    return [name for name in others if name in changed]
+
+
 class Part(StrEnum):
     """How far a cluster has come with a rollout, in the order of the bar."""
 
@@ -229,6 +270,7 @@ class Part(StrEnum):
     REMOVED = "removed"
     UPDATING = "updating"
     FAILED = "failed"
+    NOT_AVAILABLE = "not available"
     PENDING = "pending"
 
 
@@ -245,18 +287,26 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = Binding.objects.filter(placement=run.placement_id)
     parts = {}
-    for name, phase, version, state in rows.values_list("cluster_name", "phase", "applied_version", "state"):
+    rows = rows.annotate(is_wanted=Case(When(_is_wanted(run), then=True), default=False))
+    for name, phase, is_wanted, state in rows.values_list("cluster_name", "phase", "is_wanted", "state"):
         is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
-        is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and version == run.version
-        is_current = is_removed or version == run.version
+        is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and is_wanted
+        is_current = is_removed or is_wanted
         if is_done:
             parts[name] = Part.REMOVED if is_removed else Part.UPDATED
         elif phase in _FAILED:
             parts[name] = Part.FAILED
         else:
             parts[name] = Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
-    planned = (name for wave in run.waves for name in wave)
-    return dict.fromkeys(planned, Part.PENDING) | parts if not run.is_deletion else parts
+    planned = (name for wave in run.waves for name in wave)  # what has no binding is not selected any more
+    return dict.fromkeys(planned, Part.REMOVED) | parts if not run.is_deletion else parts
+
+
+def _is_wanted(run: Rollout) -> Q:
+    """Return the condition of bindings with what a rollout wants there: overrides change the version."""
+    if run.is_mirrored:  # the hub compares snapshots by number, whatever overrides a cluster has
+        return Q(resource_snapshot__number=run.resource_number)
+    return Q(applied_version=run.version) | Q(started_status="True")
 
 
 def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> list[ClusterInRun]:
@@ -268,12 +318,26 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
         bindings = {row.cluster_name: row for row in rows}
     updates = ClusterUpdate.objects.filter(rollout=run, cluster_name__in=names).order_by("pk")
     latest = {row.cluster_name: row for row in updates}
-    blocked = {one.cluster: one for one in report.result.blocked} if report.result else {}
-    clusters = []
+    waiting, clusters = report.waiting(bindings.values()), []
     for name in names:
         update = latest.get(name)
         if name in bindings:
-            one = _of_binding(bindings[name], run, waves.get(name), report, blocked.get(name))
+            row = bindings[name]
+            is_wanted = row.state != BindingState.UNSCHEDULED and not run.is_deletion
+            block, why = waiting.get(row.pk, ("", ""))
+            one = ClusterInRun(
+                name,
+                waves.get(name),
+                row.phase,
+                row.phase_changed_at,
+                version_name(row.applied_version, report.names) if row.phase not in EMPTY else None,
+                version_name(run.version, report.names) if is_wanted else None,
+                row.attempts,
+                row.retry_at,
+                with_reason(row.unavailable_code, row.message),
+                str(block),
+                why,
+            )
         elif update is None:
             one = ClusterInRun(name, waves.get(name), NOT_STARTED)
         else:
@@ -294,26 +358,6 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
     return clusters
 
 
-def _of_binding(
-    binding: Binding, run: Rollout, wave: int | None, report: RolloutReport, blocked: BlockedCluster | None
-) -> ClusterInRun:
-    is_wanted = binding.state != BindingState.UNSCHEDULED and not run.is_deletion
-    has_resources = binding.phase not in EMPTY
-    return ClusterInRun(
-        binding.cluster_name,
-        wave,
-        binding.phase,
-        binding.phase_changed_at,
-        version_name(binding.applied_version, report.names) if has_resources else None,
-        version_name(run.version, report.names) if is_wanted else None,
-        binding.attempts,
-        binding.retry_at,
-        with_reason(binding.unavailable_code, binding.message),
-        str(blocked.reason) if blocked else "",
-        blocked_sentence(blocked, report.result) if blocked and report.result else "",
-    )
-
-
 def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     """Return the progress of a rollout; None once its placement is deleted or rolls out something else."""
     if run.placement is None or run.state != Rollout.State.RUNNING:
@@ -325,9 +369,6 @@ def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     available_since = now - run.placement.unavailable_period
     is_untrackable = Q(phase=Phase.APPLIED, untrackable_since__lte=available_since)
     selected = rows.exclude(state=BindingState.UNSCHEDULED)
-    is_wanted = Q(applied_version=run.version)
-    if run.is_mirrored:  # the hub compares snapshots by number, whatever overrides a cluster has
-        is_wanted = Q(resource_snapshot__number=run.resource_number)
-    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & is_wanted
+    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & _is_wanted(run)
     counts = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
     return Progress(counts["done"], counts["number"])

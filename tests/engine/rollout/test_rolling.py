@@ -1,5 +1,7 @@
 """What may start: the rules of lifecycle A.1 to A.5 one by one, and what is said of what may not."""
 
+from datetime import timedelta
+
 import pytest
 
 from fleetui.apimachinery.errors import InvalidManifest
@@ -287,9 +289,17 @@ def test_a_changed_period_counts_at_once() -> None:
 
 
 def test_a_cluster_whose_readiness_can_be_observed_does_not_settle_by_time() -> None:
-    answer = next_actions(state(cluster("a", Phase.APPLIED, runs=NEW), at=after(9_999)))
+    facts = (cluster("a", Phase.APPLIED, runs=NEW, phase_changed_at=after(0)), available("b"))
 
-    assert (answer.phase, answer.requeue_at) == (RunPhase.WAITS, None)
+    early, late = (next_actions(state(*facts, strategy=budget(1), at=after(at))) for at in (60, 61))
+
+    assert (early.phase, early.requeue_at, blocks(early)) == (
+        RunPhase.WAITS,
+        after(60) + timedelta.resolution,
+        {"b": "update-floor"},
+    )
+    assert (late.phase, late.requeue_at, late.in_progress) == (RunPhase.HALTED, None, ())
+    assert blocks(late) == {"a": "not-available", "b": "update-floor"}
 
 
 @pytest.mark.parametrize("hold", [Suspension.PAUSED, Suspension.STOPPED])

@@ -224,7 +224,7 @@ def test_an_unreachable_cluster_is_passed_over_until_it_is_back() -> None:
 
     held = world.go_on(times=20)
     assert world.started == ["c2", "c3"]
-    assert (held.waits, held.status) == ((Wait(WaitReason.UNREACHABLE, "all", ("c1",)),), RunStatus.WAITING)
+    assert (held.waits, held.status) == ((Wait(WaitReason.UNREACHABLE, "all", ("c1",)),), RunStatus.STUCK)
 
     world.reach("c1", reachable=True)
     assert world.go_on().status is RunStatus.SUCCEEDED

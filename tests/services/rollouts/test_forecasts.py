@@ -21,7 +21,7 @@ WAITS = {"approval": 0, "period": 0, "budget": 0, "cluster": 0}
 def _updated() -> World:
     """Return a world that has placed on all clusters and updated them once, three at a time."""
     made = World(CLUSTERS, connection={"applyMilliseconds": 0, "readySeconds": 8})
-    rolling = {"maxUnavailable": 3, "maxSurge": 3, "unavailablePeriodSeconds": 2}
+    rolling = {"maxUnavailable": 3, "maxSurge": 3, "unavailablePeriodSeconds": 20}
     made.place("web", spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling}))
     made.run(until=made.is_settled)
     made.change()

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from unittest.mock import patch
 
 import pytest
 from django.db import connection
@@ -27,11 +28,12 @@ from placements.services.health import (
 )
 from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import delete_resources
+from placements.services.rollouts.attention import needs_attention
 from placements.services.rollouts.operations import pause, roll_back
-from placements.services.rollouts.queries import progress_of, report_of
+from placements.services.rollouts.queries import progress_of, report_of, with_failed
 from placements.services.status import status_of
 from placements.web import badges
-from tests.rows import NOW, config_map, namespace, pick_n_spec, placement_document, spec
+from tests.rows import NOW, config_map, namespace, person, pick_n_spec, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
 from tests.services.rollouts.world import World, one_at_a_time
@@ -182,6 +184,37 @@ def test_a_staged_run_without_resources_fails_and_changes_no_cluster() -> None:
     assert set(world.phases().values()) == {"nothing"}
 
 
+@pytest.mark.usefixtures("collected_static")
+def test_a_run_that_waits_at_a_gate_says_for_what_wherever_it_is_shown(client: Client) -> None:
+    gates = (stage("canary", after=True), stage("prod", wait="5m"))
+    world = StagedWorld({"canary": ["c000"], "prod": ["c001", "c002"]}, *gates)
+    world.place("web", staged_spec())
+    world.begin("one")
+    world.go_on(5)
+    client.force_login(person("ana", "viewer"))
+
+    status = health(world)
+    words = "Waiting for approval (after stage canary, 1 of 3 started)"
+    assert (status.level, status.summary) == (HealthLevel.SUSPENDED, words)
+    for address in ("/", "/placements/", "/placements/web/", "/clusters/c000/"):
+        assert words in client.get(address).content.decode(), address
+    for address in ("/rollouts/", "/rollouts/staged/runs/one/", "/placements/web/rollouts/"):
+        assert "Waiting for approval</span>" in client.get(address).content.decode(), address
+    document = client.get("/api/v1/placements/web").json()["status"]["health"]
+    assert (document["word"], document["message"]) == (
+        "Waiting for approval",
+        "after stage canary, 1 of 3 started",
+    )
+    assert (
+        health_by_domain(with_rollouts(Placement.objects.all()).get(), "", now=world.now)[1][1].status.word
+        == "Pending"
+    )
+
+    world.approve("one", "canary")
+    world.go_on(20)
+    assert health(world).summary == "Waiting for timer (after stage prod)"
+
+
 @pytest.mark.nightly
 def test_a_rollout_that_ends_with_too_few_clusters_is_not_complete() -> None:
     world = World(2)
@@ -281,6 +314,11 @@ def test_what_is_never_available_is_degraded_and_once_its_rollout_ended() -> Non
     assert health(world).level is HealthLevel.PROGRESS
     world.pass_time(40, step=5)
     assert health(world).summary == "Degraded (1 of 2 available)"
+    [run] = with_failed(Rollout.objects.all())
+    assert badges.run_state(run).words == "Stalled"
+    [item] = needs_attention()
+    since = "Not available since 2026-11-20 12:00:00 UTC"
+    assert item.words == f"Rollout 1 stalled: 1 cluster blocked. {since}: c001."
 
     Rollout.objects.update(state=Rollout.State.STOPPED, ended_at=world.now)
     Binding.objects.update(phase_changed_at=world.now)
@@ -299,12 +337,27 @@ def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
     assert health(world, "none").level in (HealthLevel.ATTENTION, HealthLevel.FAILED)
 
 
-@pytest.mark.nightly
-def test_a_stalled_rollout_is_no_success() -> None:
+@pytest.mark.usefixtures("collected_static")
+def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblocks_it(client: Client) -> None:
     world = placed(3, maxUnavailable=0, maxSurge=1)
     world.change()
     world.work()
+    client.force_login(person("ana", "viewer"))
     assert health(world).summary == "Degraded (rollout stalled, 0 of 3 started)"
+
+    numbers = "Cannot take down any cluster (3 available, minimum 3) because maxUnavailable is 0."
+    words = f"Unblocks when maxUnavailable is increased. On r0, waiting for r1. {numbers}"
+    for address in ("/placements/web/", "/rollouts/web/2/clusters/", "/clusters/c000/"):
+        page = client.get(address).content.decode()
+        assert words in page, address
+    run = client.get("/api/v1/rollouts/web/2").json()
+    assert {one["why"] for one in run["clusters"]} == {words}
+    with patch("placements.explain.rollouts.MOST_LISTED", 1):  # the document of a large rollout lists few
+        world.change()
+        world.work()
+    status = status_of(Placement.objects.get(), now=world.now)
+    messages = {one["conditions"][-1]["message"] for one in status["placementStatuses"]}
+    assert messages == {words.replace("r1", "r2")}
 
 
 @pytest.mark.nightly

@@ -14,12 +14,12 @@ pytestmark = pytest.mark.django_db
 
 
 def cut_off(world: World, *names: str) -> str:
-    """Make these clusters unreachable until the rule for heartbeats says so; return since when that is."""
+    """Make clusters unreachable until the rule for heartbeats says so; return since when they are silent."""
     for name in names:
         world.inject(name, {"kind": "unreachable"})
     rows = MemberCluster.objects.filter(name__in=names)
     world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600, step=10)
-    return f"{rows.earliest('verdict_since').verdict_since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{rows.earliest('unanswered_since').unanswered_since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 @pytest.fixture
@@ -53,6 +53,25 @@ def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reac
     since = cut_off(world, "c000")
 
     assert needs() == {"halted": f"Rollout 2 stalled: 1 cluster blocked. Unreachable since {since}: c000."}
+
+
+def test_a_run_is_stalled_while_the_clusters_that_it_updates_do_not_answer(world: World) -> None:
+    world.change()
+    world.work()
+    for name in ("c000", "c001"):
+        world.inject(name, {"kind": "unreachable"})
+    MemberCluster.objects.update(observe_at=world.now)
+    world.pass_time(40, step=5)
+
+    lost = MemberCluster.objects.get(name="c000")
+    since = f"{lost.unanswered_since:%Y-%m-%d %H:%M:%S} UTC"
+    words = f"Rollout 2 stalled: 3 clusters blocked. Unreachable since {since}: c000 and c001."
+    assert (needs()["halted"], lost.verdict) == (words, "")
+
+    for name in ("c000", "c001"):
+        world.inject(name)
+    MemberCluster.objects.update(observe_at=world.now)
+    world.run(until=world.is_settled)
 
 
 @pytest.mark.nightly

@@ -9,9 +9,11 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
+from placements.explain.rollouts import Progress
 from placements.models import Binding, Override, OverrideSnapshot, Placement, ResourceSnapshot, Rollout
 from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
 from placements.services.overrides.queries import applying_to
+from placements.services.rollouts.queries import Part, names_later, parts_of, progress_of
 from tests.rows import NOW, spec
 from tests.services.rollouts.overrides import WEB, annotate, for_clusters, for_resource, leaving_out, rule
 from tests.services.rollouts.world import World, handed_to
@@ -82,6 +84,10 @@ def test_s34_a_patch_that_does_not_fit_fails_its_cluster_and_leaves_the_others_a
     world.pass_time(3)
 
     assert world.phases() == {"c000": Phase.FAILED, "c001": Phase.AVAILABLE, "c002": Phase.AVAILABLE}
+    run = Rollout.objects.get(state="running")
+    assert parts_of(run) == {"c000": Part.FAILED, "c001": Part.UPDATED, "c002": Part.UPDATED}
+    assert progress_of(run, now=world.now) == Progress(2, 3)
+    assert names_later(run, parts_of(run)) == []
     message = Binding.objects.get(cluster_name="c000").message
     assert "override tier-0 at spec.policy.overrideRules[0].jsonPatchOverrides[0]" in message
     save(world, for_clusters("tier", rule(annotate(tier="1"), region="east")))

@@ -67,7 +67,7 @@ def test_a_cluster_that_waits_shows_what_it_really_runs() -> None:
     assert [one["observedResourceIndex"] for one in status["placementStatuses"]] == ["1", "0", "0"]
     waiting = status["placementStatuses"][1]["conditions"][-1]
     assert (waiting["reason"], waiting["status"]) == ("RolloutNotStartedYet", "False")
-    assert waiting["message"].startswith("On r0, waiting for r1. Cannot take down any cluster (")
+    assert "c000 is available. On r0, waiting for r1. Cannot take down any cluster (" in waiting["message"]
 
 
 @pytest.mark.nightly

@@ -196,8 +196,8 @@ def _waits(stage: Stage, status: RunStatus, running: Sequence[str], *, is_elapse
         reason = WaitReason.REMOVALS if is_deleting else WaitReason.CLUSTERS
         waits.append(Wait(reason, stage.name, tuple(running)))
     elif stage.updated_at and not is_deleting:
-        if stage.wait > timedelta(0) and not is_elapsed:
-            waits.append(Wait(WaitReason.TIME, stage.name, until=stage.updated_at + stage.wait))
         if not stage.may_end:
             waits.append(Wait(WaitReason.APPROVAL_AFTER, stage.name))
+        if stage.wait > timedelta(0) and not is_elapsed:
+            waits.append(Wait(WaitReason.TIME, stage.name, until=stage.updated_at + stage.wait))
     return waits
