@@ -18,7 +18,9 @@ from placements.models import (
     NotificationDelivery,
     NotificationProblem,
     NotificationRule,
+    Placement,
     ProblemKind,
+    Rollout,
 )
 from placements.services.notifications import problems, sending
 from placements.services.notifications.addresses import Address, address_of, save_channel
@@ -158,6 +160,22 @@ def test_many_problems_at_once_are_one_message(sent: list[str]) -> None:
     assert first.title == "Cluster not ready: 8 problems"
     assert all(f"Cluster c{number} " in first.body for number in range(8))
     assert NotificationDelivery.objects.filter(state=State.GROUPED).count() == 7
+
+
+def test_a_rollout_that_a_short_silence_stalls_is_no_problem_yet() -> None:
+    joined("a")
+    decided("web", pick_n_spec(1))
+    placement = Placement.objects.get()
+    values = {"resource_number": 0, "trigger": "x", "started_at": NOW, "started_by": "system"}
+    Rollout.objects.create(
+        placement=placement, placement_name="web", number=9, sync_result={"verdict": "halted"}, **values
+    )
+    Binding.objects.update(state="Bound", phase="applying")
+    MemberCluster.objects.update(unanswered_since=NOW)
+
+    found = [problems.problems_of_hub(now=at(minutes))[ProblemKind.ROLLOUT_STALLED] for minutes in (1, 3)]
+
+    assert [[one.name for one in several] for several in found] == [[], ["web/9"]]
 
 
 def test_what_is_wrong_in_placements_is_reported_with_few_queries(

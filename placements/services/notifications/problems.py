@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Min
+from django.db.models import Count, Exists, F, Min, OuterRef
 from django.urls import reverse
 
 from clusters.credentials import expiry_notice
@@ -14,6 +14,7 @@ from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster
 from fleetui.apimachinery.words import names_and_more
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.rollout.staged_run import RunStatus
+from placements.engine.rollout.state import IN_FLIGHT
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import ApprovalRequest, Binding, Placement, ProblemKind, StagedRun
 from placements.services.decisions.records import reachable_records
@@ -50,8 +51,15 @@ def _labels(document: Any) -> Labels:
     return dict((document or {}).get("metadata", {}).get("labels") or {})
 
 
-def stalled_rollout_problems(_now: datetime) -> Iterator[Problem]:
-    rows = stalled_rollouts().select_related("placement")
+_SHORT_SILENCE = timedelta(minutes=2)
+
+
+def stalled_rollout_problems(now: datetime) -> Iterator[Problem]:
+    """Return the stalled rollouts; one is none while a cluster has not answered for a short time only."""
+    silent = MemberCluster.objects.filter(unanswered_since__gt=now - _SHORT_SILENCE).values("name")
+    in_flight = Binding.objects.filter(placement=OuterRef("placement"), phase__in=IN_FLIGHT)
+    is_brief = Exists(in_flight.filter(cluster_name__in=silent))
+    rows = stalled_rollouts().exclude(is_brief).select_related("placement")
     for row in rows.defer("sync_result", "waves").order_by("pk")[:MOST]:
         path = reverse("web:rollout", args=[row.placement_name, row.number])
         message = f"Rollout {row.number} of {row.placement_name} stalled: no cluster can be updated."
