@@ -273,6 +273,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     }
     if tab == "steps":
         updating = [one.cluster for one in result.in_progress[:_NAMES_SHOWN]] if result else []
+        updating += [one.clusters[0] for one in blocked_groups(result)] if result else []
         named = [*updating, *failed[:_NAMES_SHOWN]]
         rows = clusters_in(run, named, report) if named else []
         texts = {row.cluster: row.message for row in rows}
@@ -393,7 +394,7 @@ def _waiting_context(
         "phase": phase_sentence(result),
         "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "blocked": [
-            (one, one.clusters[:_NAMES_SHOWN], one.count - len(one.clusters[:_NAMES_SHOWN]))
+            (one, names := one.clusters[:_NAMES_SHOWN], one.count - len(names), texts.get(names[0], ""))
             for one in blocked_groups(result)
         ],
         "in_progress": [

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -14,6 +15,7 @@ from fleetui.task_queue import record_heartbeat
 from placements.models import Binding, Placement, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
+from placements.services.rollouts.controller import sync_due_rollouts
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.world import World, updating_world, world_once
 
@@ -72,6 +74,19 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetc
     assert "On r0, waiting for r1." in page
     assert "r0 → r1" in text_of(viewer, f"{RUN}clusters/")
     assert "Blocked" not in text_of(viewer, f"{RUN}clusters/")
+
+
+def test_a_blocked_cluster_that_does_not_answer_has_the_reason_of_the_last_call(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
+    Binding.objects.filter(cluster_name="c000").update(phase="applying", unavailable_code="credentials")
+    MemberCluster.objects.filter(name="c000").update(unanswered_since=world.now)
+    Placement.objects.update(rollout_generation=F("rollout_generation") + 1)
+
+    sync_due_rollouts(now=world.now)
+
+    panel = text_of(viewer, RUN).partition('id="why"')[2].partition("</section>")[0]
+    assert re.search(r"nreachable since .*[Cc]redentials rejected", panel)
 
 
 def test_the_waves_tell_removed_clusters_apart_and_end_with_those_that_came_later(
