@@ -102,6 +102,15 @@ function keepLate() {
     field.dispatchEvent(new Event("input", { bubbles: true }));
   }
 }
+/* htmx returns the focus to a field of a new form, but not a selection from 0 on: "4" would be typed before the "3". */
+let selected = "";
+document.addEventListener("htmx:beforeSwap", () => {
+  const { form, name, value, selectionStart, selectionEnd } = document.activeElement;
+  selected = form?.id === "editing" && selectionStart === 0 && selectionEnd === value.length ? name : "";
+});
+document.addEventListener("htmx:afterSwap", () => {
+  if (selected && document.activeElement.name === selected) document.activeElement.select?.();
+});
 document.addEventListener("htmx:afterSettle", () => {
   keepLate();
   if (pressed.length) htmx.trigger("#editing", "input");

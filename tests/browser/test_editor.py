@@ -184,3 +184,21 @@ def test_buttons_pressed_while_a_response_is_awaited_are_not_lost(enter: Enter) 
     expect(rows).to_have_count(4)
     expect(page.locator("#preview .result")).to_contain_text("4 of 4 clusters selected")
     expect(page.locator("#unsaved")).to_have_text("")
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_new_form_keeps_the_selection_of_a_field(enter: Enter) -> None:
+    page, held = enter("/placements/web/edit/", "operator"), list[Route]()
+    number, kind = page.get_by_label("Number of clusters"), '[name="spec.resourceSelectors[1].kind"]'
+    page.get_by_label("Resource on the hub").press_sequentially("v1 Namespace web")
+    expect(page.locator("#unsaved")).to_have_text("")
+    page.route(re.compile("/(edit|drafts)/"), lambda route: held.append(route), times=1)  # noqa: PLW0108
+    with page.expect_request(re.compile("/(edit|drafts)/")):
+        page.get_by_role("button", name="Select resource").click()
+    number.select_text()
+
+    held[0].continue_()
+    expect(page.locator(kind)).to_have_value("Namespace")
+    page.keyboard.type("4")
+
+    expect(number).to_have_value("4")
