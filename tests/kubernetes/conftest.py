@@ -19,7 +19,6 @@ from tests.kubernetes.members import (
 )
 
 FOLDER = Path(__file__).parent
-WITH_FAULTS = {"test_faults.py", "test_three_clusters.py", "test_expiry.py", "test_time_and_requests.py"}
 REQUIRED = "FLEETUI_KUBERNETES_TESTS"
 """Set to `required` where the binaries must be there: then nothing is left out in silence."""
 
@@ -30,20 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.kubernetes)
-            item.add_marker(pytest.mark.xdist_group(_group_of(item.path.name)))
+            # Most tests wait for controllers and restarts, so those of hubs, with their own API servers, run
+            # beside the others. With a third process the machine was too slow for tests of deadlines.
+            group = "hubs" if item.path.name.startswith("test_hub_") else "members"
+            item.add_marker(pytest.mark.xdist_group(group))
             if left_out:
                 item.add_marker(left_out)
-
-
-def _group_of(file: str) -> str:
-    """Return the name of the process for the tests of a file: three processes take similar times.
-
-    Most tests wait for controllers and restarts. Those of hubs start API servers of their own; the two others
-    start three member clusters each.
-    """
-    if file.startswith("test_hub_"):
-        return "hubs"
-    return "faults" if file in WITH_FAULTS else "members"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
