@@ -84,7 +84,7 @@ def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, clie
 
     page = client.get("/rollouts/web/2/").content.decode()
 
-    assert f"r1 applied but not available. Unreachable since {since}.<br>" in page
+    assert f"r1 applied but not available. Unreachable since {since}. " in page
     assert "c000</a>: waiting for availability" not in page
 
 
