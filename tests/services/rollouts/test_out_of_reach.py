@@ -2,8 +2,10 @@
 
 import pytest
 from django.test import Client
+from django.utils.html import escape
 
 from clusters.models import MemberCluster
+from placements.explain.cluster_objects import with_reason
 from placements.models import Binding, Rollout
 from placements.services.rollouts.attention import needs_attention
 from tests.rows import person
@@ -84,7 +86,10 @@ def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, clie
 
     page = client.get("/rollouts/web/2/").content.decode()
 
-    assert f"r1 applied but not available. Unreachable since {since}. " in page
+    [binding] = Binding.objects.filter(cluster_name="c000")
+    reason = with_reason(binding.unavailable_code, binding.message)
+    assert f"r1 applied but not available. Unreachable since {since}. {escape(reason)}<br>" in page
+    assert reason
     assert "c000</a>: waiting for availability" not in page
 
 
