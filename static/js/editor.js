@@ -126,7 +126,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (options) return [...options].some((one) => one.defaultSelected && !one.selected);
     return type === "checkbox" || type === "radio" ? checked !== defaultChecked : value !== (defaultValue ?? value);
   };
-  fields.find(isChanged)?.dispatchEvent(new Event("input", { bubbles: true }));
+  for (const one of fields.filter(isChanged)) one.dispatchEvent(new Event("input", { bubbles: true }));
 });
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-copy]");

@@ -155,13 +155,16 @@ def test_input_before_the_scripts_have_loaded_is_previewed(enter: Enter) -> None
     def hold(route: Route) -> None:
         held.append(route)
 
-    page.route(re.compile(r"htmx[^/]*\.js"), hold)
-    page.goto("/placements/web/edit/", wait_until="commit")
+    page.route(re.compile(r"(htmx|editor)[^/]*\.js"), hold)
+    page.goto("/placements/new/", wait_until="commit")
+    page.get_by_label("Name", exact=True).first.fill("shop")
+    page.get_by_label("Resource on the hub").evaluate(_CHOOSE, "v1 Namespace web")
     page.get_by_label("Number of clusters").fill("6")
 
     for one in held:
         one.continue_()
 
+    expect(page.locator('[name="spec.resourceSelectors[0].name"]')).to_have_value("web")
     expect(page.locator("#preview .result")).to_contain_text("6 of 6 clusters selected")
 
 
