@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from placements.models import Decision
 
@@ -77,6 +77,21 @@ def test_a_press_shows_another_picture_and_keeps_the_step(enter: Enter, decision
     expect(page).to_have_url(re.compile(r"\?step=2&view=scores$"))
 
 
+def test_a_view_chosen_while_the_first_one_loads_is_shown(
+    enter: Enter, decision: str, complaints: list[str]
+) -> None:
+    page, held = enter("/"), list[Route]()
+    page.route(re.compile("panel=view"), lambda route: held.append(route))  # noqa: PLW0108
+    with page.expect_request(re.compile("panel=view$")):
+        page.goto(decision)
+    with page.expect_event("requestfailed"), page.expect_request(re.compile("view=scores")):
+        page.get_by_role("link", name="Score heatmap").click()  # its response would find its target replaced
+    held[-1].continue_()
+
+    expect(page.locator("#plot-scores svg.main-svg").first).to_be_visible()
+    complaints.clear()  # htmx reports the cancelled request
+
+
 def test_it_works_without_javascript_and_on_a_phone(enter: Enter, decision: str) -> None:
     page = enter(f"{decision}?step=2", width=390, javascript=False)
 
@@ -84,3 +99,6 @@ def test_it_works_without_javascript_and_on_a_phone(enter: Enter, decision: str)
 
     expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.locator("details.curl summary").click()
+    expect(page.locator("details.curl code")).to_be_visible()
+    expect(page.locator("details.curl button")).to_be_hidden()

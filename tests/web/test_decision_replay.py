@@ -103,7 +103,7 @@ def test_a_step_that_there_was_not_is_not_found(viewer: Client, step: str) -> No
 @pytest.mark.usefixtures("nine")
 def test_the_candidates_stand_with_their_rank_tuple_and_what_decided(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "?step=2&cluster=bravelion"))
-    table = page[page.index('<table class="ranking cards">') :].partition("</table>")[0]
+    table = page[page.index('<table class="ranking cards"') :].partition("</table>")[0]
     rows = [plain(row) for row in table.split("<tr")[1:]]
 
     assert "Rank Cluster region env topology affinity previously placed Deciding score" in rows[0]
