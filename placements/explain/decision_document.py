@@ -64,12 +64,8 @@ def summary_document(decision: Decision, *, warnings: Iterable[ManifestWarning] 
         "notFound": list(decision.not_found),
         "scores": scores_of(decision),
         "condition": None if condition is None else {"type": "Scheduled", **condition},
-        "warnings": [warning_document(one) for one in warnings],
+        "warnings": [{"code": one.code, "path": one.path, "message": one.message} for one in warnings],
     }
-
-
-def warning_document(one: ManifestWarning) -> Plain:
-    return {"code": one.code, "path": one.path, "message": one.message}
 
 
 def scores_of(decision: Decision) -> Plain:

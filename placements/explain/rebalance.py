@@ -68,10 +68,6 @@ def hub_sentence(difference: tuple[int, Sequence[str]] | None) -> str:
     return f"The hub follows {before} of this plan. After the evictions of batch {number:,} it would {would}."
 
 
-def step_words(step: RebalanceStep) -> str:
-    return f"leave {step.leave}" if step.leave else f"join {step.join}"
-
-
 def plan_lines(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hub: str = "") -> Iterator[str]:
     """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
     yield balance_sentence(plan)
@@ -89,8 +85,8 @@ def plan_lines(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hu
     steps = [(number, step) for number, batch in enumerate(batches, start=1) for step in batch]
     for number, step in steps[:_STEPS_SHOWN]:
         warning = "  breaks a limit" if step.breaks_limit else ""
-        after = f"skew {step.skew}, excess {step.hard_excess}"
-        yield f"batch {number}: {step_words(step)} ({after}){warning}"
+        words = f"leave {step.leave}" if step.leave else f"join {step.join}"
+        yield f"batch {number}: {words} (skew {step.skew}, excess {step.hard_excess}){warning}"
     if len(steps) > _STEPS_SHOWN:
         yield f"… {len(steps) - _STEPS_SHOWN:,} more steps"
 

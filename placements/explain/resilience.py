@@ -47,7 +47,8 @@ def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
 
 
 def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -> str:
-    loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {level_name(level)}"
+    name = f"2 domains of {pair_key(level)}" if pair_key(level) else level
+    loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {name}"
     number = counts["empty" if variant == "down" else "unfulfilled"]
     words = "without any working cluster" if variant == "down" else "unfulfilled"
     if number:
@@ -58,11 +59,6 @@ def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -
         verb = "lost" if variant == "down" else "not replaced"
         return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {verb} ({value})."
     return f"{loss}: no placement is affected permanently."
-
-
-def level_name(level: str) -> str:
-    """Return a level in words: "region", "2 domains of region"."""
-    return f"2 domains of {pair_key(level)}" if pair_key(level) else level
 
 
 def loss_name(level: str, value: str) -> str:

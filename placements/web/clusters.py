@@ -253,7 +253,7 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
                 badges.cluster_badge(cluster, is_cordoned=is_cordoned),
                 is_cordoned,
                 len(values.keys() - set(columns)),
-                taints_in(cluster),
+                list(map(taint_text, cluster.document["spec"].get("taints") or ())),
                 placed.get(cluster.name, 0),
                 stale.get(cluster.name, 0),
                 [values.get(key, "") for key in columns],
@@ -261,11 +261,6 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
             )
         )
     return rows
-
-
-def taints_in(cluster: MemberCluster) -> list[str]:
-    """Return the taints of a cluster as `key=value:effect`, in their order."""
-    return list(map(taint_text, cluster.document["spec"].get("taints") or ()))
 
 
 def taint_text(written: dict[str, Any]) -> str:

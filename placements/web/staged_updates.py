@@ -98,6 +98,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     waits = result.waits if result else ()
     failed = [step.name for step in result.run.steps if step.failed_at] if result else []
     is_active, spec_state = run.ended_at is None, spec_state_of(run)
+    state = badges.staged_state(run)
     hub: Hub | None = getattr(request, "hub", None)
     is_paused = run.placement is not None and run.placement.paused_since is not None
     no_forecast = NO_FORECAST.get("paused" if is_paused else run.eta.get("reason", ""), "")
@@ -107,8 +108,8 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "run": run,
         "placement": run.placement,
         "now": datetime.now(UTC),
-        "state": badges.staged_state(run),
-        "sentences": sentences_of(run, result),
+        "state": state,
+        "sentences": [one.removeprefix(f"{state.words} ") for one in sentences_of(run, result)],
         "eta": eta if is_active else "",
         "is_active": is_active,
         "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),

@@ -82,6 +82,23 @@ def actions_on(page: str) -> list[str]:
     return re.findall(rf'(?:href|action)="{RUN}([^"]+)"', page)
 
 
+@pytest.mark.usefixtures("collected_static")
+def test_a_pending_cluster_says_what_its_run_waits_for(operator: Client, world: StagedWorld) -> None:
+    def row(address: str) -> str:
+        return text(operator.get(address).content.decode()).rpartition("c003")[2]
+
+    assert row("/placements/web/").startswith(" Pending")
+    assert "Waiting for a staged update run." in row("/placements/web/")
+    world.begin("one")
+    world.go_on(40)
+
+    assert "Waiting for approval of stage canary." in row("/placements/web/")
+    assert "Waiting for approval of stage canary." in text(operator.get("/clusters/c003/").content.decode())
+    run = text(operator.get(RUN).content.decode())
+    assert "Waiting for approval · of stage canary." in run
+    assert run.count("Waiting for approval of stage canary.") == 0
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
 def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(

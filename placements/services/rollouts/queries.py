@@ -19,7 +19,9 @@ from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
 from placements.explain.rollouts import Progress, result_from_document, version_name, waiting_sentence
 from placements.manifests.binding import BindingState
+from placements.manifests.strategy import StrategyType
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
+from placements.services.rollouts.staged_queries import result_in, sentences_of
 
 
 class UnknownRolloutError(LookupError):
@@ -199,6 +201,16 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
     for run in runs.filter(state=Rollout.State.RUNNING) if bindings else ():
         rows = (row for row in bindings if row.placement_id == run.placement_id)
         words |= {pk: why for pk, (_, why) in report_of(run).waiting(rows).items()}
+    if pending := [row for row in bindings if row.phase in EMPTY and row.pk not in words]:
+        ids = {row.placement_id for row in pending}
+        staged = Placement.objects.filter(pk__in=ids, strategy_type=StrategyType.EXTERNAL)
+        waits: dict[int | None, str] = {
+            one.pk: "Waiting for a staged update run." for one in staged.only("pk")
+        }
+        in_progress = StagedRun.objects.filter(placement__in=waits, ended_at=None, started_at__isnull=False)
+        for one in in_progress.select_related("placement") if waits else ():
+            waits[one.placement_id] = next(iter(sentences_of(one, result_in(one))), "")
+        words |= {row.pk: waits[row.placement_id] for row in pending if row.placement_id in waits}
     return words
 
 
