@@ -169,9 +169,11 @@ def stale_on(names: Collection[str]) -> dict[str, int]:
 
 
 def skews_of(placement: Placement) -> list[Skew]:
-    """Return the stored skews of a placement, which has to be loaded with `staleness_check`."""
+    """Return the stored skews of a placement, loaded with `staleness_check`; none of an older decision."""
     check = getattr(placement, "staleness_check", None)
-    return [Skew(*one) for one in check.skews] if check else []
+    if check is None or check.decisions_made != placement.decisions_made:
+        return []
+    return [Skew(*one) for one in check.skews]
 
 
 _MOST_POLICIES = 500
