@@ -37,11 +37,14 @@ def enqueue_scheduling(
 
 
 def _cause(trigger: str, by: str) -> dict[str, Any]:
-    """Return the columns of a cause; while a cycle is due, the causes before it and their user are kept."""
+    """Return the columns of a cause; while a cycle is due, the causes before it and their user are kept.
+
+    The cause of the first cycle is that the placement was created, whatever else changes until then.
+    """
     is_due = Q(observed_generation__lt=F("generation")) & ~Q(trigger="")
     both = Left(Concat("trigger", Value("; "), Value(trigger)), _LONGEST_TRIGGER)
     several = Case(
-        When(is_due & Q(trigger__contains=trigger), then=F("trigger")),
+        When(is_due & (Q(decisions_made=0) | Q(trigger__contains=trigger)), then=F("trigger")),
         When(is_due, then=both),
         default=Value(trigger[:_LONGEST_TRIGGER]),
     )

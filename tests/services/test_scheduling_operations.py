@@ -40,6 +40,8 @@ def test_a_saved_placement_is_due_and_wakes_a_worker(woken, django_capture_on_co
 
     assert placement.is_due
     assert woken == ["placements.tasks.schedule_due"]
+    enqueue_scheduling([placement.pk], trigger="a joined")
+    assert Placement.objects.get().trigger == "created"
 
 
 def test_a_cycle_writes_decision_record_and_bindings() -> None:
