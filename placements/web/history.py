@@ -19,6 +19,8 @@ from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import counted, joined, policy_sentence
 from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
+from placements.services.decisions.records import latest_decision
+from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts
 from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
 from placements.services.history.queries import (
@@ -30,7 +32,7 @@ from placements.services.history.queries import (
     spec_restores,
 )
 from placements.services.snapshots import policy_of
-from placements.web.placements import strip_context
+from placements.web.placements import head_context
 from placements.web.request import PAGE_SIZE, number_of
 from placements.web.rollouts import RunRow, run_rows
 
@@ -61,8 +63,8 @@ class RevisionRow:
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` starts with the page of a policy."""
-    placements = with_rollouts(Placement.objects.select_related("staleness_check"))
-    placement = get_object_or_404(placements, full_name=name)
+    placements = with_rollouts(Placement.objects.select_related("staleness_check", "assertion_check"))
+    placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
     at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(placement)
     target = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
     first = number_of(request.GET.get("from", "")) or (revisions.index(target) if target else 0)
@@ -98,8 +100,9 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         )
         for one in page
     ]
+    latest, health = latest_decision(placement), health_of(placement, now=now)
     context = {
-        **strip_context(placement, health_of(placement, now=datetime.now(UTC))),
+        **head_context(placement, latest, health, stale_picks_of(placement), now=now),
         "tab": "history",
         "clusters": None,
         "target": target,

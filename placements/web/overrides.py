@@ -2,7 +2,6 @@
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.secrets import without_secrets
@@ -23,15 +22,11 @@ def overrides(request: HttpRequest) -> HttpResponse:
     text, placement = read_typed(request, _FILTERS), request.GET.get("placement", "").strip()
     page = page_from(request, overrides_matching(text=text, placement=placement), order="name", unique="id")
     context = {
-        "rows": [(one, url_of_override(one)) for one in page.rows],
+        "rows": page.rows,
         "after": page.after,
         "bar": filter_bar(request, _FILTERS),
     }
     return render_page(request, "overrides/list.html", context, fragment="overrides/_list.html")
-
-
-def url_of_override(row: Override) -> str:
-    return reverse("web:override", args=[row.kind, row.namespace or "_", row.name])
 
 
 @for_readers

@@ -296,9 +296,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         context, health = _clusters_tab(request, row, latest, set(outdated), now=now)
     else:
         context, health = {}, health_of(row, now=now)
-    stale = (row.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
-    context["outdated"] = [Stale(*stale, row.staleness_check.checked_at)] if outdated else []
-    context |= {"version": version, "tab": tab, **_head_context(row, latest, health, now=now)}
+    context |= {"version": version, "tab": tab, **head_context(row, latest, health, outdated, now=now)}
     if tab != "clusters":
         context |= _tab_context(request, row, tab, latest, run=context["run"])
     if not wants_fragment(request):
@@ -306,10 +304,11 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
 
 
-def _head_context(
-    placement: Any, latest: Decision | None, health: PlacementHealth, *, now: datetime
+def head_context(
+    placement: Any, latest: Decision | None, health: PlacementHealth, outdated: list[str], *, now: datetime
 ) -> dict[str, Any]:
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
+    stale = (placement.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
     manifest = parse_placement(placement.document)
     judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
@@ -318,7 +317,8 @@ def _head_context(
     is_pick_n = placement.placement_type == PlacementType.PICK_N
     over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
     return {
-        **strip_context(placement, health),
+        **_strip_context(placement, health),
+        "outdated": [Stale(*stale, placement.staleness_check.checked_at)] if outdated else [],
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
@@ -334,7 +334,7 @@ def _head_context(
     }
 
 
-def strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
+def _strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
     """Return the values of the strip under the name of a placement."""
     run = latest_run(placement)
     is_deleting = placement.deleting_since is not None

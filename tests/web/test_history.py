@@ -104,6 +104,10 @@ def test_a_single_revision_has_nothing_to_compare(viewer: Client, text_of: Fetch
     assert "Compare" not in page
     assert 'type="radio"' not in page
     assert "Compare selected revisions" in text_of(viewer, "/placements/web/history/")
+    for tab in ("", "history/"):  # the same header on all tabs
+        head = text_of(viewer, f"/placements/api/{tab}").partition('<ul class="tabs">')[0]
+        assert 'role="status"' in head
+        assert ">Reschedule<" in head
 
 
 @pytest.mark.nightly
