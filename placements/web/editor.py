@@ -235,6 +235,7 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
         submission = Submission(draft_now, submission.mode, is_structural=True, message=message)
     if "review" in request.POST and target.draft is not None:
         review_address = reverse("web:draft-review", args=[target.draft.pk])
+        review_address += "?as=yaml" if submission.mode is EditorMode.YAML else ""
         is_fragment = wants_fragment(request)
         return HttpResponseClientRedirect(review_address) if is_fragment else redirect(review_address)
     address = target.address.partition("?as=")[0]

@@ -56,6 +56,11 @@ def test_fetches_the_rollout_plan_by_itself(operator: Client, draft: Draft) -> N
     address = f"/drafts/{draft.pk}/review/?panel=rollout"
 
     page = _review(operator, draft)
+    assert re.search(r"<dt>(\d) resources? selected</dt><dd><span class=\"label\">(\w+) (\w+)</span>", page)
+    assert (
+        f'href="/drafts/{draft.pk}/?as=yaml">Cancel<'
+        in operator.get(f"/drafts/{draft.pk}/review/?as=yaml").content.decode()
+    )
     panel = operator.get(address, headers={"HX-Request": "true"}).content.decode()
 
     assert 'hx-get="?panel=rollout" hx-trigger="load"' in page
