@@ -30,7 +30,7 @@ def test_the_status_of_a_placement_and_why_a_cluster_is_not_selected_take_two_cl
     expect(table.get_by_role("row").filter(has_text="web")).to_contain_text("5 of 5")
 
     table.get_by_role("link", name="web", exact=True).click()
-    expect(page.locator("#roll-back")).to_have_attribute("aria-disabled", "true")
+    expect(page.locator("#roll-back")).to_have_attribute("href", "/placements/web/history/")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="amberotter", exact=True))
     row.get_by_role("link", name=re.compile("^Rank")).click()
 

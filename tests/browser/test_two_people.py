@@ -48,8 +48,7 @@ def test_an_older_policy_is_compared_and_comes_back_through_the_review(enter: En
     expect(page).to_have_url(re.compile(r"/placements/web/compare/[\w-]+\.\.[\w-]+/$"))
     page.goto("/placements/web/history/")
     page.get_by_role("button", name="Roll back to #0").click()
-    expect(page).to_have_url(re.compile(r"/drafts/\d+/"))
-    page.get_by_role("button", name="Review changes").click()
+    expect(page).to_have_url(re.compile(r"/drafts/\d+/review/$"))
     expect(page.locator("pre.unified .removed").filter(has_text="topologyKey: env")).to_be_visible()
     page.get_by_role("button", name="Save web").click()
 

@@ -352,6 +352,10 @@ def test_a_former_number_of_clusters_is_offered_too(
     [text] = re.findall(FORM.format("2, 3"), page)
     restored = load_documents(html.unescape(text))[0].data
     assert restored["spec"]["policy"] == past.document["spec"]["policy"]
+    form = page[: page.index(text)].rpartition("<form")[2] + page[page.index(text) :].partition("</form>")[0]
+    values = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', form))
+    answer = operator.post("/placements/web/edit/", {**values, "manifest": html.unescape(text)})
+    assert answer["Location"] == f"/drafts/{Draft.objects.get().pk}/review/"
 
 
 @pytest.mark.nightly
