@@ -56,7 +56,7 @@ def test_adds_a_cluster_with_its_name_only_and_labels_it_with_the_impact_while_t
     page = enter("/clusters/", "operator")
     clicks = _click(page.get_by_role("link", name="Add member cluster"))
     page.get_by_label("Name (required)").fill("newcomer")
-    clicks += _click(page.get_by_role("button", name="Join"))
+    clicks += _click(page.get_by_role("button", name="Add member cluster"))
     expect(page.get_by_role("heading", level=1)).to_contain_text("newcomer")
     assert clicks <= 2
 

@@ -45,7 +45,7 @@ from placements.services.workqueue import enqueue_rollout
 STAGED_RUN = "staged-run"
 NO_PLAN = StagedRunPlan((), Stage(DELETE_STAGE, ()))
 """The plan of a run that never started."""
-_VERBS = {RunState.INITIALIZE: "changed", RunState.RUN: "set to run", RunState.STOP: "set to stop"}
+_VERBS = {RunState.INITIALIZE: "changed", RunState.RUN: "started", RunState.STOP: "stopped"}
 
 
 def locked_run(name: str) -> StagedRun | None:
