@@ -244,7 +244,7 @@ def _cause_of_reason(reason: str, count: int, since: datetime | None, late: date
     return Cause(key, "failed", "Not ready", message, path, f"Clusters: {words}", since)
 
 
-def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Cause], int]:
+def _of_placements(counts: Counts, away: dict[str, _Away]) -> tuple[list[Cause], int]:
     """Return a cause for each fact about placements, apart from what follows from clusters."""
     causes = []
     has_any = counts.unfulfilled or counts.invalid
@@ -286,8 +286,11 @@ def _of_placement(name: str, level: str, message: str, path: str = "", verb: str
     return Cause(f"placement/{name}", level, name, message, path, f"{verb} {name}")
 
 
-def _unless_absorbed(item: AttentionItem, away: Mapping[str, _Away]) -> Iterator[Cause]:
-    """Yield the cause of a rollout, or nothing where it only waits for clusters that are not available."""
+def _unless_absorbed(item: AttentionItem, away: dict[str, _Away]) -> Iterator[Cause]:
+    """Yield the cause of a rollout, or nothing where it only waits for clusters that are not available.
+
+    Placements that wait for an answer of one cluster are a cause of this cluster.
+    """
     path, action = "", "Open"
     if item.staged:
         path, action = reverse("web:staged-run", args=[item.staged]), f"Run {item.staged}"
@@ -299,6 +302,12 @@ def _unless_absorbed(item: AttentionItem, away: Mapping[str, _Away]) -> Iterator
         for key, one in away.items()
         if item.clusters and item.placement in one.placements and (one.is_group or key in item.clusters)
     ]
+    if item.sort == "no-response" and not blamed:
+        name = item.clusters[0]
+        cluster, page = f"cluster/{name}", reverse("web:cluster", args=[name])
+        cause = Cause(cluster, item.kind, name, item.words, page, f"Open {name}")
+        blamed = [away.setdefault(name, _Away(cause))]
+        blamed[0].placements.add(item.placement)
     for one in blamed:
         if path:
             one.stalled[action.removeprefix("Rollout ").removeprefix("Run ")] = Effect(action, path)
