@@ -41,7 +41,6 @@ from placements.models import (
     Binding,
     Decision,
     Placement,
-    PlacementResilience,
     Rollout,
     StagedRun,
 )
@@ -75,7 +74,7 @@ from placements.services.health import cluster_problems, health_by_domain, healt
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
-from placements.services.resilience.queries import levels_in, resilience_in
+from placements.services.resilience.queries import is_outdated, levels_in, resilience_in
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -119,6 +118,7 @@ _ACTIONS = {
     "history": "Revision history",
     "delete": "Delete",
 }
+_FLEET_VERSION = Subquery(FleetState.objects.values("version")[:1])
 _FILTERS = ("state", "cluster", "namespace", "type", "semantics", "survives")
 _ORDERS = {
     "name": "Name",
@@ -188,8 +188,12 @@ class PlacementListRow:
         return f"{self.health.counts.available:,} of {self.health.counts.wanted:,}"
 
     @property
-    def resilience(self) -> PlacementResilience | None:
-        return resilience_in(self.placement)
+    def survives(self) -> str:
+        """Return the levels of the resilience report whose losses the placement survives."""
+        if (resilience := resilience_in(self.placement)) is None:
+            return ""
+        words = f"Survives {', '.join(resilience.levels) or 'no level'}"
+        return f"{words} (outdated)" if is_outdated(self.placement) else words
 
 
 def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
@@ -223,12 +227,10 @@ def placements(request: HttpRequest) -> HttpResponse:
     )
     namespaces = namespaces_of_placements()
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    page = page_from(
-        request,
-        with_rollouts(rows.select_related("staleness_check", "resilience__report", "doctor_check")),
-        order=order,
-        unique="full_name",
-    )
+    rows = rows.annotate(fleet_version=_FLEET_VERSION)
+    related = ("staleness_check", "resilience__report", "doctor_check")
+    listed = with_rollouts(rows.select_related(*related))
+    page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all()
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
     context = {
@@ -283,7 +285,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         return same
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
-    rows = rows.annotate(fleet_version=Subquery(FleetState.objects.values("version")[:1]))
+    rows = rows.annotate(fleet_version=_FLEET_VERSION)
     row = rows.first() if version else None
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
@@ -383,6 +385,7 @@ def _clusters_tab(
         "is_of_policy": is_of_policy,
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
         "resilience": (resilience := resilience_in(placement)),
+        "resilience_outdated": resilience and is_outdated(placement),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value) if resilience else "",
         "findings": doctor_check_of(placement),
     }
