@@ -98,6 +98,9 @@ def test_names_what_needs_attention_with_the_reason(viewer: Client, text_of: Fet
     assert needs[1][1].startswith("0 of 1 clusters selected. Named but not in the fleet: nowhere.")
     assert "selects it again" in needs[2][1]
     assert needs[3][1].startswith("3 of 7 clusters selected. ")
+    leaving = text_of(viewer, "/clusters/bravelion/")
+    assert "Being removed from the fleet." in leaving
+    assert "has left the fleet" not in leaving
 
 
 @pytest.mark.nightly
