@@ -91,6 +91,25 @@ def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of
 
 
 @pytest.mark.usefixtures("web")
+def test_counts_of_the_filters_are_of_the_clusters_that_match_the_others(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
+    cordon(["jumpingcat"], by=None, now=NOW)
+
+    def counts(address: str) -> dict[str, str]:
+        return dict(re.findall(r'>([A-Za-z ]+) <span class="count">(\d+)</span>', text_of(viewer, address)))
+
+    assert counts("/clusters/?by=region") == {"Cordoned": "1", "Not monitored": "3", "east": "1", "west": "2"}
+    of_west = counts("/clusters/?label=region:west")
+    assert of_west == {"Cordoned": "1", "Not monitored": "2", "east": "1", "west": "2"}
+    both = counts("/clusters/?label=region:west&state=cordoned")
+    assert both == {"Cordoned": "1", "Not monitored": "2", "west": "1"}
+    page = text_of(operator, "/clusters/?label=region:west&state=cordoned")
+    assert "1 cluster match" in page
+    assert 'data-count="1" data-whole>' in page, "no offer to select what is selected"
+
+
+@pytest.mark.usefixtures("web")
 def test_offers_the_known_keys_and_the_groups_of_one(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/clusters/?by=region")
 
