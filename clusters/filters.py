@@ -133,6 +133,11 @@ def _is_cordoned() -> Q:
     return Q(pk__in=ClusterTaint.objects.filter(key=CORDON_KEY, value=CORDON_VALUE).values("cluster"))
 
 
+def cordoned_names() -> QuerySet[Any, Any]:
+    """Return the names of the clusters that are cordoned and ready otherwise."""
+    return MemberCluster.objects.filter(_is_cordoned(), verdict="", unanswered_since=None).values("name")
+
+
 def label_of(key: str) -> Subquery:
     return Subquery(ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1])
 

@@ -76,12 +76,10 @@ def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
     if not cluster.is_eligible or not cluster.expects_report:
         return None
     faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
-    is_silent = cluster.unanswered_since is not None
-    if cluster.is_simulated:
-        is_silent = any(keeps_from_reporting(fault) for fault in faults)
+    is_silent = not cluster.is_simulated and cluster.unanswered_since is not None
     since = FleetState.objects.values_list("observing_since", flat=True).first() or now
     moments = []
-    if is_silent:
+    if is_silent or any(keeps_from_reporting(fault) for fault in faults):
         moments.append(max(cluster.heartbeat_at or now, since) + LIMITS.heartbeat)
     is_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
     if cluster.agent_healthy == "False":

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -15,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from clusters.hubs.dispatch import acts_through
-from clusters.models import FleetState, MemberCluster
+from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -74,7 +73,7 @@ from placements.services.health import cluster_problems, health_by_domain, healt
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
-from placements.services.resilience.queries import is_outdated, levels_in, resilience_in
+from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -118,7 +117,6 @@ _ACTIONS = {
     "history": "Revision history",
     "delete": "Delete",
 }
-_FLEET_VERSION = Subquery(FleetState.objects.values("version")[:1])
 _FILTERS = ("state", "cluster", "namespace", "type", "semantics", "survives")
 _ORDERS = {
     "name": "Name",
@@ -227,9 +225,8 @@ def placements(request: HttpRequest) -> HttpResponse:
     )
     namespaces = namespaces_of_placements()
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    rows = rows.annotate(fleet_version=_FLEET_VERSION)
     related = ("staleness_check", "resilience__report", "doctor_check")
-    listed = with_rollouts(rows.select_related(*related))
+    listed = with_rollouts(with_fleet_version(rows.select_related(*related)))
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all()
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
@@ -284,9 +281,8 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
-    rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
-    rows = rows.annotate(fleet_version=_FLEET_VERSION)
-    row = rows.first() if version else None
+    rows = with_fleet_version(Placement.objects.select_related(*related).filter(full_name=name))
+    row = with_rollouts(rows).first() if version else None
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))

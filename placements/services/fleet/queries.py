@@ -22,14 +22,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, RowNumber
 
-from clusters.filters import (
-    ClusterFilter,
-    ClusterFilterState,
-    ClusterListState,
-    clusters_matching,
-    label_of,
-    list_state,
-)
+from clusters.filters import ClusterListState, cordoned_names, label_of, list_state
 from clusters.models import MemberCluster
 from placements.engine.advice.diagnosis import not_selected
 from placements.engine.scheduling.cycle import Cycle
@@ -154,16 +147,13 @@ def stale_picks_of(placement: Placement) -> list[str]:
     return list(picks.order_by("cluster_name").values_list("cluster_name", flat=True))
 
 
-_OWNER, _CHECKED_AT, _MOST_PICKS = (
-    "staleness_check__placement__full_name",
-    "staleness_check__checked_at",
-    2_000,
-)
+_OWNER, _CHECKED_AT = "staleness_check__placement__full_name", "staleness_check__checked_at"
+_MOST_PICKS = 2_000
 
 
 def stale_placements(*, most: int) -> list[Stale]:
     """Return the first placements with stale picks apart from cordoned clusters, by name."""
-    rows = StalePick.objects.exclude(cluster_name__in=_cordoned()).annotate(
+    rows = StalePick.objects.exclude(cluster_name__in=cordoned_names()).annotate(
         place=Window(RowNumber(), partition_by=F(_OWNER), order_by="cluster_name"),
         count=Window(Count("pk"), partition_by=F(_OWNER)),
     )
@@ -177,13 +167,8 @@ def stale_placements(*, most: int) -> list[Stale]:
 
 def stale_on_cordoned() -> list[tuple[str, str, datetime]]:
     """Return the stale picks on cordoned clusters: placement, cluster, and when that was computed."""
-    rows = StalePick.objects.filter(cluster_name__in=_cordoned()).order_by(_OWNER, "cluster_name")
+    rows = StalePick.objects.filter(cluster_name__in=cordoned_names()).order_by(_OWNER, "cluster_name")
     return list(rows.values_list(_OWNER, "cluster_name", _CHECKED_AT)[:_MOST_PICKS])
-
-
-def _cordoned() -> QuerySet[Any, Any]:
-    rows = clusters_matching(ClusterFilter(state=ClusterFilterState.CORDONED))
-    return rows.filter(verdict="", unanswered_since=None).values("name")
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:

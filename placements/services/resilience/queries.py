@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
 
-from clusters.models import MemberCluster
+from clusters.models import FleetState, MemberCluster
 from clusters.queries import counters
 from placements.engine.resilience import LossResult, level_rank
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
@@ -123,11 +123,12 @@ def resilience_in(placement: Placement) -> PlacementResilience | None:
     return getattr(placement, "resilience", None)
 
 
-def is_outdated(placement: Any) -> bool:
-    """Return whether the fleet or the decision of a placement, read with its report, changed since then.
+def with_fleet_version(placements: QuerySet[Placement]) -> QuerySet[Placement]:
+    return placements.annotate(fleet_version=Subquery(FleetState.objects.values("version")[:1]))
 
-    `fleet_version` is annotated to it.
-    """
+
+def is_outdated(placement: Any) -> bool:
+    """Return whether fleet or decision changed since the report of a placement `with_fleet_version`."""
     row = placement.resilience
     is_other_fleet = row.report.fleet_version != placement.fleet_version
     return is_other_fleet or row.decisions_made != placement.decisions_made
