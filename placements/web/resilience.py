@@ -135,7 +135,7 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
 
 
 def overview_card(report: int | None, moment: str) -> dict[str, Any]:
-    """Return the worst losses of the last reports for the overview, unless all of their clusters are gone.
+    """Return the worst losses of the last reports for the overview, unless none of their clusters is left.
 
     This process keeps them for a minute; `moment` changes with the fleet and with each decision.
     """
