@@ -143,7 +143,7 @@ def attention(
     hidden = [one for one in causes if (snooze := snoozes.get(one.key)) and snooze.hides(one, now=now)]
     visible = [one for one in causes if one not in hidden]
     levels = {one.key.partition("/")[2]: one.level for one in causes if one.key.startswith("placement/")}
-    stale = counts.of_placements.by_state[PlacementFilterState.STALE]
+    stale_count = counts.of_placements.by_state[PlacementFilterState.STALE]
     degraded = set(levels).union(*(one.placements for one in away.values()))
     lists = (
         ("not ready clusters", counts.not_eligible, MOST_CAUSES, "clusters", "?state=not-eligible"),
@@ -152,7 +152,7 @@ def attention(
         ("invalid resource selectors", counts.invalid, MOST, "placements", "?state=invalid"),
         ("degraded or failed placements", counts.degraded, len(degraded), "placements", "?state=degraded"),
         ("pending approvals", approvals_count, MOST, "rollouts", "?waiting=approval"),
-        ("outdated placements", stale, MOST, "placements", "?state=stale"),
+        ("outdated placements", stale_count, MOST, "placements", "?state=stale"),
         ("disagreements", differences_count, MOST, "placements", ""),
     )
     is_cut = len(visible) > MOST_CAUSES
