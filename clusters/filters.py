@@ -1,7 +1,7 @@
 """Filters and states of clusters, and the domains of the fleet by one or two labels."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from operator import itemgetter
@@ -133,6 +133,11 @@ def _is_cordoned() -> Q:
     return Q(pk__in=ClusterTaint.objects.filter(key=CORDON_KEY, value=CORDON_VALUE).values("cluster"))
 
 
+def cordoned_names() -> QuerySet[Any, Any]:
+    """Return the names of the clusters that are cordoned and ready otherwise."""
+    return MemberCluster.objects.filter(_is_cordoned(), verdict="", unanswered_since=None).values("name")
+
+
 def label_of(key: str) -> Subquery:
     return Subquery(ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1])
 
@@ -160,13 +165,15 @@ def counts_by_state() -> dict[ClusterFilterState, int]:
 
 
 def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
-    """Count the clusters that match, and all clusters by filter value, in one query."""
-    if wanted == ClusterFilter():
+    """Count the clusters that match, and those that match the rest of the filter by state, in one query."""
+    rest = replace(wanted, state=None)
+    if rest == ClusterFilter():
         states = counts_by_state()
-        return states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE], states
-    matching = Q(pk__in=clusters_matching(wanted).order_by().values("pk"))
-    counts = MemberCluster.objects.aggregate(matching=Count("pk", filter=matching), **_counted())
-    return counts["matching"], {state: counts[state.name] for state in ClusterFilterState}
+    else:
+        counts = clusters_matching(rest).aggregate(**_counted())
+        states = {state: counts[state.name] for state in ClusterFilterState}
+    in_all = states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE]
+    return states[wanted.state] if wanted.state else in_all, states
 
 
 def _counted() -> dict[str, Count]:
@@ -182,10 +189,15 @@ def _counts() -> QuerySet[Any, Any]:
 _COUNTS = PreparedQuery(_counts)
 
 
-def groups_of(keys: Iterable[str], *, most: int = 50) -> dict[str, list[tuple[str, int]]]:
+def groups_of(
+    keys: Iterable[str], *, most: int = 50, among: ClusterFilter = ClusterFilter()
+) -> dict[str, list[tuple[str, int]]]:
     """Count the clusters by the values of these labels, the most frequent values first; one query."""
     groups: dict[str, list[tuple[str, int]]] = {key: [] for key in keys}
-    rows = ClusterLabel.objects.filter(key__in=groups).values("key", "value").annotate(count=Count("pk"))
+    labels = ClusterLabel.objects.filter(key__in=groups)
+    if among != ClusterFilter():
+        labels = labels.filter(cluster__in=clusters_matching(among).values("pk"))
+    rows = labels.values("key", "value").annotate(count=Count("pk"))
     largest_first = (F("count").desc(), F("value").asc())
     place = Window(RowNumber(), partition_by=F("key"), order_by=largest_first)
     largest = rows.annotate(place=place).filter(place__lte=most).order_by("key", "place")

@@ -71,14 +71,15 @@ def set_faults(
 def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
     """Return when a cluster that is ready becomes not ready, if it stays as it is; None if it does not.
 
-    An injected fault counts from its first moment, before an observation has shown it.
+    A fault counts from the moment of its injection until it is cleared, before an observation has shown it.
     """
     if not cluster.is_eligible or not cluster.expects_report:
         return None
     faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
+    is_silent = not cluster.is_simulated and cluster.unanswered_since is not None
     since = FleetState.objects.values_list("observing_since", flat=True).first() or now
     moments = []
-    if cluster.unanswered_since or any(keeps_from_reporting(fault) for fault in faults):
+    if is_silent or any(keeps_from_reporting(fault) for fault in faults):
         moments.append(max(cluster.heartbeat_at or now, since) + LIMITS.heartbeat)
     is_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
     if cluster.agent_healthy == "False":

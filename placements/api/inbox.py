@@ -46,14 +46,14 @@ class InboxSerializer(CamelCaseSerializer):
 
 
 class InboxViewSet(BaseViewSet):
-    """What needs attention."""
+    """What people should act on."""
 
     def get_permissions(self) -> list[BasePermission]:
         return [MayRead()]
 
     @documented("get_inbox", InboxSerializer, query=InboxQuery)
     def retrieve(self, request: Request) -> Response:
-        """List what needs attention on the hubs that you may see."""
+        """List the inbox of all hubs that you may see."""
         params = query_params(request, InboxQuery)
         kinds = [InboxKind(params["kind"])] if params.get("kind") else tuple(InboxKind)
         groups = inbox(reader_of(request.user, now=datetime.now(UTC), hub=params["hub"]), kinds=kinds)

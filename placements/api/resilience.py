@@ -121,7 +121,10 @@ class PlacementReportSerializer(CamelCaseSerializer):
     """What the latest report says of one placement."""
 
     placement = serializers.CharField()
-    survives = serializers.ListField(child=serializers.CharField())
+    survives = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Levels of which no loss makes it unfulfilled or leaves it without a working cluster.",
+    )
     weakest_point = WeakestPointSerializer(allow_null=True)
     outdated = serializers.BooleanField()
     losses = CellSerializer(many=True)

@@ -252,8 +252,12 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
 
 
 class MemberCondition(StrEnum):
-    """Whether the cluster of a binding answers, and whether the hub may select it."""
+    """Whether the cluster of a binding answers, and whether the hub may select it.
 
+    One that leaves the fleet is deselected by the next decision.
+    """
+
+    LEAVING = "leaving"
     UNREACHABLE = "unreachable"
     NOT_MONITORED = "not monitored"
     NOT_READY = "not ready"
@@ -293,7 +297,7 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
     has_failed = facts.phase is Phase.FAILED
     rules = (
         (facts.phase is Phase.REMOVE_FAILED, HealthLevel.FAILED, "Removal failed"),
-        (not facts.is_selected, HealthLevel.PROGRESS, "Removing"),
+        (not facts.is_selected or facts.member is MemberCondition.LEAVING, HealthLevel.PROGRESS, "Removing"),
         (facts.member is MemberCondition.UNREACHABLE, HealthLevel.UNKNOWN, "Unreachable"),
         (
             facts.member is MemberCondition.NOT_MONITORED and facts.phase in EMPTY,

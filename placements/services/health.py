@@ -60,7 +60,9 @@ _IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a liv
 _LOST = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 _IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(unanswered_since__isnull=False)  # whichever comes first
 _IS_READY = _IS_MONITORED & Q(verdict="", unanswered_since=None)
+_IS_LEAVING = Q(verdict=EligibilityKind.LEAVING)
 _CONDITION_OF_MEMBER = Case(
+    When(_IS_LEAVING, then=Value(MemberCondition.LEAVING)),
     When(~_IS_MONITORED, then=Value(MemberCondition.NOT_MONITORED)),
     When(_IS_UNREACHABLE, then=Value(MemberCondition.UNREACHABLE)),
     When(~Q(verdict=""), then=Value(MemberCondition.NOT_READY)),
@@ -353,7 +355,7 @@ def _awaits_run() -> Q:
 def is_degraded(*, now: datetime) -> Q:
     """Return the condition of placements whose status is failed, degraded or unknown (`placement_health`)."""
     is_due = Q(observed_generation__lt=F("generation"))
-    bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+    bindings = Binding.objects.exclude(_is_deselected())
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
     is_unready = ~Q(cluster_name__in=_members(_IS_READY | ~_IS_MONITORED))  # also without a member cluster
@@ -378,16 +380,20 @@ def is_degraded(*, now: datetime) -> Q:
 
 def is_healthy(*, now: datetime) -> Q:
     """Return the condition of placements whose status is healthy (`placement_health`)."""
-    selected = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+    selected = Binding.objects.exclude(_is_deselected())
     is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, available_status=_TRUE)
     is_started = Q(started_status__in=("", _TRUE))
     is_not_monitored = Q(cluster_name__in=_members(~_IS_MONITORED))
     outstanding = selected.filter(is_not_monitored | ~is_available | ~is_started)
-    removing = Binding.objects.filter(state=BindingState.UNSCHEDULED).exclude(phase__in=EMPTY)
+    removing = Binding.objects.filter(_is_deselected()).exclude(phase__in=EMPTY)
     is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
     is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
     is_complete = ~_among(outstanding) & ~_among(removing) & ~(_awaits_run() & ~_is_rolling("pk"))
     return is_settled & ~is_starting & ~is_degraded(now=now) & is_complete & ~Q(Exists(_at_gate()))
+
+
+def _is_deselected() -> Q:
+    return Q(state=BindingState.UNSCHEDULED) | Q(cluster_name__in=_members(_IS_LEAVING))
 
 
 def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
@@ -443,7 +449,7 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
         phase, number = Phase(group["phase"]), group["count"]
         if phase is Phase.REMOVE_FAILED:
             counts["removal_failed"] += number
-        if group["state"] == BindingState.UNSCHEDULED:
+        if group["state"] == BindingState.UNSCHEDULED or group["member"] == MemberCondition.LEAVING:
             counts["removing"] += number if phase not in EMPTY else 0
             continue
         counts["scheduled"] += number

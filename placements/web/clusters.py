@@ -2,7 +2,7 @@
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -216,7 +216,8 @@ def _bar(
         for one, count in counts.items()
         if one == wanted.state or (count and one is not ClusterFilterState.ELIGIBLE)  # no status
     ]
-    values = groups_of(chosen or favourites[:_FACETS]).items()
+    # A value that is chosen replaces the present labels.
+    values = groups_of(chosen or favourites[:_FACETS], among=replace(wanted, labels=())).items()
     sort = request.GET.get("sort", "")
     return filter_bar(
         request,

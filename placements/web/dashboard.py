@@ -112,7 +112,7 @@ def _tiles(
     )
     of_clusters = (
         ("failed", counts.not_eligible, "not ready", f"{clusters}?state=not-eligible"),
-        ("attention", counts.late, "heartbeat late", f"{clusters}?state=heartbeat-late"),
+        ("attention", counts.late, "unreachable", f"{clusters}?state=heartbeat-late"),
         ("attention", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
         ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),
         ("unknown", counts.not_monitored, "not monitored", f"{clusters}?state=not-monitored"),
@@ -145,7 +145,7 @@ def _tiles(
     ]
 
 
-_VERSIONS_OF_FLEET = 2
+_VERSIONS_OF_FLEET, _VERSIONS_OF_DECISIONS = 2, 3
 
 
 @for_readers
@@ -194,7 +194,7 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "snooze_for": SNOOZE_FOR,
         "decisions": queries.last_decisions(),
         "placements": [headroom_row(one) for one in least_headroom()],
-        **overview_card(counts.of_placements.report),
+        **overview_card(counts.of_placements.report, "-".join(version.split("-")[:_VERSIONS_OF_DECISIONS])),
     }
     if wants_fragment(request):
         context["csrf_token"] = TOKEN  # the fragment is shared by sessions

@@ -40,7 +40,7 @@ class InboxPanel:
 @for_readers
 @require_safe
 def show_inbox(request: HttpRequest) -> HttpResponse:
-    """Show what needs attention by kind, of one hub or kind if the address names it."""
+    """Show the items by kind, of one hub or kind if the address names it."""
     chosen, hub = request.GET.get("kind", ""), request.GET.get("hub", "").strip()
     kinds = [one for one in InboxKind if one == chosen]
     most, now = None if kinds else MOST_SHOWN, datetime.now(UTC)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -15,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from clusters.hubs.dispatch import acts_through
-from clusters.models import FleetState, MemberCluster
+from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -41,7 +40,6 @@ from placements.models import (
     Binding,
     Decision,
     Placement,
-    PlacementResilience,
     Rollout,
     StagedRun,
 )
@@ -75,7 +73,7 @@ from placements.services.health import cluster_problems, health_by_domain, healt
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
-from placements.services.resilience.queries import levels_in, resilience_in
+from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -188,8 +186,12 @@ class PlacementListRow:
         return f"{self.health.counts.available:,} of {self.health.counts.wanted:,}"
 
     @property
-    def resilience(self) -> PlacementResilience | None:
-        return resilience_in(self.placement)
+    def survives(self) -> str:
+        """Return the levels of the resilience report whose losses the placement survives."""
+        if (resilience := resilience_in(self.placement)) is None:
+            return ""
+        words = f"Survives {', '.join(resilience.levels) or 'no level'}"
+        return f"{words} (outdated)" if is_outdated(self.placement) else words
 
 
 def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
@@ -223,12 +225,9 @@ def placements(request: HttpRequest) -> HttpResponse:
     )
     namespaces = namespaces_of_placements()
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    page = page_from(
-        request,
-        with_rollouts(rows.select_related("staleness_check", "resilience__report", "doctor_check")),
-        order=order,
-        unique="full_name",
-    )
+    related = ("staleness_check", "resilience__report", "doctor_check")
+    listed = with_rollouts(with_fleet_version(rows.select_related(*related)))
+    page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all()
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
     context = {
@@ -282,9 +281,8 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     if version and (same := not_modified(request, version, partial(placement_pulse, name))):
         return same
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
-    rows = with_rollouts(Placement.objects.select_related(*related).filter(full_name=name))
-    rows = rows.annotate(fleet_version=Subquery(FleetState.objects.values("version")[:1]))
-    row = rows.first() if version else None
+    rows = with_fleet_version(Placement.objects.select_related(*related).filter(full_name=name))
+    row = with_rollouts(rows).first() if version else None
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
@@ -383,6 +381,7 @@ def _clusters_tab(
         "is_of_policy": is_of_policy,
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
         "resilience": (resilience := resilience_in(placement)),
+        "resilience_outdated": resilience and is_outdated(placement),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value) if resilience else "",
         "findings": doctor_check_of(placement),
     }

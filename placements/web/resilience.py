@@ -1,7 +1,6 @@
 """The resilience report: what the loss of every cluster and every domain does to the placements."""
 
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from django.core.cache import caches
@@ -24,7 +23,9 @@ from placements.explain.resilience import VARIANT_NAMES, loss_name, what_if_quer
 from placements.models import Placement, ResilienceLoss, ResilienceReport
 from placements.services.resilience.operations import latest_report, start_report
 from placements.services.resilience.queries import (
+    ReportAge,
     age_of,
+    has_cluster_of,
     report_in_progress,
     survival_by_group,
     trend,
@@ -133,11 +134,21 @@ def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any)
     )
 
 
-def overview_card(report: int | None) -> dict[str, Any]:
-    """Return the worst losses of the last reports for the overview; this process keeps them for a minute."""
-    key, make = f"resilience-{report}", partial(trend, most=5)
-    kept = caches["process"].get_or_set(key, make, _KEPT_SECONDS) if report else None
-    reports: list[ResilienceReport] = kept or []
+def overview_card(report: int | None, moment: str) -> dict[str, Any]:
+    """Return the worst losses of the last reports for the overview, unless none of their clusters is left.
+
+    This process keeps them for a minute; `moment` changes with the fleet and with each decision.
+    """
+
+    def read() -> tuple[list[ResilienceReport], ReportAge | None]:
+        reports = trend(most=5)
+        if not reports or not has_cluster_of(reports[0]):
+            return [], None
+        return reports, age_of(reports[0])
+
+    key = f"resilience-{report}-{moment}"
+    kept = caches["process"].get_or_set(key, read, _KEPT_SECONDS) if report else None
+    reports, age = kept or ([], None)
     if not reports:
         return {"resilience": None}
     variant = reports[0].variants[-1]
@@ -146,4 +157,4 @@ def overview_card(report: int | None) -> dict[str, Any]:
         for one in worst_by_level(each.totals, variant):
             histories.setdefault(one.level, []).append(one.unfulfilled)
     rows = [(one, histories[one.level]) for one in worst_by_level(reports[0].totals, variant)]
-    return {"resilience": reports[0], "resilience_levels": rows[:4], "resilience_variant": variant}
+    return {"resilience": reports[0], "resilience_age": age, "resilience_levels": rows[:4]}

@@ -81,5 +81,7 @@ def test_keys_and_ranges_select_rows(enter: Enter) -> None:
     page.get_by_label("Select nimblefox").click()
     page.get_by_label("Select smartfish").click(modifiers=["Shift"])
     expect(count).to_have_text("7 selected")
+    expect(page.get_by_label("Select all 9 that match")).to_be_visible()
     page.get_by_label("Select page").click()
     expect(count).to_have_text("9 selected")
+    expect(page.get_by_label("Select all 9 that match")).to_be_hidden()

@@ -51,7 +51,7 @@ def test_a_placement_keeps_the_order_of_its_keys() -> None:
     save_placement(document, by=None, now=NOW)
 
     assert json.dumps(Placement.objects.get().document) == json.dumps(document)
-    assert stale_placements(most=5) == ([], 0)
+    assert stale_placements(most=5) == []
 
 
 def test_a_resource_keeps_the_order_of_its_keys_through_a_change_of_many() -> None:

@@ -35,7 +35,19 @@ def test_clusters_of_a_removed_demo_were_there_before() -> None:
     trend = trend_of([_ago(1, "removed"), _ago(2, "joined")], clusters=0, not_ready=0, now=NOW)
 
     assert trend is not None
-    assert trend.sentence == "Last 24h: 0 to 1 cluster, none not ready"
+    assert trend.sentence == "Last 24h: 0 to 1 cluster", "no event says whether it was ready"
+
+
+def test_a_fleet_that_is_gone_within_half_an_hour_was_as_large_and_as_ready_as_its_events_say() -> None:
+    names = [f"c{number}" for number in range(100)]
+    events = [_ago(0.1, "removed", one) for one in names]
+    events += [_ago(0.2, "became ineligible", one) for one in names[:4]]
+    events += [_ago(0.3, "became eligible", one) for one in names]
+    trend = trend_of([*events, *(_ago(24, "joined", one) for one in names)], clusters=0, not_ready=0, now=NOW)
+
+    assert trend is not None
+    assert trend.sentence == "Last 24h: 0 to 100 clusters, at most 100 not ready", "until the first heartbeat"
+    assert (trend.clusters[-1], trend.ready[-1]) == (100, 0), "not those of its end"
 
 
 def test_is_nothing_without_events() -> None:

@@ -67,10 +67,10 @@ def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fe
     page = text_of(viewer, "/clusters/")
     facets = dict(re.findall(r'>([A-Z][^<]*) <span class="count">(\d+)</span>', page))
     assert _names(text_of(viewer, "/clusters/?state=ready")) == ["answers"]
-    assert (facets["Ready"], facets["Heartbeat late"], facets["Not monitored"]) == ("1", "1", "1")
+    assert (facets["Ready"], facets["Unreachable"], facets["Not monitored"]) == ("1", "1", "1")
     assert "3 clusters" in page
     overview = text_of(viewer, "/")
-    assert "1 ready, 1 not monitored ○, 1 heartbeat late ◷" in overview
+    assert "1 ready, 1 not monitored ○, 1 unreachable ◷" in overview
     assert "Unreachable: does not answer." in overview
     assert "1 not monitored</span>" in overview
 
@@ -88,6 +88,25 @@ def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of
     assert ">west</td>" in row
     assert "cordon-key=cordon-value:NoSchedule" in row
     assert 'href="/placements/?cluster=nimblefox">1</a>' in row
+
+
+@pytest.mark.usefixtures("web")
+def test_counts_of_the_filters_are_of_the_clusters_that_match_the_others(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
+    cordon(["jumpingcat"], by=None, now=NOW)
+
+    def counts(address: str) -> dict[str, str]:
+        return dict(re.findall(r'>([A-Za-z ]+) <span class="count">(\d+)</span>', text_of(viewer, address)))
+
+    assert counts("/clusters/?by=region") == {"Cordoned": "1", "Not monitored": "3", "east": "1", "west": "2"}
+    of_west = counts("/clusters/?label=region:west")
+    assert of_west == {"Cordoned": "1", "Not monitored": "2", "east": "1", "west": "2"}
+    both = counts("/clusters/?label=region:west&state=cordoned")
+    assert both == {"Cordoned": "1", "Not monitored": "2", "west": "1"}
+    page = text_of(operator, "/clusters/?label=region:west&state=cordoned")
+    assert "1 cluster match" in page
+    assert 'data-count="1" data-whole>' in page, "no offer to select what is selected"
 
 
 @pytest.mark.usefixtures("web")

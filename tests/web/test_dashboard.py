@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from clusters.drivers.registry import SIMULATED
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels
+from clusters.operations.edit import change_labels, cordon
 from clusters.operations.leave import leave
 from fleetui.task_queue import record_heartbeat
 from placements.engine.rollout.state import Phase
@@ -98,6 +98,9 @@ def test_names_what_needs_attention_with_the_reason(viewer: Client, text_of: Fet
     assert needs[1][1].startswith("0 of 1 clusters selected. Named but not in the fleet: nowhere.")
     assert "selects it again" in needs[2][1]
     assert needs[3][1].startswith("3 of 7 clusters selected. ")
+    leaving = text_of(viewer, "/clusters/bravelion/")
+    assert "Being removed from the fleet." in leaving
+    assert "has left the fleet" not in leaving
 
 
 @pytest.mark.nightly
@@ -330,6 +333,27 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
         f'<td class="number"><a href="{east}&amp;state=ready">3</a></td>' in table
     )
     assert "<option selected>region</option>" in page
+
+
+@pytest.mark.usefixtures("web")
+def test_what_cordoned_clusters_make_outdated_is_one_cause(viewer: Client, text_of: Fetch) -> None:
+    decided("api", pick_n_spec(3))
+    for one, names in {"api": ["nimblefox"], "web": ["bravelion", "jumpingcat"]}.items():
+        placement = Placement.objects.get(name=one)
+        check = StalenessCheck.objects.create(
+            placement=placement, fleet_version=1, readings=1, decisions_made=1, checked_at=NOW
+        )
+        for name in names:
+            StalePick.objects.create(staleness_check=check, cluster_name=name)
+    cordon(["nimblefox", "bravelion"], by=None, now=NOW)
+
+    page = text_of(viewer, "/")
+
+    words = "2 cordoned clusters would not be selected again by 2 placements (as of 12:00:00 UTC)."
+    assert ("Cordoned", words) in _needs(page)
+    others = [words for name, words in _needs(page) if name in ("api", "web")]
+    assert others == ["jumpingcat would not be selected if rescheduled (as of 12:00:00 UTC)."]
+    assert "2 placements outdated (api and web)" in page
 
 
 def test_of_a_large_fleet_clusters_are_counted_and_not_named(

@@ -235,7 +235,7 @@ def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
         headers={"HX-Request": "true"},
     ).content.decode()
 
-    assert "No spare cluster: any loss leaves the placement unfulfilled." in preview
+    assert "No spare cluster: after the loss of any candidate, fewer than numberOfClusters remain." in preview
     kept = re.sub(
         r"<[^>]*>", "", html.unescape(preview[preview.index("Assertions: ") :].partition("</p>")[0])
     )

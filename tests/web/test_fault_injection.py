@@ -110,8 +110,8 @@ def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
     viewer: Client, text_of: Callable[[Client, str], str]
 ) -> None:
     now = datetime.now(UTC)
-    simulated("a", now=now - timedelta(seconds=8))
-    simulated("b", now=now - timedelta(seconds=8))
+    simulated("a", now=now - timedelta(seconds=8), region="west")
+    simulated("b", now=now - timedelta(seconds=8), region="west")
     observe(now=now - timedelta(seconds=8))
     set_faults("a", [{"kind": "unreachable"}], by=None, now=now - timedelta(seconds=8))
 
@@ -121,11 +121,16 @@ def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
 
     for page in (before, after):
         assert re.search(r"Not ready in <time [^>]*>4m5\ds</time>, unless a heartbeat arrives", page)
-    assert "Heartbeat late" in after
-    assert "Heartbeat late" in text_of(viewer, "/clusters/?state=heartbeat-late")
-    assert "Heartbeat late" in text_of(viewer, "/topology/") or "heartbeat late" in text_of(viewer, "/")
+    pages = [text_of(viewer, one) for one in ("/clusters/?state=heartbeat-late", "/topology/", "/")]
+    for page in (after, *pages):
+        assert "Unreachable" in page
+        assert "heartbeat late" not in page.lower(), "one word for one state"
+    assert "1 unreachable" in pages[-1].partition('id="attention"')[0], "the tile"
     assert "Not ready in" not in text_of(viewer, "/clusters/b/")
     set_faults("a", [], by=None, now=now)
+    cleared = text_of(viewer, "/clusters/a/")
+    assert "Not ready in" not in cleared
+    assert "Unreachable</span> at the last observation" in cleared
     observe(now=now)
     assert MemberCluster.objects.get(name="a").unanswered_since is None
 

@@ -95,7 +95,9 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
 def test_the_inbox_lists_failed_and_stalled_rollouts_that_are_not_paused(client: Client) -> None:
     world = updating_world()
     client.force_login(person("ana", "viewer"))
-    assert "Nothing needs attention." in client.get("/inbox/").content.decode()
+    empty = client.get("/inbox/").content.decode()
+    assert "No items." in empty
+    assert '<a href="/#attention">Overview</a>' in empty, "it lists clusters and degraded placements"
 
     world.inject("c000", {"kind": "refuse", "objectName": "web"})
     world.change()

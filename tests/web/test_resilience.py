@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -13,6 +13,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
+from clusters.models import MemberCluster
+from clusters.operations.edit import change_labels
 from placements.engine.resilience import LossResult
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.services.metrics import metrics_registry
@@ -64,6 +66,35 @@ def test_placements_and_the_overview_show_the_report(viewer: Client, text_of: Fe
     assert all(f"/placements/{name}/" in listed for name in _names(_surviving("region")))
     page = text_of(viewer, f"/placements/{row.placement.full_name}/")
     assert "the loss of any cluster" in page
+
+
+@pytest.mark.usefixtures("report")
+def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
+    viewer: Client, text_of: Fetch
+) -> None:
+    changed = "The fleet changed since then."
+    card, listed = (text_of(viewer, one) for one in ("/", "/placements/"))
+    ledger = text_of(viewer, "/placements/ledger/")
+    kept = (
+        "the loss of any cluster, any region: the placement keeps a working cluster. Not fulfilled already."
+    )
+    assert kept in ledger, "it has too few clusters before and after"
+    assert "the loss of any cluster: the placement stays fulfilled." in text_of(viewer, "/placements/web/")
+    assert 'id="resilience"' in card
+    assert changed not in card
+    assert (len(re.findall("Survives [^<>]*</span>", listed)), "(outdated)" in listed) == (5, False)
+
+    change_labels(["bravelion"], put={"region": "north"}, by=None, now=NOW)
+
+    listed = text_of(viewer, "/placements/").partition("<tbody>")[2]
+    assert len(re.findall(r"Survives [^<>]* \(outdated\)</span>", listed)) == 5
+    assert changed in text_of(viewer, "/").partition('id="resilience"')[2]
+    assert changed in text_of(viewer, "/resilience/")
+
+    MemberCluster.objects.update(joined_at=NOW + timedelta(minutes=1))  # others of the same names
+    change_labels(["bravelion"], put={"region": "south"}, by=None, now=NOW)
+
+    assert 'id="resilience"' not in text_of(viewer, "/")
 
 
 @pytest.mark.nightly

@@ -43,7 +43,7 @@ def too_many(case: Case) -> Iterator[Finding]:
 def no_spare(case: Case) -> Iterator[Finding]:
     number = case.policy.number_of_clusters or 0
     if case.is_pick_n and number and number == case.candidates:
-        message = "No spare cluster: any loss leaves the placement unfulfilled."
+        message = "No spare cluster: after the loss of any candidate, fewer than numberOfClusters remain."
         edits = ((("policy", "numberOfClusters"), number - 1),)
         fix = Fix(f"Set numberOfClusters to {number - 1}, or widen the filters.", edits=edits)
         yield N02.finding("spec.policy.numberOfClusters", message, fix=fix if number > 1 else None)

@@ -36,7 +36,7 @@ from placements.models import Binding
 from placements.services.dashboard import queries
 from placements.services.dashboard.queries import MANY_CLUSTERS, MOST, Counts
 from placements.services.filters import PlacementFilterState
-from placements.services.fleet.queries import stale_placements
+from placements.services.fleet.queries import stale_on_cordoned, stale_placements
 from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
 from placements.services.rollouts.attention import AttentionItem, needs_attention
@@ -133,7 +133,7 @@ def attention(
     """Return what needs attention, without what this person has snoozed."""
     away = _away(is_large=counts.clusters > MANY_CLUSTERS)
     approvals, approvals_count = _approvals(user) if counts.of_placements.approvals else ([], 0)
-    on_placements, stale_count = _of_placements(counts, away)
+    on_placements = _of_placements(counts, away)
     differences, differences_count = _differences()
     causes = [*approvals, *(one.grouped() for one in away.values())]
     causes += [*_merge_causes(on_placements), *differences]
@@ -143,6 +143,7 @@ def attention(
     hidden = [one for one in causes if (snooze := snoozes.get(one.key)) and snooze.hides(one, now=now)]
     visible = [one for one in causes if one not in hidden]
     levels = {one.key.partition("/")[2]: one.level for one in causes if one.key.startswith("placement/")}
+    stale_count = counts.of_placements.by_state[PlacementFilterState.STALE]
     degraded = set(levels).union(*(one.placements for one in away.values()))
     lists = (
         ("not ready clusters", counts.not_eligible, MOST_CAUSES, "clusters", "?state=not-eligible"),
@@ -237,14 +238,14 @@ def _cause_of_reason(reason: str, count: int, since: datetime | None, late: date
     if reason == _LATE:
         message = f"{clusters} not answering; not ready after 5m without a heartbeat."
         path = f"{path}?state=heartbeat-late"
-        return Cause("clusters/late", "attention", "Heartbeat late", message, path, "Late clusters", late)
+        return Cause("clusters/late", "attention", "Unreachable", message, path, "Unreachable clusters", late)
     words = ELIGIBILITY_WORDS[EligibilityKind(reason)]
     path = f"{path}?state=not-eligible&sort=-verdict_since"
     key, message = f"clusters/{reason}", f"{clusters}: {words}."
     return Cause(key, "failed", "Not ready", message, path, f"Clusters: {words}", since)
 
 
-def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Cause], int]:
+def _of_placements(counts: Counts, away: dict[str, _Away]) -> list[Cause]:
     """Return a cause for each fact about placements, apart from what follows from clusters."""
     causes = []
     has_any = counts.unfulfilled or counts.invalid
@@ -265,8 +266,8 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
     for item in needs_attention(has_runs=bool(counts.rolling), has_staged=bool(counts.of_placements.staged)):
         causes += _unless_absorbed(item, away)
     has_stale = counts.of_placements.by_state[PlacementFilterState.STALE]
-    stale, stale_count = stale_placements(most=MOST) if has_stale else ([], 0)
-    for entry in stale:
+    causes += _on_cordoned() if has_stale and counts.cordoned else []
+    for entry in stale_placements(most=MOST) if has_stale else ():
         names = [name for name in entry.names if name not in away]
         for name in entry.names:
             if name in away:
@@ -278,7 +279,22 @@ def _of_placements(counts: Counts, away: Mapping[str, _Away]) -> tuple[list[Caus
             when = f"as of {entry.checked_at:%H:%M:%S} UTC"
             message = f"{clusters} would not be selected if rescheduled ({when})."
             causes.append(_of_placement(entry.placement, "outdated", message))
-    return causes, stale_count
+    return causes
+
+
+def _on_cordoned() -> list[Cause]:
+    """Return one cause for all placements that are outdated because clusters are cordoned."""
+    picks = stale_on_cordoned()
+    if not picks:
+        return []
+    placements, clusters = list(dict.fromkeys(one for one, *_ in picks)), {one for _, one, _ in picks}
+    outdated, when = counted(len(placements), "placement"), min(at for *_, at in picks)
+    message = f"{counted(len(clusters), 'cordoned cluster')} would not be selected again by {outdated} "
+    message += f"(as of {when:%H:%M:%S} UTC)."
+    path = reverse("web:clusters") + "?state=cordoned"
+    effects = tuple(Effect(one, reverse("web:placement", args=[one])) for one in placements[:MOST_CAUSES])
+    cause = Cause("clusters/cordoned", "outdated", "Cordoned", message, path, "Cordoned clusters")
+    return [replace(cause, effects=effects, summary=f"{outdated} outdated ({first_names(placements)})")]
 
 
 def _of_placement(name: str, level: str, message: str, path: str = "", verb: str = "Open") -> Cause:
@@ -286,8 +302,11 @@ def _of_placement(name: str, level: str, message: str, path: str = "", verb: str
     return Cause(f"placement/{name}", level, name, message, path, f"{verb} {name}")
 
 
-def _unless_absorbed(item: AttentionItem, away: Mapping[str, _Away]) -> Iterator[Cause]:
-    """Yield the cause of a rollout, or nothing where it only waits for clusters that are not available."""
+def _unless_absorbed(item: AttentionItem, away: dict[str, _Away]) -> Iterator[Cause]:
+    """Yield the cause of a rollout, or nothing where it only waits for clusters that are not available.
+
+    Placements that wait for an answer of one cluster are a cause of this cluster.
+    """
     path, action = "", "Open"
     if item.staged:
         path, action = reverse("web:staged-run", args=[item.staged]), f"Run {item.staged}"
@@ -299,6 +318,12 @@ def _unless_absorbed(item: AttentionItem, away: Mapping[str, _Away]) -> Iterator
         for key, one in away.items()
         if item.clusters and item.placement in one.placements and (one.is_group or key in item.clusters)
     ]
+    if item.sort == "no-response" and not blamed:
+        name = item.clusters[0]
+        cluster, page = f"cluster/{name}", reverse("web:cluster", args=[name])
+        cause = Cause(cluster, item.kind, name, item.words, page, f"Open {name}")
+        blamed = [away.setdefault(name, _Away(cause))]
+        blamed[0].placements.add(item.placement)
     for one in blamed:
         if path:
             one.stalled[action.removeprefix("Rollout ").removeprefix("Run ")] = Effect(action, path)
@@ -314,7 +339,8 @@ def _merge_causes(causes: Iterable[Cause]) -> Iterator[Cause]:
         by_key[one.key].append(one)
     for several in by_key.values():
         first, *others = sorted(several, key=lambda one: _LEVELS.index(one.level))
-        yield replace(first, effects=tuple(Effect(one.message, one.path) for one in others))
+        following = (Effect(one.message, one.path) for one in others)
+        yield replace(first, effects=(*first.effects, *following))
 
 
 def _approvals(user: User | None) -> tuple[list[Cause], int]:

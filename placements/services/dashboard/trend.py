@@ -20,16 +20,22 @@ _KEPT_SECONDS, _MOST_EVENTS = 60.0, 20_000
 
 @dataclass(frozen=True, slots=True)
 class FleetTrend:
-    """For each half hour the clusters at its end and the fewest ready ones in it."""
+    """For each half hour the most clusters and the fewest ready ones in it.
+
+    `most_not_ready` is None where a cluster was removed of which no event says whether it was ready.
+    """
 
     clusters: list[int]
     ready: list[int]
-    most_not_ready: int
+    fewest: int
+    most_not_ready: int | None
 
     @property
     def sentence(self) -> str:
-        low, high = min(self.clusters), max(self.clusters)
+        low, high = self.fewest, max(self.clusters)
         size = counted(high, "cluster") if low == high else f"{low:,} to {counted(high, 'cluster')}"
+        if self.most_not_ready is None:
+            return f"Last 24h: {size}"
         most = f"at most {self.most_not_ready:,}" if self.most_not_ready else "none"
         return f"Last 24h: {size}, {most} not ready"
 
@@ -65,13 +71,20 @@ def trend_of(
     """Compute back from the present counts, through events with the latest first; None if none changed them.
 
     An event has the former state of its cluster. One that joined was as its next event found it, and one that
-    left as in its event before that.
+    left as its event before that made it.
     """
+    latest_first = list(events)
+    if not latest_first:
+        return None
+    left_as, state = dict[int, bool | None](), dict[str, bool]()
+    for place, (_, verb, name, _) in reversed(list(enumerate(latest_first))):
+        if verb in (_READY, _NOT_READY):
+            state[name] = verb == _NOT_READY
+        elif verb in _GONE:
+            left_as[place] = state.pop(name, None)
     totals, ready = [clusters] * SAMPLES, [clusters - not_ready] * SAMPLES
-    here, most, left, was_away = SAMPLES - 1, not_ready, set[str](), dict[str, bool]()
-    has_events = False
-    for at, verb, name, is_away in events:
-        has_events = True
+    here, fewest, most, was_away = SAMPLES - 1, clusters, not_ready, dict[str, bool]()
+    for place, (at, verb, name, is_away) in enumerate(latest_first):
         sample = min(here, int(SAMPLES * (1 - (now - at) / PERIOD)))
         for passed in range(sample, here):
             totals[passed], ready[passed] = clusters, clusters - not_ready
@@ -79,13 +92,13 @@ def trend_of(
         if verb == _JOINED:
             clusters, not_ready = clusters - 1, not_ready - was_away.pop(name, is_away)
         elif verb in _GONE:
-            clusters += 1
-            left.add(name)
+            was_away[name] = bool(left_as[place])
+            clusters, not_ready = clusters + 1, not_ready + was_away[name]
         else:
             was_away[name] = verb == _READY
-            not_ready += 1 if verb == _READY else -(name not in left)
-            left.discard(name)
-        ready[here], most = min(ready[here], clusters - not_ready), max(most, not_ready)
+            not_ready += 1 if verb == _READY else -1
+        totals[here], ready[here] = max(totals[here], clusters), min(ready[here], clusters - not_ready)
+        fewest, most = min(fewest, clusters), max(most, not_ready)
     for passed in range(here):
         totals[passed], ready[passed] = clusters, clusters - not_ready
-    return FleetTrend(totals, ready, most) if has_events else None
+    return FleetTrend(totals, ready, fewest, None if None in left_as.values() else most)

@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
 
+from clusters.models import FleetState, MemberCluster
 from clusters.queries import counters
 from placements.engine.resilience import LossResult, level_rank
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
@@ -34,6 +36,11 @@ class ReportAge:
 
 def age_of(report: ResilienceReport) -> ReportAge:
     return ReportAge(report.fleet_version != counters()[0], changed_placements().count())
+
+
+def has_cluster_of(report: ResilienceReport) -> bool:
+    """Return whether a cluster is still there from the time of the report."""
+    return MemberCluster.objects.filter(joined_at__lte=report.completed_at).exists()
 
 
 def report_in_progress() -> ResilienceReport | None:
@@ -114,6 +121,17 @@ def resilience_of(placement: Placement) -> PlacementResilience | None:
 def resilience_in(placement: Placement) -> PlacementResilience | None:
     """Return the result of the latest report for a placement that was read with it."""
     return getattr(placement, "resilience", None)
+
+
+def with_fleet_version(placements: QuerySet[Placement]) -> QuerySet[Placement]:
+    return placements.annotate(fleet_version=Subquery(FleetState.objects.values("version")[:1]))
+
+
+def is_outdated(placement: Any) -> bool:
+    """Return whether fleet or decision changed since the report of a placement `with_fleet_version`."""
+    row = placement.resilience
+    is_other_fleet = row.report.fleet_version != placement.fleet_version
+    return is_other_fleet or row.decisions_made != placement.decisions_made
 
 
 def levels_in(placements: Iterable[Placement]) -> list[str]:

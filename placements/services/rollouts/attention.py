@@ -104,11 +104,13 @@ def _failures() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return the kind of badge, and where something failed or had no answer, for the first placements.
 
     What failed is first: one cluster without an answer has many placements. And the first such cluster.
-    A cluster that the heartbeat rule calls unreachable is listed with the rollout that waits for it.
+    A cluster that the heartbeat rule calls unreachable is listed with the rollout that waits for it. What is
+    available on one that answers has no problem, also before its next call.
     """
     has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
     lost = MemberCluster.objects.filter(name=OuterRef("cluster_name")).exclude(verdict="")
-    has_no_response = Q(failure=FailureKind.UNREACHABLE) & ~Exists(lost)
+    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, available_status="True")
+    has_no_response = Q(failure=FailureKind.UNREACHABLE) & ~is_available & ~Exists(lost)
     rows = Binding.objects.filter(has_failed | has_no_response).annotate(
         sort=Case(When(has_failed, then=Value(_FAILED)), default=Value(_NO_RESPONSE))
     )
@@ -153,7 +155,8 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
             number = None if row.is_staged else row.run_number
             staged_name = (row.staged_name or "") if row.is_staged else ""
             words = f"{words} {retry}"
-            failed.append(AttentionItem("failed", row.full_name, kind, words, number, staged_name, away))
+            sort = "no-response" if away else "failed"
+            failed.append(AttentionItem(sort, row.full_name, kind, words, number, staged_name, away))
         if row.is_without:
             without.append(AttentionItem("no-resources", row.full_name, "attention", _NO_RESOURCES, None))
         if row.paused_since or row.is_stopped:

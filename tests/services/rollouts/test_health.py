@@ -11,11 +11,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from clusters.models import MemberCluster
+from clusters.operations.leave import leave
 from placements.explain.health import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, Rollout
 from placements.services.filters import bindings_on
+from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.health import (
     cluster_problems,
     cluster_statuses,
@@ -31,6 +33,7 @@ from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.attention import needs_attention
 from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import progress_of, report_of, with_failed
+from placements.services.scheduling import schedule_due
 from placements.services.status import status_of
 from placements.web import badges
 from tests.rows import NOW, config_map, namespace, person, pick_n_spec, placement_document, spec
@@ -283,6 +286,23 @@ def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
         HealthLevel.ATTENTION,
         "Degraded (3 of 3 available, 1 not ready)",
     )
+
+
+def test_a_cluster_that_leaves_the_fleet_does_not_degrade_what_is_removed_from_it() -> None:
+    world = placed(3)
+    leave(["c001"], by=None, now=world.now)
+
+    status = health(world)
+
+    assert status.summary == "Progressing (removing from 1 cluster)", "before the next decision too"
+    assert (status.counts.scheduled, status.counts.not_ready) == (2, 0)
+    rows = Binding.objects.filter(cluster_name="c001")
+    assert [one.word for _, one in statuses_on(rows, most=1, now=world.now)] == ["Removing"]
+    rows.update(phase="failed")
+    assert health(world).level is HealthLevel.PROGRESS
+    enqueue_affected_placements()
+    schedule_due(now=world.now)
+    assert health(world).summary == "Progressing (removing from 1 cluster)"
 
 
 @pytest.mark.nightly

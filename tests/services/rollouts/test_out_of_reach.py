@@ -128,3 +128,25 @@ def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(world: 
 
     assert MemberCluster.objects.get(name="c001").verdict == ""
     assert (need.kind, need.words) == ("attention", "c001 is not responding. Retrying.")
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_a_cluster_that_answers_again_needs_no_attention_before_the_next_calls(
+    world: World, client: Client
+) -> None:
+    world.place("db", one_at_a_time())
+    world.run(until=world.is_settled)
+    cut_off(world, "c001")
+    world.inject("c001")
+    MemberCluster.objects.update(observe_at=world.now)
+    lost = MemberCluster.objects.exclude(verdict="", unanswered_since=None)
+    world.run(until=lambda: not lost.exists())
+    not_called = Binding.objects.filter(failure="unreachable")
+
+    assert (not_called.count(), needs()) == (2, {})
+
+    not_called.update(phase="applying")
+    client.force_login(person("ana", "viewer"))
+    attention = client.get("/").content.decode().partition('id="attention"')[2].partition("</section>")[0]
+    assert attention.count("c001 is not responding. Retrying.") == 1, "once for the cluster"
+    assert "2 placements affected (db and web)" in attention
