@@ -63,7 +63,7 @@ def _in_state(rows: QuerySet[MemberCluster], value: str) -> QuerySet[MemberClust
 _STATES = [
     (ClusterFilterState.READY, "Ready"),
     (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
-    (ClusterFilterState.HEARTBEAT_LATE, "Unreachable"),
+    (ClusterFilterState.HEARTBEAT_LATE, "Heartbeat late"),
     (ClusterFilterState.NOT_MONITORED, "Not monitored"),
     (ClusterFilterState.CORDONED, "Cordoned"),
     (ClusterFilterState.JOINING, "Joining"),

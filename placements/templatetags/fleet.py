@@ -34,7 +34,6 @@ _NEGATIVE = re.compile(r"(?<![\w-])-(?=\d)")
 _STATES = {
     "eligible": "Candidate",
     "not-eligible": "Not ready",
-    "heartbeat-late": "Unreachable",
     "fulfilled": "Scheduled",
     "unfulfilled": "Not fulfilled",
     "pending": "Scheduling",

@@ -72,7 +72,7 @@ STATE_BADGES = {
     ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
-    ClusterListState.HEARTBEAT_LATE: Badge("attention", "Unreachable"),
+    ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
     ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
     ClusterListState.LEAVING: Badge("progress", "Leaving"),
 }
@@ -86,7 +86,7 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
     if not cluster.is_eligible:
         return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
     if cluster.is_late:
-        return Badge("attention", "Unreachable")
+        return Badge("attention", "Heartbeat late")
     if is_cordoned:
         return Badge("attention", "Scheduling disabled (cordoned)")
     if cluster.membership == Membership.JOINING:

@@ -112,7 +112,7 @@ def _tiles(
     )
     of_clusters = (
         ("failed", counts.not_eligible, "not ready", f"{clusters}?state=not-eligible"),
-        ("attention", counts.late, "unreachable", f"{clusters}?state=heartbeat-late"),
+        ("attention", counts.late, "heartbeat late", f"{clusters}?state=heartbeat-late"),
         ("attention", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
         ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),
         ("unknown", counts.not_monitored, "not monitored", f"{clusters}?state=not-monitored"),

@@ -67,10 +67,10 @@ def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fe
     page = text_of(viewer, "/clusters/")
     facets = dict(re.findall(r'>([A-Z][^<]*) <span class="count">(\d+)</span>', page))
     assert _names(text_of(viewer, "/clusters/?state=ready")) == ["answers"]
-    assert (facets["Ready"], facets["Unreachable"], facets["Not monitored"]) == ("1", "1", "1")
+    assert (facets["Ready"], facets["Heartbeat late"], facets["Not monitored"]) == ("1", "1", "1")
     assert "3 clusters" in page
     overview = text_of(viewer, "/")
-    assert "1 ready, 1 not monitored ○, 1 unreachable ◷" in overview
+    assert "1 ready, 1 not monitored ○, 1 heartbeat late ◷" in overview
     assert "Unreachable: does not answer." in overview
     assert "1 not monitored</span>" in overview
 

@@ -30,7 +30,7 @@ STATES = {
     "not monitored": _State(Color.UNKNOWN, "", "○", "not monitored"),
     "joining": _State(Color.PROGRESS, ".", "◔", "joining"),
     "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
-    "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "unreachable"),
+    "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "heartbeat late"),
     "not eligible": _State(Color.FAILED, "x", "✗", "not ready"),
     "leaving": _State(Color.PROGRESS, "-", "←", "leaving"),
 }

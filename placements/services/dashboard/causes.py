@@ -238,7 +238,7 @@ def _cause_of_reason(reason: str, count: int, since: datetime | None, late: date
     if reason == _LATE:
         message = f"{clusters} not answering; not ready after 5m without a heartbeat."
         path = f"{path}?state=heartbeat-late"
-        return Cause("clusters/late", "attention", "Unreachable", message, path, "Unreachable clusters", late)
+        return Cause("clusters/late", "attention", "Heartbeat late", message, path, "Late clusters", late)
     words = ELIGIBILITY_WORDS[EligibilityKind(reason)]
     path = f"{path}?state=not-eligible&sort=-verdict_since"
     key, message = f"clusters/{reason}", f"{clusters}: {words}."
