@@ -10,7 +10,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "approval": ("attention", "Pending approvals"),
     "disagreement": ("attention", "Disagreements"),
     "unfulfilled": ("attention", "Placements not fulfilled"),
-    "rollout": ("failed", "Stalled and failed rollouts"),
+    "rollout": ("failed", "Stalled, stopped and failed rollouts"),
     "eviction": ("failed", "Evictions not executed"),
     "difference": ("attention", "Drifted and differing objects"),
     "hub": ("attention", "Hubs not live"),

@@ -38,7 +38,7 @@ _STATES = {
     "unfulfilled": "Not fulfilled",
     "pending": "Scheduling",
     "rolling": "Rolling out",
-    "waiting": "Stalled or waiting for approval",
+    "waiting": "Stalled or waiting for a user",
     "stale": "Outdated",
     "invalid": "Invalid resource selector",
     "degraded": "Degraded or failed",

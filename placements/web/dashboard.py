@@ -131,7 +131,7 @@ def _tiles(
     )
     of_rollouts = (
         ("failed", failing, "with failed clusters", f"{rollouts}?state=failed"),
-        ("attention", counts.of_placements.waiting, "stalled or waiting for approval", rollouts),
+        ("attention", counts.of_placements.waiting, "stalled or waiting for a user", rollouts),
         ("attention", items.approvals, "of them pending approval", f"{rollouts}?waiting=approval"),
     )
 

@@ -218,7 +218,7 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
     )
     assert ">over, continues in a moment<" in remaining(timezone.now(), "left")
     assert ">9s left<" in remaining(timezone.now() + timedelta(seconds=9.9), "left")
-    assert "Pending approval" in page
+    assert "Waiting for approval" in page
     assert "max 67% of 3 → 2 at a time" in page
     assert text(page).count("After stage canary.") == 3
 
@@ -371,6 +371,44 @@ def test_a_failed_cluster_is_retried_by_its_button(
     assert list(StagedRun.objects.get().retries) == ["c001"]
 
 
+@pytest.mark.usefixtures("collected_static")
+def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
+    approver: Client, waiting: StagedWorld
+) -> None:
+    def page(address: str) -> str:
+        return text(approver.get(address).content.decode())
+
+    waiting.go_on(40)
+    waiting.set("one", "Stop")
+
+    run, placement, overview, inbox = map(page, (RUN, "/placements/web/", "/", "/inbox/"))
+    assert run.count("Waiting for approval") == 0
+    assert "Stopped · Waiting for a user to resume the run." in run
+    assert "1. canary Stopped 1 of 1" in run
+    assert "Approval takes effect when the run continues" in run
+    assert "Stopped (1 of 4 started)" in placement
+    assert placement.count("Waiting for a user to resume the run. Open one") == 1
+    assert "c003 Stopped" in placement
+    assert "aiting for approval" not in placement
+    assert "Pending approval" not in placement
+    assert "Stopped (1 of 4 started)" in page("/placements/")
+    assert "1 stalled or waiting for a user" in overview
+    assert "Staged run one is stopped; no new updates start." in overview
+    assert "pproval" not in overview
+    assert "Pending approvals" not in inbox
+    assert "Stalled, stopped and failed rollouts 1" in inbox
+    [item] = approver.get("/api/v1/inbox").json()["items"]
+    assert (item["level"], item["message"]) == ("suspended", "Staged update run is stopped.")
+    health = approver.get("/api/v1/placements/web").json()["status"]["health"]
+    assert (health["level"], health["word"], health["message"]) == ("suspended", "Stopped", "1 of 4 started")
+
+    waiting.approve("one", "canary")
+    assert "Approved by ann" in page(RUN)
+    assert "Stopped · Waiting for a user to resume the run." in page(RUN)
+    waiting.set("one", "Run")
+    assert "Waiting for timer" in page(RUN)
+
+
 @pytest.mark.parametrize("action", ["resume/", "stop/", "abandon/"])
 def test_what_is_not_allowed_is_refused(operator: Client, waiting: StagedWorld, action: str) -> None:
     abandon("one", by=None, now=waiting.now)
@@ -429,7 +467,7 @@ def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Clie
     assert "1 of them pending approval<" in page
     assert "Pending approval of stage canary of one, after the stage." in page
     assert "Approvers: an approver." in page
-    assert "1 stalled or waiting for approval" in page
+    assert "1 stalled or waiting for a user" in page
     assert "You may approve this stage." in text_of(approver, "/")
     assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in page
 

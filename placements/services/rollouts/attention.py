@@ -25,7 +25,7 @@ _STALLED = Q(verdict=RunPhase.HALTED)
 _UNREACHABLE = Q(sync_result__waitingCounts__unreachable__isnull=False)
 _BLOCKED_REMOVALS = Q(sync_result__heldBack__staying__isnull=False)
 _STARTED = Q(ended_at=None, started_at__isnull=False)
-_AT_CLUSTERS = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING)
+_LISTED = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING, RunStatus.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +164,18 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
 
 
 def _staged() -> tuple[list[AttentionItem], list[AttentionItem]]:
-    """Return the items of staged runs that failed, and of those that are stuck or wait for clusters.
+    """Return the items of staged runs that failed, and of those that are stuck, wait for clusters or stopped.
 
     A failed run is listed until there is a newer one of its placement.
     """
     newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
     has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    rows = StagedRun.objects.filter(has_failed | _STARTED & Q(status__in=_AT_CLUSTERS))
+    rows = StagedRun.objects.filter(has_failed | _STARTED & Q(status__in=_LISTED))
     kind = Case(When(status=RunStatus.FAILED, then=0), default=1)
     order = (Case(When(status=RunStatus.STUCK, then=0), default=1), "placement_name", "pk")
     rows = rows.annotate(place=Window(RowNumber(), partition_by=kind, order_by=order))
     rows = rows.filter(place__lte=_MOST_READ).order_by(*order)
-    failed, stuck, unreachable = list[AttentionItem](), list[AttentionItem](), list[AttentionItem]()
+    failed, stuck, unreachable, stopped = (list[AttentionItem]() for _ in range(4))
     for run in rows.only("full_name", "placement_name", "status", "sync_result"):
         if run.status == RunStatus.FAILED:
             words = f"Staged run {run.full_name} failed. Clusters keep their current revision."
@@ -183,16 +183,21 @@ def _staged() -> tuple[list[AttentionItem], list[AttentionItem]]:
                 AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.full_name)
             )
             continue
+        if run.status == RunStatus.STOPPED:
+            words = f"Staged run {run.full_name} is stopped; no new updates start."
+            item = AttentionItem("on-hold", run.placement_name, "suspended", words, None, run.full_name)
+            stopped.append(item)
+            continue
         waits = run.sync_result.get("waits", ())
+        subject = (run.placement_name, "attention")
         names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
-        item = (run.placement_name, "attention")
         if late := run.sync_result.get("stuck"):
             clusters = counted(len(late), "cluster")
             words = f"Staged run {run.full_name} is stuck: {clusters} not updated within 5m."
-            stuck.append(AttentionItem("stuck", *item, words, None, run.full_name))
+            stuck.append(AttentionItem("stuck", *subject, words, None, run.full_name))
         elif names:
             words = f"Staged run {run.full_name} waits for unreachable clusters: {first_names(names)}."
             unreachable.append(
-                AttentionItem("staged-cut-off", *item, words, None, run.full_name, tuple(names))
+                AttentionItem("staged-cut-off", *subject, words, None, run.full_name, tuple(names))
             )
-    return failed[:MOST], [*stuck[:MOST], *unreachable[:MOST]]
+    return failed[:MOST], [*stuck[:MOST], *unreachable[:MOST], *stopped[:MOST]]

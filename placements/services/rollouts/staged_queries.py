@@ -160,10 +160,6 @@ class TaskView:
     request: ApprovalRequest | None = None
     until: datetime | None = None
 
-    @property
-    def is_waiting(self) -> bool:
-        return self.state == CURRENT
-
 
 @dataclass(frozen=True, slots=True)
 class StepView:
@@ -194,10 +190,6 @@ class StageView:
     after: tuple[TaskView, ...]
     rows: tuple[StepView, ...]
     first: int
-
-    @property
-    def waits_for_approval(self) -> bool:
-        return any(task and task.is_waiting and task.request for task in (self.before, *self.after))
 
     @property
     def total(self) -> int:
