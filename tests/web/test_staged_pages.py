@@ -409,6 +409,46 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
     assert "Waiting for timer" in page(RUN)
 
 
+@pytest.mark.usefixtures("collected_static")
+def test_an_action_shows_before_a_worker_processes_it(
+    client: Client, approver: Client, waiting: StagedWorld
+) -> None:
+    client.force_login(person("ana", "operator"))
+    waiting.go_on(40)
+
+    approver.post(f"{RUN}approve/canary/")
+
+    pages = {
+        address: text(approver.get(address).content.decode())
+        for address in (RUN, "/placements/web/", "/placements/", "/rollouts/", "/", "/clusters/c001/")
+    }
+    for address, page in pages.items():
+        assert "Waiting for approval" not in page, address
+    assert "Stage canary of one approved. " in pages[RUN]
+    assert "Progressing · The run continues in a moment." in pages[RUN]
+    assert "1. canary Completed 1 of 1" in pages[RUN]
+    progress = approver.get("/api/v1/staged-runs/one/progress").json()
+    assert (progress["status"], progress["sentences"]) == ("progressing", ["The run continues in a moment."])
+    assert "Progressing (1 of 4 started)" in pages["/placements/web/"]
+    client.post(f"{RUN}stop/")
+    assert "Stopping" in text(client.get(RUN).content.decode())
+    waiting.work()
+    client.post(f"{RUN}resume/")
+    assert "Progressing · The run continues in a moment." in text(client.get(RUN).content.decode())
+    waiting.work()
+    assert "1. canary Waiting for timer" in text(client.get(RUN).content.decode()), "it restarts (B.5.5)"
+
+
+def test_a_skipped_wait_is_no_longer_waited_for(operator: Client, waiting: StagedWorld) -> None:
+    waiting.approve("one", "canary")
+    assert "Waiting for timer" in operator.get(RUN).content.decode()
+
+    operator.post(f"{RUN}skip-wait/canary/")
+
+    page = text(operator.get(RUN).content.decode())
+    assert "Progressing · The run continues in a moment." in page
+
+
 @pytest.mark.parametrize("action", ["resume/", "stop/", "abandon/"])
 def test_what_is_not_allowed_is_refused(operator: Client, waiting: StagedWorld, action: str) -> None:
     abandon("one", by=None, now=waiting.now)

@@ -81,6 +81,8 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
         sentences.insert(
             0, f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues."
         )
+    elif result and result.status is RunStatus.PROGRESSING and not result.waits:
+        sentences.append("The run continues in a moment.")  # after an action that no worker has processed
     return sentences
 
 
@@ -276,6 +278,8 @@ class _StageBuilder:
             first = max(0, min(first, len(stage.steps) - ROWS))
         rows = tuple(self.step(step, stage) for step in stage.steps[first : first + most])
         state = self.stage_state(stage)
+        if state == CURRENT and stage.updated_at and all(task.state == DONE for task in after):
+            state = DONE  # approved; no worker has processed it yet
         return StageView(number, stage, words, state, before, tuple(after), rows, first)
 
     def approval(self, stage: Stage, point: ApprovalPoint) -> TaskView:
@@ -292,7 +296,7 @@ class _StageBuilder:
         if timed and timed.stage == stage.name:
             return TaskView(words, CURRENT, until=timed.until)
         # A timed wait of a stopped run restarts later, or never.
-        is_stopped = self.result.status in (RunStatus.STOPPED, RunStatus.STOPPING)
+        is_stopped = self.result.run.is_stopped or self.result.status is RunStatus.STOPPING
         if stage.ended_at or (stage.updated_at and not is_stopped and not self.result.run.outcome):
             return TaskView(words, DONE)
         return TaskView(words, NOT_REACHED if self.result.run.outcome else PENDING)
