@@ -169,6 +169,8 @@ def test_an_older_snapshot_is_called_a_rollback(
     assert f'href="{START}?snapshot=0"' in text_of(operator, "/placements/web/history/")
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
     operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
+    words = "Initializing · A worker initializes the run in a moment."
+    assert words in text(text_of(operator, "/rollouts/staged/runs/back/"))
     waiting.work()
 
     assert "r0 is older than the latest, r1" in page

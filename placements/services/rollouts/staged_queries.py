@@ -64,7 +64,11 @@ def initialising_sentence(run: StagedRun) -> str:
         return reason_sentence(StageReason("invalid-selectors"))
     if index and run.resource_snapshot_id is None and placement and not placement.is_due:
         return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
-    return reason_sentence(StageReason("not-decided"))
+    if placement is None or placement.is_due:
+        return reason_sentence(StageReason("not-decided"))
+    if placement.paused_since:
+        return "The run is not initialized while the placement is paused."
+    return "A worker initializes the run in a moment."
 
 
 def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
