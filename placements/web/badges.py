@@ -178,6 +178,7 @@ def without_status(sentences: Iterable[str], state: Badge) -> list[str]:
 
 
 _PARTS = {
+    "aborted": Badge("pending", "Aborted"),
     "current": Badge("progress", "In progress"),
     "done": Badge("healthy", "Completed"),
     "failed": Badge("failed", "Failed"),

@@ -302,7 +302,7 @@ def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: Stag
     assert unchanged == (204, "")
     assert "approved" in moved[1]
     assert (ended[0], polled(ended[1])) == (200, [])
-    assert "All stages completed." in ended[1]
+    assert "Succeeded · 4 of 4 clusters updated." in text(ended[1])
 
 
 @pytest.mark.nightly
@@ -451,9 +451,20 @@ def test_a_skipped_wait_is_no_longer_waited_for(operator: Client, waiting: Stage
     assert "Progressing · The run continues in a moment." in page
 
 
+@pytest.mark.usefixtures("collected_static")
 @pytest.mark.parametrize("action", ["resume/", "stop/", "abandon/"])
-def test_what_is_not_allowed_is_refused(operator: Client, waiting: StagedWorld, action: str) -> None:
+def test_what_is_not_allowed_after_an_abort_is_refused(
+    operator: Client, waiting: StagedWorld, action: str
+) -> None:
     abandon("one", by=None, now=waiting.now)
+    page = text(operator.get(RUN).content.decode())
+    assert "Aborted · 1 of 4 clusters updated." in page
+    assert "1. canary Aborted 1 of 1" in page
+    assert "Wait (30s) aborted" in page
+    assert "Approval not given" in page
+    assert "2. prod Not reached 0 of 3" in page
+    stages = operator.get("/api/v1/staged-runs/one/progress").json()["stages"]
+    assert [one["state"] for one in stages] == ["aborted", "not reached", "not reached"]
 
     answer = operator.post(f"{RUN}{action}")
 
