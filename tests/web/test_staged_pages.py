@@ -432,6 +432,10 @@ def test_an_action_shows_before_a_worker_processes_it(
     progress = approver.get("/api/v1/staged-runs/one/progress").json()
     assert (progress["status"], progress["sentences"]) == ("progressing", ["The run continues in a moment."])
     assert "Progressing (1 of 4 started)" in pages["/placements/web/"]
+    for address in (RUN, "/placements/web/"):
+        fragment = poll(client, f"{address}?v=old")[1]
+        assert 'id="count-inbox" hx-swap-oob="true"></span>' in fragment, address
+        assert 'id="count-rollouts" hx-swap-oob="true">1<' in fragment, address
     client.post(f"{RUN}stop/")
     assert "Stopping" in text(client.get(RUN).content.decode())
     waiting.work()
