@@ -44,6 +44,9 @@ _STATES = {
     "degraded": "Degraded or failed",
     "deleting": "Deleting",
     "filtered": "Filtered out",
+    "running": "In progress",
+    "finished": "Completed",
+    "stopped": "Stopped or aborted",
 }
 _SIMULATED = mark_safe(
     ' <span class="simulated" title="This cluster exists only in this console">Simulated</span>'

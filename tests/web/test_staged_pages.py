@@ -398,6 +398,8 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
     assert "pproval" not in overview
     assert "aiting for approval" not in inbox
     assert "Stalled, stopped and failed rollouts 1" in inbox
+    assert "AllIn progressCompletedSupersededStopped or abortedFailed" in page("/rollouts/")
+    assert "web · one Stopped" in page("/rollouts/?state=stopped")
     [item] = approver.get("/api/v1/inbox").json()["items"]
     assert (item["level"], item["message"]) == ("suspended", "Staged update run is stopped.")
     health = approver.get("/api/v1/placements/web").json()["status"]["health"]
