@@ -15,7 +15,7 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from fleetui.permissions import check_change
-from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus, StagedRunOutcome, WaitReason
+from placements.engine.rollout.staged_run import RunStatus, StagedRunOutcome, WaitReason
 from placements.manifests.staged_update import approval_change_errors, parse_approval_request
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.results import OperationResult
@@ -78,8 +78,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
     if request.approved_at is None:
         request.approved_at, request.approved_by, request.comment = now, by.get_username(), comment
         request.save(update_fields=["approved_at", "approved_by", "comment"])
-        is_before = request.side == ApprovalPoint.BEFORE
-        _remove_wait(run, WaitReason.APPROVAL_BEFORE if is_before else WaitReason.APPROVAL_AFTER, stage)
+        _remove_wait(run, WaitReason(f"approval-{request.side}"), stage)
         facts = {"request": str(request)} | ({"comment": comment} if comment else {})
         _save(run, "approved", facts, by=by, now=now)
     return request
