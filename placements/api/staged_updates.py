@@ -91,7 +91,7 @@ class StageSerializer(CamelCaseSerializer):
     """One stage of a run; the last one removes the placement from clusters that are no longer selected."""
 
     name = serializers.CharField()
-    state = enum(["to come", "current", "skipped", "done"])
+    state = enum(["to come", "current", "skipped", "done", "aborted", "failed", "not reached"])
     at_once = serializers.IntegerField(help_text="The number of clusters that may be updated concurrently.")
     needs_approval_before = serializers.BooleanField()
     needs_approval_after = serializers.BooleanField()

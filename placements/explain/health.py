@@ -120,11 +120,12 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
 
 NEEDS_RUN = "needs a staged run"
 GATES: Mapping[str, tuple[HealthLevel, str, str]] = {
-    WaitReason.APPROVAL_BEFORE: (HealthLevel.SUSPENDED, "Waiting for approval", "before"),
-    WaitReason.APPROVAL_AFTER: (HealthLevel.SUSPENDED, "Waiting for approval", "after"),
+    WaitReason.APPROVAL_BEFORE: (HealthLevel.ATTENTION, "Waiting for approval", "before"),
+    WaitReason.APPROVAL_AFTER: (HealthLevel.ATTENTION, "Waiting for approval", "after"),
     WaitReason.TIME: (HealthLevel.PROGRESS, "Waiting for timer", "after"),
+    WaitReason.RESUME: (HealthLevel.SUSPENDED, "Stopped", ""),
 }
-"""The status while a staged update run waits at a gate, and on which side of the stage that is."""
+"""The status while a staged update run waits at a gate or is stopped, and on which side of the stage."""
 _Status = tuple[HealthLevel, str, str] | None
 _WORDS = {
     "Invalid resource selector": "Failed",
@@ -206,8 +207,9 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
             return HealthLevel.SUSPENDED, "Pending", NEEDS_RUN
     if is_at_gate:
         level, word, side = GATES[facts.gate]
-        started = f", {updated}" if counts.started < counts.scheduled else ""
-        return level, word, f"{side} stage {facts.gate_stage}{started}"
+        details = [f"{side} stage {facts.gate_stage}"] if side else []
+        details += [updated] if counts.started < counts.scheduled or not side else []
+        return level, word, ", ".join(details)
     if counts.started < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:

@@ -7,10 +7,10 @@ from placements.explain.staged_updates import hub_eviction_sentence
 from placements.explain.vocabulary import counted
 
 KINDS: Mapping[str, tuple[str, str]] = {
-    "approval": ("attention", "Pending approvals"),
+    "approval": ("attention", "Waiting for approval"),
     "disagreement": ("attention", "Disagreements"),
     "unfulfilled": ("attention", "Placements not fulfilled"),
-    "rollout": ("failed", "Stalled and failed rollouts"),
+    "rollout": ("failed", "Stalled, stopped and failed rollouts"),
     "eviction": ("failed", "Evictions not executed"),
     "difference": ("attention", "Drifted and differing objects"),
     "hub": ("attention", "Hubs not live"),

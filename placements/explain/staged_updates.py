@@ -13,6 +13,7 @@ from placements.engine.rollout.staged_run import (
     RunStatus,
     Stage,
     StagedRunOutcome,
+    StagedRunPlan,
     StagedUpdateResult,
     StageReason,
     Wait,
@@ -35,9 +36,13 @@ def staged_result(plan: Any, document: Any) -> StagedUpdateResult:
 
 
 def run_sentences(result: StagedUpdateResult) -> list[str]:
-    """Return in a sentence each what a run is doing, what it waits for, and why it ended."""
-    sentences = [_STATUS[result.status]] if result.status in _STATUS else []
-    sentences += [reason_sentence(reason) for reason in result.run.reasons]
+    """Return in a sentence each what a run is doing, what it waits for, and how it ended."""
+    sentences = [reason_sentence(reason) for reason in result.run.reasons]
+    steps = [step for stage in result.run.stages for step in stage.steps] if result.run.outcome else []
+    if steps:
+        done = sum(step.done_at is not None for step in steps)
+        sentences.append(f"{done:,} of {counted(len(steps), 'cluster')} updated.")
+    sentences += [_STATUS[result.status]] if result.status in _STATUS else []
     if (stage := result.concurrency) and stage.running:
         failed = len(names_waiting_for(result.waits, WaitReason.RETRY))
         started = f"{stage.running - failed:,} updating, {f'{failed:,} failed, ' if failed else ''}"
@@ -65,10 +70,8 @@ def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
 
 
 _STATUS = {
-    RunStatus.STOPPING: "Stopping: no new updates start.",
-    RunStatus.SUCCEEDED: "All stages completed.",
-    RunStatus.FAILED: "The run failed. Start a new run.",
-    RunStatus.ABANDONED: "The run was aborted.",
+    RunStatus.STOPPING: "No new updates start.",
+    RunStatus.FAILED: "Start a new run.",
 }
 
 
@@ -318,11 +321,7 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
         "stages": [
             {
                 "name": stage.name,
-                "state": _state(
-                    skipped=stage.was_skipped,
-                    done=stage.ended_at,
-                    current=stage is run.current and not run.outcome,
-                ),
+                "state": stage_state(run, stage),
                 "atOnce": stage.limit if stage is not run.deletions else len(stage.steps),
                 "needsApprovalBefore": stage.needs_approval_before,
                 "needsApprovalAfter": stage.needs_approval_after,
@@ -348,6 +347,16 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
             for stage in (*run.stages, run.deletions)
         ],
     }
+
+
+def stage_state(run: StagedRunPlan, stage: Stage) -> str:
+    """Return the progress of a stage; the one in which a run ended early is "aborted" or "failed"."""
+    has_begun = any(step.started_at or step.done_at for step in stage.steps)
+    of_ended = "aborted" if run.outcome is StagedRunOutcome.ABANDONED else "failed"
+    return _state(
+        **{"skipped": stage.was_skipped, "done": stage.ended_at, of_ended: run.outcome and has_begun},
+        **{"not reached": run.outcome, "current": stage is run.current},
+    )
 
 
 def _state(**states: object) -> str:

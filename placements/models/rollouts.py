@@ -199,9 +199,8 @@ class StagedRun(HubRow):
     hub_status = OrderedJSONField(null=True)
 
     failed: int
-    is_asking: bool
     gate: str | None
-    """Annotated `with_status`: on how many clusters it failed, whether it waits for an approval, and why."""
+    """Annotated `with_status`: on how many clusters it failed, and what it waits for first."""
 
     class Meta:
         indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]

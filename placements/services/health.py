@@ -35,7 +35,7 @@ from clusters.models import MemberCluster
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns
 from placements.engine.rollout.actions import RunPhase
-from placements.engine.rollout.staged_run import RunStatus
+from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.health import (
     GATES,
@@ -227,7 +227,7 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     """Return the status that follows from the columns of a binding and those of `_observed`."""
     suspension = "Paused" if placement.paused_since else "Stopped" if placement.is_stopped else ""
     if placement.is_staged and (not placement.is_rolling or placement.gate in GATES):
-        suspension = suspension or "Pending"
+        suspension = suspension or ("Stopped" if placement.gate == WaitReason.RESUME else "Pending")
     is_selected = row["state"] != BindingState.UNSCHEDULED and placement.deleting_since is None
     has_resources = placement.selected_count != 0 or placement.pinned_snapshot is not None
     if is_selected and not has_resources:
@@ -326,9 +326,9 @@ def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
 
 
 def _at_gate() -> QuerySet[StagedRun]:
-    """Return the runs of a placement that wait for an approval or a timer."""
-    staged = _running("pk")[1]
-    return staged.filter(status=RunStatus.WAITING, sync_result__waits__0__reason__in=[*GATES])
+    """Return the runs of a placement that wait for an approval or a timer, or are stopped."""
+    is_idle = Q(status__in=(RunStatus.WAITING, RunStatus.STOPPED))
+    return _running("pk")[1].filter(is_idle, sync_result__waits__0__reason__in=[*GATES])
 
 
 def _is_rolling(placement: str) -> Q:

@@ -38,12 +38,15 @@ _STATES = {
     "unfulfilled": "Not fulfilled",
     "pending": "Scheduling",
     "rolling": "Rolling out",
-    "waiting": "Stalled or waiting for approval",
+    "waiting": "Stalled or waiting for a user",
     "stale": "Outdated",
     "invalid": "Invalid resource selector",
     "degraded": "Degraded or failed",
     "deleting": "Deleting",
     "filtered": "Filtered out",
+    "running": "In progress",
+    "finished": "Completed",
+    "stopped": "Stopped or aborted",
 }
 _SIMULATED = mark_safe(
     ' <span class="simulated" title="This cluster exists only in this console">Simulated</span>'

@@ -167,12 +167,18 @@ def staged_state(run: StagedRun) -> Badge:
     if run.ended_at is None and run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
     if run.status == RunStatus.WAITING and (gate := GATES.get(run.gate or "")):
-        return Badge("attention" if run.is_asking else "progress", gate[1])
+        return Badge(*gate[:2])
     badge = _STAGED[run.status]
     return _at_work(badge, run.failed) if run.status in (RunStatus.PROGRESSING, RunStatus.STUCK) else badge
 
 
+def without_status(sentences: Iterable[str], state: Badge) -> list[str]:
+    """Return sentences for the place beside a status, without its words at their start."""
+    return [one.removeprefix(f"{state.words} ") for one in sentences]
+
+
 _PARTS = {
+    "aborted": Badge("pending", "Aborted"),
     "current": Badge("progress", "In progress"),
     "done": Badge("healthy", "Completed"),
     "failed": Badge("failed", "Failed"),
@@ -189,9 +195,11 @@ def step_state(state: str, phase: str) -> Badge:
     return phase_state(phase) if state == "running" and phase else _PARTS[state]
 
 
-def stage_state(state: str, *, is_asking: bool, failed: int) -> Badge:
-    """Return the status of a stage; `is_asking` while it waits for an approval."""
-    return Badge("attention", "Pending approval") if is_asking else _at_work(_PARTS[state], failed)
+def stage_state(state: str, run: StagedRun, *, failed: int) -> Badge:
+    """Return the status of a stage; where the run waits, the current one has the status of the run."""
+    of_run = staged_state(run)
+    is_held = state == "current" and not of_run.words.startswith(_STAGED[RunStatus.PROGRESSING].words)
+    return of_run if is_held else _at_work(_PARTS[state], failed)
 
 
 def outcome_kind(outcome: Outcome) -> str:

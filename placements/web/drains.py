@@ -121,7 +121,8 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         return _page(request, cluster, errors=error.errors, status=422)
     except (ActionNotAllowed, NotWritableError, WriteRefusedError, HubRefusedError) as refused:
         return _page(request, cluster, refused=str(refused), status=409)
-    messages.success(request, done)
+    if done:
+        messages.success(request, done)
     return redirect("web:cluster-drain", cluster.name)
 
 
@@ -150,7 +151,7 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
         start_hub_drain(hub, cluster.name, by=by, now=now, at_once=at_once or 1, deadline=deadline)
     else:
         drain(cluster.name, by=by, now=now, pace=pace)
-    return f"Draining {cluster.name}."
+    return ""  # the page says it, until the drain has ended
 
 
 def _live_hub(request: HttpRequest) -> Hub | None:

@@ -21,6 +21,7 @@ from clusters.hubs.queries import summary_of
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
+from fleetui.htmx import wants_fragment
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -237,6 +238,11 @@ class PageLayout:
     @property
     def has_no_users(self) -> bool:
         return not User.objects.exists()
+
+    @cached_property
+    def news(self) -> NavigationCounts | None:
+        """Return what a fragment replaces in the navigation; None on a whole page."""
+        return counts_of(self._request) if wants_fragment(self._request) else None
 
     @cached_property
     def sections(self) -> list[Section]:

@@ -455,14 +455,16 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
     """Return the newest run, and the failed clusters, which are retried only by a run."""
     runs = with_status(StagedRun.objects.filter(placement=placement).select_related("placement"))
     run = runs.order_by("-pk").first()
-    result = result_in(run) if run and run.ended_at is None else None
+    state, sentences = badges.staged_state(run) if run else None, list[str]()
+    if run and state and state.words in ("Waiting for approval", "Stopped"):
+        sentences = badges.without_status(sentences_of(run, result_in(run)), state)
     rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
     failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
     has_started = has_started_run(placement)
     return {
         "staged_run": run,
-        "staged_state": badges.staged_state(run) if run else None,
-        "staged_sentences": sentences_of(run, result) if run and result else [],
+        "staged_state": state,
+        "staged_sentences": sentences,
         "staged_started": has_started,
         "staged_waits": "" if has_started or placement.is_mirrored else waits_for_run(placement),
         "staged_failed": failed[:_FAILED_SHOWN],

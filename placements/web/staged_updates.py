@@ -109,7 +109,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "placement": run.placement,
         "now": datetime.now(UTC),
         "state": state,
-        "sentences": [one.removeprefix(f"{state.words} ") for one in sentences_of(run, result)],
+        "sentences": badges.without_status(sentences_of(run, result), state),
         "eta": eta if is_active else "",
         "is_active": is_active,
         "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
@@ -117,7 +117,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "may_stop": is_active and spec_state is RunState.RUN,
         "is_rollback": is_rollback(run),
         "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
-        "stages": [_stage_row(stage, wanted) for stage in stages],
+        "stages": [_stage_row(stage, run, wanted) for stage in stages],
         "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
@@ -131,9 +131,11 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
 
 
-def _stage_row(stage: StageView, wanted: str) -> tuple[StageView, badges.Badge, list[Any], list[Any]]:
+def _stage_row(
+    stage: StageView, run: StagedRun, wanted: str
+) -> tuple[StageView, badges.Badge, list[Any], list[Any]]:
     """Return a stage with its status, its bar and its clusters; a large one shows them only in its turn."""
-    state = badges.stage_state(stage.state, is_asking=stage.waits_for_approval, failed=stage.failed)
+    state = badges.stage_state(stage.state, run, failed=stage.failed)
     is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
     rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
     steps = [(step, badges.step_state(step.state, step.phase)) for step in rows]

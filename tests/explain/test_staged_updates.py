@@ -59,7 +59,7 @@ def test_a_run_says_how_it_ended() -> None:
 
     assert world.run.outcome is StagedRunOutcome.SUCCEEDED
     assert run_sentences(world.sync_result()) == [
-        "All stages completed.",
+        "3 of 3 clusters updated.",
         "Unreachable; resources may remain: z.",
     ]
 
@@ -69,8 +69,9 @@ def test_a_run_says_why_it_failed() -> None:
     world.run = world.run.end(StagedRunOutcome.FAILED, START, StageReason("in-no-stage", ("c1", "c3")))
 
     assert run_sentences(world.go()) == [
-        "The run failed. Start a new run.",
         "No stage selects c1 and c3.",
+        "0 of 3 clusters updated.",
+        "Start a new run.",
     ]
 
 

@@ -442,7 +442,7 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
     page = text_of(viewer, "/")
 
     assert "Rollouts in progress</a> <strong>2</strong>" in page
-    assert "1 stalled or waiting for approval" in page
+    assert "1 stalled or waiting for a user" in page
     assert '<span class="count" id="count-rollouts">2<span' in page
 
 

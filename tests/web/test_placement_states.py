@@ -90,7 +90,7 @@ def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fet
     page = text_of(viewer, "/placements/?state=waiting")
 
     assert rows(page)["web"][5].startswith("one ")
-    assert counts(page)["Stalled or waiting for approval"] == counts(page)["Rolling out"] == 1
+    assert counts(page)["Stalled or waiting for a user"] == counts(page)["Rolling out"] == 1
 
 
 def test_says_what_waits_for_a_staged_run(viewer: Client, operator: Client, text_of: Fetch) -> None:

@@ -323,7 +323,7 @@ def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch,
 
     page = text_of(viewer, "/")
 
-    assert "1 stalled or waiting for approval" in page
+    assert "1 stalled or waiting for a user" in page
     assert "Failed on c000. Retrying." in page
     assert "Paused by system; no new updates start." in page
     tile = r'tile-(\w+)">\s*<p class="tile-head"><a [^>]*>Rollouts in progress'

@@ -169,6 +169,8 @@ def test_an_older_snapshot_is_called_a_rollback(
     assert f'href="{START}?snapshot=0"' in text_of(operator, "/placements/web/history/")
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
     operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
+    words = "Initializing · A worker initializes the run in a moment."
+    assert words in text(text_of(operator, "/rollouts/staged/runs/back/"))
     waiting.work()
 
     assert "r0 is older than the latest, r1" in page
@@ -218,7 +220,7 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: 
     )
     assert ">over, continues in a moment<" in remaining(timezone.now(), "left")
     assert ">9s left<" in remaining(timezone.now() + timedelta(seconds=9.9), "left")
-    assert "Pending approval" in page
+    assert "Waiting for approval" in page
     assert "max 67% of 3 → 2 at a time" in page
     assert text(page).count("After stage canary.") == 3
 
@@ -300,7 +302,7 @@ def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: Stag
     assert unchanged == (204, "")
     assert "approved" in moved[1]
     assert (ended[0], polled(ended[1])) == (200, [])
-    assert "All stages completed." in ended[1]
+    assert "Succeeded · 4 of 4 clusters updated." in text(ended[1])
 
 
 @pytest.mark.nightly
@@ -371,9 +373,104 @@ def test_a_failed_cluster_is_retried_by_its_button(
     assert list(StagedRun.objects.get().retries) == ["c001"]
 
 
+@pytest.mark.usefixtures("collected_static")
+def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
+    approver: Client, waiting: StagedWorld
+) -> None:
+    def page(address: str) -> str:
+        return text(approver.get(address).content.decode())
+
+    waiting.go_on(40)
+    waiting.set("one", "Stop")
+
+    run, placement, overview, inbox = map(page, (RUN, "/placements/web/", "/", "/inbox/"))
+    assert run.count("Waiting for approval") == 0
+    assert "Stopped · Waiting for a user to resume the run." in run
+    assert "1. canary Stopped 1 of 1" in run
+    assert "Approval takes effect when the run continues" in run
+    assert "Stopped (1 of 4 started)" in placement
+    assert placement.count("Waiting for a user to resume the run. Open one") == 1
+    assert "c003 Stopped" in placement
+    assert "aiting for approval" not in placement
+    assert "Stopped (1 of 4 started)" in page("/placements/")
+    assert "1 stalled or waiting for a user" in overview
+    assert "Staged run one is stopped; no new updates start." in overview
+    assert "pproval" not in overview
+    assert "aiting for approval" not in inbox
+    assert "Stalled, stopped and failed rollouts 1" in inbox
+    assert "AllIn progressCompletedSupersededStopped or abortedFailed" in page("/rollouts/")
+    assert "web · one Stopped" in page("/rollouts/?state=stopped")
+    [item] = approver.get("/api/v1/inbox").json()["items"]
+    assert (item["level"], item["message"]) == ("suspended", "Staged update run is stopped.")
+    health = approver.get("/api/v1/placements/web").json()["status"]["health"]
+    assert (health["level"], health["word"], health["message"]) == ("suspended", "Stopped", "1 of 4 started")
+
+    waiting.approve("one", "canary")
+    assert "Approved by ann" in page(RUN)
+    assert "Stopped · Waiting for a user to resume the run." in page(RUN)
+    waiting.set("one", "Run")
+    assert "Waiting for timer" in page(RUN)
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_an_action_shows_before_a_worker_processes_it(
+    client: Client, approver: Client, waiting: StagedWorld
+) -> None:
+    client.force_login(person("ana", "operator"))
+    waiting.go_on(40)
+
+    approver.post(f"{RUN}approve/canary/")
+
+    pages = {
+        address: approver.get(address).content.decode()
+        for address in (RUN, "/placements/web/", "/placements/", "/rollouts/", "/", "/clusters/c001/")
+    }
+    for address, page in pages.items():
+        assert not re.search("Waiting for approval[^<]*</span>", page), address
+        pages[address] = text(page)
+    assert "Stage canary of one approved. " in pages[RUN]
+    assert "Progressing · The run continues in a moment." in pages[RUN]
+    assert "1. canary Completed 1 of 1" in pages[RUN]
+    progress = approver.get("/api/v1/staged-runs/one/progress").json()
+    assert (progress["status"], progress["sentences"]) == ("progressing", ["The run continues in a moment."])
+    assert "Progressing (1 of 4 started)" in pages["/placements/web/"]
+    for address in (RUN, "/placements/web/"):
+        fragment = poll(client, f"{address}?v=old")[1]
+        assert 'id="count-inbox" hx-swap-oob="true"></span>' in fragment, address
+        assert 'id="count-rollouts" hx-swap-oob="true">1<' in fragment, address
+    client.post(f"{RUN}stop/")
+    assert "Stopping" in text(client.get(RUN).content.decode())
+    waiting.work()
+    client.post(f"{RUN}resume/")
+    assert "Progressing · The run continues in a moment." in text(client.get(RUN).content.decode())
+    waiting.work()
+    assert "1. canary Waiting for timer" in text(client.get(RUN).content.decode()), "it restarts (B.5.5)"
+
+
+def test_a_skipped_wait_is_no_longer_waited_for(operator: Client, waiting: StagedWorld) -> None:
+    waiting.approve("one", "canary")
+    assert "Waiting for timer" in operator.get(RUN).content.decode()
+
+    operator.post(f"{RUN}skip-wait/canary/")
+
+    page = text(operator.get(RUN).content.decode())
+    assert "Progressing · The run continues in a moment." in page
+
+
+@pytest.mark.usefixtures("collected_static")
 @pytest.mark.parametrize("action", ["resume/", "stop/", "abandon/"])
-def test_what_is_not_allowed_is_refused(operator: Client, waiting: StagedWorld, action: str) -> None:
+def test_what_is_not_allowed_after_an_abort_is_refused(
+    operator: Client, waiting: StagedWorld, action: str
+) -> None:
     abandon("one", by=None, now=waiting.now)
+    page = text(operator.get(RUN).content.decode())
+    assert "Aborted · 1 of 4 clusters updated." in page
+    assert "1. canary Aborted 1 of 1" in page
+    assert "Wait (30s) aborted" in page
+    assert "Approval not given" in page
+    assert "2. prod Not reached 0 of 3" in page
+    stages = operator.get("/api/v1/staged-runs/one/progress").json()["stages"]
+    assert [one["state"] for one in stages] == ["aborted", "not reached", "not reached"]
 
     answer = operator.post(f"{RUN}{action}")
 
@@ -398,7 +495,7 @@ def test_the_inbox_lists_what_waits_and_an_approver_approves(
     assert f'href="{RUN}approve/canary/"' not in page_of_viewer
     assert "only an approver may approve a stage" in page_of_viewer
     assert done["Location"] == RUN
-    assert "No pending approvals" in text_of(approver, "/rollouts/?waiting=approval")
+    assert "No stage is waiting for approval." in text_of(approver, "/rollouts/?waiting=approval")
     assert approver.post(f"{RUN}approve/prod/").status_code == 409
 
 
@@ -426,10 +523,10 @@ def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Clie
     page = text_of(viewer, "/")
 
     assert 'href="/rollouts/?waiting=approval"' in page
-    assert "1 of them pending approval<" in page
-    assert "Pending approval of stage canary of one, after the stage." in page
+    assert "1 of them waiting for approval<" in page
+    assert "Waiting for approval of stage canary of one, after the stage." in page
     assert "Approvers: an approver." in page
-    assert "1 stalled or waiting for approval" in page
+    assert "1 stalled or waiting for a user" in page
     assert "You may approve this stage." in text_of(approver, "/")
     assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in page
 

@@ -126,7 +126,9 @@ def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, Query
 
 
 def approvals() -> QuerySet[ApprovalRequest]:
-    return ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
+    """Return what runs wait for; one that is stopped is listed as such."""
+    rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
+    return rows.exclude(run__status__in=(RunStatus.STOPPING, RunStatus.STOPPED))
 
 
 def disputed() -> QuerySet[HubDecision]:
@@ -230,7 +232,8 @@ def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     rolling, count = _first_rows(reader, troubled, *columns, "failing", order="started_at")
     items = []
     for row in staged:
-        level = "failed" if row["status"] == RunStatus.FAILED or row["failing"] else "attention"
+        level = "suspended" if row["status"] == RunStatus.STOPPED else "attention"
+        level = "failed" if row["status"] == RunStatus.FAILED or row["failing"] else level
         facts = {"page": "staged-run", "status": row["status"], "level": level, "failed": row["failing"]}
         items.append(_item(reader, InboxKind.ROLLOUT, row, row["full_name"], **facts))
     for row in rolling:

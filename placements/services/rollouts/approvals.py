@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, Exists, OuterRef, QuerySet, Window
+from django.db.models import Count, QuerySet, Window
 from django.db.models.fields.json import KT
 
 from fleetui.audit import SYSTEM
 from fleetui.permissions import Role, may_change
-from placements.engine.rollout.staged_run import ApprovalPoint
+from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
 from placements.manifests.placement import parse_placement
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.rollouts.queries import with_failed
@@ -34,16 +34,16 @@ class PendingApproval:
 
 
 def approvals_waiting() -> QuerySet[ApprovalRequest]:
-    """Return the pending requests with their runs and placements; unordered."""
+    """Return the requests that runs wait for, with run and placement; unordered. A stopped one has none."""
     rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
+    rows = rows.exclude(run__status__in=(RunStatus.STOPPING, RunStatus.STOPPED))
     rows = rows.select_related("run__placement")
     return rows.defer("run__plan", "run__sync_result", "run__strategy", "run__overrides", "run__document")
 
 
 def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the runs with how many clusters they failed on, whether they wait for an approval, and why."""
-    asks = ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None)
-    return with_failed(rows).annotate(is_asking=Exists(asks), gate=KT("sync_result__waits__0__reason"))
+    """Return the runs with how many clusters they failed on, and what they wait for first."""
+    return with_failed(rows).annotate(gate=KT("sync_result__waits__0__reason"))
 
 
 def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:

@@ -1,6 +1,7 @@
 """Rollouts that need attention: stalled and stuck ones, blocked removals, failures, pauses, stops."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value, When, Window
@@ -25,7 +26,8 @@ _STALLED = Q(verdict=RunPhase.HALTED)
 _UNREACHABLE = Q(sync_result__waitingCounts__unreachable__isnull=False)
 _BLOCKED_REMOVALS = Q(sync_result__heldBack__staying__isnull=False)
 _STARTED = Q(ended_at=None, started_at__isnull=False)
-_AT_CLUSTERS = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING)
+_SORTS_OF_STAGED = ("staged-failed", "stuck", "staged-cut-off", "on-hold")
+_LISTED = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING, RunStatus.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,35 +169,35 @@ def _items_of_placements() -> tuple[list[AttentionItem], list[AttentionItem], li
 
 
 def _staged() -> tuple[list[AttentionItem], list[AttentionItem]]:
-    """Return the items of staged runs that failed, and of those that are stuck or wait for clusters.
+    """Return the items of staged runs that failed, and of those that are stuck, wait for clusters or stopped.
 
     A failed run is listed until there is a newer one of its placement.
     """
     newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
     has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    rows = StagedRun.objects.filter(has_failed | _STARTED & Q(status__in=_AT_CLUSTERS))
-    kind = Case(When(status=RunStatus.FAILED, then=0), default=1)
+    rows = StagedRun.objects.filter(has_failed | _STARTED & Q(status__in=_LISTED))
+    group = Case(When(status=RunStatus.FAILED, then=0), default=1)
     order = (Case(When(status=RunStatus.STUCK, then=0), default=1), "placement_name", "pk")
-    rows = rows.annotate(place=Window(RowNumber(), partition_by=kind, order_by=order))
+    rows = rows.annotate(place=Window(RowNumber(), partition_by=group, order_by=order))
     rows = rows.filter(place__lte=_MOST_READ).order_by(*order)
-    failed, stuck, unreachable = list[AttentionItem](), list[AttentionItem](), list[AttentionItem]()
+    items: dict[str, list[AttentionItem]] = {one: [] for one in _SORTS_OF_STAGED}
     for run in rows.only("full_name", "placement_name", "status", "sync_result"):
-        if run.status == RunStatus.FAILED:
-            words = f"Staged run {run.full_name} failed. Clusters keep their current revision."
-            failed.append(
-                AttentionItem("staged-failed", run.placement_name, "failed", words, None, run.full_name)
-            )
-            continue
-        waits = run.sync_result.get("waits", ())
+        waits, late = run.sync_result.get("waits", ()), run.sync_result.get("stuck")
         names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
-        item = (run.placement_name, "attention")
-        if late := run.sync_result.get("stuck"):
-            clusters = counted(len(late), "cluster")
-            words = f"Staged run {run.full_name} is stuck: {clusters} not updated within 5m."
-            stuck.append(AttentionItem("stuck", *item, words, None, run.full_name))
+        if run.status == RunStatus.FAILED:
+            sort, kind, words = "staged-failed", "failed", "failed. Clusters keep their current revision."
+        elif run.status == RunStatus.STOPPED:
+            sort, kind, words = "on-hold", "suspended", "is stopped; no new updates start."
+        elif late:
+            words = f"is stuck: {counted(len(late), 'cluster')} not updated within 5m."
+            sort, kind, names = "stuck", "attention", []
         elif names:
-            words = f"Staged run {run.full_name} waits for unreachable clusters: {first_names(names)}."
-            unreachable.append(
-                AttentionItem("staged-cut-off", *item, words, None, run.full_name, tuple(names))
-            )
-    return failed[:MOST], [*stuck[:MOST], *unreachable[:MOST]]
+            words = f"waits for unreachable clusters: {first_names(names)}."
+            sort, kind = "staged-cut-off", "attention"
+        else:
+            continue
+        words = f"Staged run {run.full_name} {words}"
+        item = AttentionItem(sort, run.placement_name, kind, words, None, run.full_name, tuple(names))
+        items[sort].append(item)
+    failed, *others = (each[:MOST] for each in items.values())
+    return failed, list(chain.from_iterable(others))

@@ -36,7 +36,7 @@ _STAGED = {
     RunListState.RUNNING: Q(ended_at=None, started_at__isnull=False),
     RunListState.FINISHED: Q(status=RunStatus.SUCCEEDED),
     RunListState.SUPERSEDED: Q(pk__in=()),
-    RunListState.STOPPED: Q(status=RunStatus.ABANDONED),
+    RunListState.STOPPED: Q(status__in=(RunStatus.ABANDONED, RunStatus.STOPPED)),
     RunListState.FAILED: Q(status=RunStatus.FAILED)
     | Q(failed__gt=0, placement__paused_since=None, status__in=(RunStatus.PROGRESSING, RunStatus.STUCK)),
 }

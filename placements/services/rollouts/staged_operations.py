@@ -15,13 +15,20 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from fleetui.permissions import check_change
-from placements.engine.rollout.staged_run import StagedRunOutcome, WaitReason
+from placements.engine.rollout.staged_run import RunStatus, StagedRunOutcome, WaitReason
 from placements.manifests.staged_update import approval_change_errors, parse_approval_request
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.results import OperationResult
 from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.operations import ActionNotAllowed
-from placements.services.rollouts.staged_runs import STAGED_RUN, end_run, locked_run, plan_of, save_run
+from placements.services.rollouts.staged_runs import (
+    STAGED_RUN,
+    end_run,
+    locked_run,
+    plan_of,
+    save_run,
+    show_progress,
+)
 from placements.services.teams import labels_of_run
 from placements.services.workqueue import enqueue_rollout
 
@@ -67,10 +74,11 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
     if why_not:
         raise PermissionDenied(why_not)
     if request is None or by is None or (run.ended_at and request.approved_at is None):
-        raise ActionNotAllowed(f"stage {stage} of {name} is not pending approval")
+        raise ActionNotAllowed(f"stage {stage} of {name} is not waiting for approval")
     if request.approved_at is None:
         request.approved_at, request.approved_by, request.comment = now, by.get_username(), comment
         request.save(update_fields=["approved_at", "approved_by", "comment"])
+        _remove_wait(run, WaitReason(f"approval-{request.side}"), stage)
         facts = {"request": str(request)} | ({"comment": comment} if comment else {})
         _save(run, "approved", facts, by=by, now=now)
     return request
@@ -106,8 +114,8 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
 def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
     run = _locked(name, by=by)
-    waits, updated_at = run.sync_result.get("waits", ()), plan_of(run).current.updated_at
-    if not any((one["reason"], one["stage"]) == (WaitReason.TIME, stage) for one in waits) or not updated_at:
+    updated_at = plan_of(run).current.updated_at
+    if not _remove_wait(run, WaitReason.TIME, stage) or not updated_at:
         raise ActionNotAllowed(f"stage {stage} of {name} has no timed wait in progress")
     run.skipped_waits = {**run.skipped_waits, stage: updated_at.isoformat()}
     _save(run, "wait skipped", {"stage": stage}, by=by, now=now)
@@ -145,6 +153,15 @@ def _locked(name: str, expected: int | None = None, *, by: User | None) -> Stage
     check_change(by, labels_of_run(run), what=f"staged run {name}")
     check_revision(STAGED_RUN, name, expected=expected, revision=run.revision)
     return run
+
+
+def _remove_wait(run: StagedRun, reason: WaitReason, stage: str) -> bool:
+    """Return whether a run waited for this, which it no longer does."""
+    waits = run.sync_result.get("waits", [])
+    left = [one for one in waits if (one["reason"], one["stage"]) != (reason, stage)]
+    if left != waits:
+        show_progress(run, RunStatus(run.status) if left else RunStatus.PROGRESSING, left)
+    return left != waits
 
 
 def _save(

@@ -32,6 +32,7 @@ from placements.explain.staged_updates import (
     reason_sentence,
     run_sentences,
     run_status,
+    stage_state,
     stage_words,
     staged_result,
 )
@@ -64,7 +65,11 @@ def initialising_sentence(run: StagedRun) -> str:
         return reason_sentence(StageReason("invalid-selectors"))
     if index and run.resource_snapshot_id is None and placement and not placement.is_due:
         return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
-    return reason_sentence(StageReason("not-decided"))
+    if placement is None or placement.is_due:
+        return reason_sentence(StageReason("not-decided"))
+    if placement.paused_since:
+        return "The run is not initialized while the placement is paused."
+    return "A worker initializes the run in a moment."
 
 
 def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
@@ -81,6 +86,8 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
         sentences.insert(
             0, f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues."
         )
+    elif result and result.status is RunStatus.PROGRESSING and not result.waits:
+        sentences.append("The run continues in a moment.")  # after an action that no worker has processed
     return sentences
 
 
@@ -139,8 +146,7 @@ def result_in(run: StagedRun) -> StagedUpdateResult | None:
 
 
 ROWS, MORE_ROWS = 20, 50
-DONE, CURRENT, PENDING, SKIPPED, NOT_REACHED = "done", "current", "to come", "skipped", "not reached"
-NOT_STARTED = "not started"
+DONE, CURRENT, PENDING, NOT_REACHED, NOT_STARTED = "done", "current", "to come", "not reached", "not started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +165,6 @@ class TaskView:
     state: str
     request: ApprovalRequest | None = None
     until: datetime | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.state == CURRENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +196,6 @@ class StageView:
     after: tuple[TaskView, ...]
     rows: tuple[StepView, ...]
     first: int
-
-    @property
-    def waits_for_approval(self) -> bool:
-        return any(task and task.is_waiting and task.request for task in (self.before, *self.after))
 
     @property
     def total(self) -> int:
@@ -283,7 +281,11 @@ class _StageBuilder:
             first, most = next((at for at, step in enumerate(stage.steps) if not step.done_at), 0), ROWS
             first = max(0, min(first, len(stage.steps) - ROWS))
         rows = tuple(self.step(step, stage) for step in stage.steps[first : first + most])
-        state = self.stage_state(stage)
+        state = stage_state(self.result.run, stage)
+        if state == CURRENT and self.result.status is RunStatus.INITIALISED:
+            state = NOT_STARTED
+        elif state == CURRENT and stage.updated_at and all(task.state == DONE for task in after):
+            state = DONE  # approved; no worker has processed it yet
         return StageView(number, stage, words, state, before, tuple(after), rows, first)
 
     def approval(self, stage: Stage, point: ApprovalPoint) -> TaskView:
@@ -291,7 +293,7 @@ class _StageBuilder:
         if request is not None and request.approved_at:
             return TaskView("approval", DONE, request)
         if self.result.run.outcome:
-            return TaskView("approval", NOT_REACHED)
+            return TaskView("approval", "not given" if request else NOT_REACHED)
         return TaskView("approval", CURRENT if request else PENDING, request)
 
     def timed_wait(self, stage: Stage) -> TaskView:
@@ -300,22 +302,12 @@ class _StageBuilder:
         if timed and timed.stage == stage.name:
             return TaskView(words, CURRENT, until=timed.until)
         # A timed wait of a stopped run restarts later, or never.
-        is_stopped = self.result.status in (RunStatus.STOPPED, RunStatus.STOPPING)
+        is_stopped = self.result.run.is_stopped or self.result.status is RunStatus.STOPPING
         if stage.ended_at or (stage.updated_at and not is_stopped and not self.result.run.outcome):
             return TaskView(words, DONE)
-        return TaskView(words, NOT_REACHED if self.result.run.outcome else PENDING)
-
-    def stage_state(self, stage: Stage) -> str:
-        run = self.result.run
-        if stage.was_skipped:
-            return SKIPPED
-        if stage.ended_at:
-            return DONE
-        if run.outcome:
-            return NOT_REACHED
-        if stage is not run.current:
-            return PENDING
-        return NOT_STARTED if self.result.status is RunStatus.INITIALISED else CURRENT
+        if self.result.run.outcome:
+            return TaskView(words, "aborted" if stage.updated_at else NOT_REACHED)
+        return TaskView(words, PENDING)
 
     def step(self, step: ClusterStep, stage: Stage) -> StepView:
         if step.done_at:

@@ -1,6 +1,6 @@
 """Staged runs: create, change the state, end early (lifecycle B.5)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from fleetui.concurrency import RevisionConflict, check_revision, retry_on_confl
 from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
+    RunStatus,
     Stage,
     StagedRunOutcome,
     StagedRunPlan,
@@ -159,10 +160,17 @@ def _change_run(
     verb = _VERBS[state] if state != before.spec.state else "changed"
     event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=content)
     run.document, run.revision, run.progress_version = content, run.revision + 1, run.progress_version + 1
-    run.save(update_fields=["document", "revision", "progress_version", "started_at", "started_by"])
+    if run.plan and state != before.spec.state:
+        show_progress(run, RunStatus.PROGRESSING if state is RunState.RUN else RunStatus.STOPPING)
+    run.save()
     record(event, by=by, now=now)
     if run.placement_id:
         enqueue_rollout([run.placement_id])
+
+
+def show_progress(run: StagedRun, status: RunStatus, waits: Sequence[Any] = ()) -> None:
+    """Set what a run does and waits for after an action of a user, until a worker processes that."""
+    run.status, run.sync_result = status, {**run.sync_result, "status": status, "waits": list(waits)}
 
 
 def _set_started(run: StagedRun, state: RunState, *, by: User | None, now: datetime) -> None:
