@@ -7,7 +7,7 @@ from placements.explain.staged_updates import hub_eviction_sentence
 from placements.explain.vocabulary import counted
 
 KINDS: Mapping[str, tuple[str, str]] = {
-    "approval": ("attention", "Waiting for approval"),
+    "approval": ("attention", "Pending approvals"),
     "disagreement": ("attention", "Disagreements"),
     "unfulfilled": ("attention", "Placements not fulfilled"),
     "rollout": ("failed", "Stalled, stopped and failed rollouts"),

@@ -198,6 +198,8 @@ def step_state(state: str, phase: str) -> Badge:
 def stage_state(state: str, run: StagedRun, *, failed: int) -> Badge:
     """Return the status of a stage; where the run waits, the current one has the status of the run."""
     of_run = staged_state(run)
+    if state == "current" and of_run.words == "Waiting for approval":
+        return Badge(of_run.kind, "Pending approval")
     is_held = state == "current" and not of_run.words.startswith(_STAGED[RunStatus.PROGRESSING].words)
     return of_run if is_held else _at_work(_PARTS[state], failed)
 

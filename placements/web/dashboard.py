@@ -132,7 +132,7 @@ def _tiles(
     of_rollouts = (
         ("failed", failing, "with failed clusters", f"{rollouts}?state=failed"),
         ("attention", counts.of_placements.waiting, "stalled or waiting for a user", rollouts),
-        ("attention", items.approvals, "of them waiting for approval", f"{rollouts}?waiting=approval"),
+        ("attention", items.approvals, "of them pending approval", f"{rollouts}?waiting=approval"),
     )
 
     def parts(entries: Iterable[tuple[str, int, str, str]]) -> list[TilePart]:

@@ -145,7 +145,7 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         rows = [_row(run) for run in [*([] if after else active), *page.rows]]
         count = len(active) + runs_count(placement=name, text=text, state=state)
     states = [(one, state_words(one), None) for one in RunListState]
-    waiting = [(_APPROVAL, "Waiting for approval", pending.count())]
+    waiting = [(_APPROVAL, "Pending approval", pending.count())]
     facets = [
         Facet("state", "Status", states, is_row=True, without=("waiting",)),
         Facet("waiting", "Waiting for", waiting, is_row=True, without=("state",)),
@@ -544,7 +544,7 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
             context["more"] = {"comment": request.POST.get("comment", "").strip()}
             context["refusal"] = capfirst(why_not_approve(run, current_user(request)))
             if not run.approvals.filter(stage=value, approved_at=None).exists():
-                context["confirmation"] = f"Stage {value} is not waiting for approval."
+                context["confirmation"] = f"Stage {value} is not pending approval."
     else:
         placement = get_object_or_404(Placement, full_name=name)
         page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])

@@ -151,7 +151,7 @@ def attention(
         ("not fulfilled placements", counts.unfulfilled, MOST, "placements", "?state=unfulfilled"),
         ("invalid resource selectors", counts.invalid, MOST, "placements", "?state=invalid"),
         ("degraded or failed placements", counts.degraded, len(degraded), "placements", "?state=degraded"),
-        ("stages waiting for approval", approvals_count, MOST, "rollouts", "?waiting=approval"),
+        ("pending approvals", approvals_count, MOST, "rollouts", "?waiting=approval"),
         ("outdated placements", stale_count, MOST, "placements", "?state=stale"),
         ("disagreements", differences_count, MOST, "placements", ""),
     )
@@ -349,7 +349,7 @@ def _approvals(user: User | None) -> tuple[list[Cause], int]:
     for one in (waiting_for(request, user) for request in requests):
         run, stage = one.request.run, one.request.stage
         who = f"Approvers: {one.who}." if one.why_not else "You may approve this stage."
-        message = f"Waiting for approval of stage {stage} of {run.full_name}, {one.side}. {who}"
+        message = f"Pending approval of stage {stage} of {run.full_name}, {one.side}. {who}"
         key, path = f"approval/{one.request.pk}", reverse("web:staged-run", args=[run.full_name])
         action, since = f"Run {run.full_name}", one.request.requested_at
         causes.append(Cause(key, "attention", run.placement_name, message, path, action, since))

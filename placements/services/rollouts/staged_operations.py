@@ -74,7 +74,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
     if why_not:
         raise PermissionDenied(why_not)
     if request is None or by is None or (run.ended_at and request.approved_at is None):
-        raise ActionNotAllowed(f"stage {stage} of {name} is not waiting for approval")
+        raise ActionNotAllowed(f"stage {stage} of {name} is not pending approval")
     if request.approved_at is None:
         request.approved_at, request.approved_by, request.comment = now, by.get_username(), comment
         request.save(update_fields=["approved_at", "approved_by", "comment"])

@@ -34,7 +34,7 @@ ALL = {"prod": ["c000", "c001"]}
 
 
 def waiting_world(**tasks: Any) -> StagedWorld:
-    """Return a world in which the run `one` waits for approval."""
+    """Return a world in which the run `one` is pending approval."""
     world = StagedWorld(ALL, stage("prod", most=2, **tasks))
     world.place("web", staged_spec())
     world.begin("one")
@@ -94,7 +94,7 @@ def test_the_demand_for_another_person_is_written_as_true_or_false() -> None:
 def test_a_stage_that_does_not_wait_cannot_be_approved() -> None:
     world = waiting_world()
 
-    with pytest.raises(ActionNotAllowed, match="stage prod of one is not waiting for approval"):
+    with pytest.raises(ActionNotAllowed, match="stage prod of one is not pending approval"):
         world.approve("one", "prod")
 
 
