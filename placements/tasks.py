@@ -50,7 +50,7 @@ _sweeps = count()
 @worker_ready.connect
 @in_hub(LOCAL_HUB)
 def worker_is_ready(**_signal: Any) -> None:
-    verification.ask_what_another_engine_decided()
+    verification.reschedule_unreadable_decisions()
 
 
 @worker_ready.connect

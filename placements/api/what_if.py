@@ -137,7 +137,7 @@ class WhatIfViewSet(BaseViewSet):
         """List what-if analyses, the newest first."""
         return Scenario.objects.all()
 
-    @documented("ask_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer, is_costly=True)
+    @documented("create_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer, is_costly=True)
     def create(self, request: Request) -> Response:
         """Create a what-if analysis: clusters leave the fleet, or are cordoned and drained."""
         fields = parse_body(request, WhatIfSerializer, errors=ValidationError)

@@ -66,7 +66,7 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
     return Verified(count, tuple(faulty))
 
 
-def ask_what_another_engine_decided() -> int:
+def reschedule_unreadable_decisions() -> int:
     """Enqueue the placements whose latest decision this engine cannot read; return how many."""
     return enqueue_scheduling(of_another_engine(), trigger=f"engine {ENGINE_VERSION} took over")
 

@@ -54,7 +54,7 @@ class Console:
         saved = self.api.put(f"{self.url}/api/v1/{path}", data=manifest)
         assert saved.ok, saved.text()
 
-    def ask_for_one_more(self) -> None:
+    def want_one_more(self) -> None:
         """Save the placement with one cluster more, so that there are two policies to compare."""
         manifest = self.get(f"placements/{self.placement}")
         manifest["spec"]["policy"]["numberOfClusters"] += 1
@@ -101,7 +101,7 @@ def _token(url: str, playwright: Playwright) -> dict[str, str]:
 def _settle(console: Console) -> None:
     eventually(lambda: console.get("overview")["beingDecided"] == 0, seconds=_PATIENCE)
     if len(console.decisions()) < 2:
-        console.ask_for_one_more()
+        console.want_one_more()
         eventually(lambda: len(console.decisions()) > 1, seconds=_PATIENCE)
     first = _run_at(console, "finished")
     console.change_a_resource()
