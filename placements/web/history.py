@@ -64,14 +64,14 @@ class RevisionRow:
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` starts with the page of a policy."""
     placements = with_rollouts(Placement.objects.select_related("staleness_check", "assertion_check"))
+    placements = placements.prefetch_related("policy_snapshots")
     placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
     at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(placement)
     target = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
     first = number_of(request.GET.get("from", "")) or (revisions.index(target) if target else 0)
     first -= first % PAGE_SIZE
     page = revisions[first : first + PAGE_SIZE]
-    policies = [one.policy for row in page for one in (row, row.before) if one and one.policy is not None]
-    snapshots = {one.number: one for one in placement.policy_snapshots.filter(number__in=policies)}
+    snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     restores, runs = spec_restores(placement, page), run_rows(placement.full_name, most=4 * PAGE_SIZE)
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
     changing = (

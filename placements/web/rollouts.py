@@ -58,6 +58,7 @@ from placements.services.rollouts.lists import (
     RunListState,
     RunsPage,
     active_runs,
+    latest_runs,
     newest_run,
     runs_count,
     runs_page,
@@ -161,9 +162,8 @@ def rollouts(request: HttpRequest) -> HttpResponse:
 
 def run_rows(placement: str, *, most: int) -> list[RunRow]:
     """Return the rollouts and staged update runs of a placement, those in progress first."""
-    active = active_runs(placement=placement, most=most)
-    ended = runs_page(placement=placement, state=None, after="", size=most)
-    return [_row(run) for run in [*active, *ended.rows][:most]]
+    runs = latest_runs(placement=placement, most=most)
+    return [_row(run) for run in sorted(runs, key=lambda run: run.ended_at is not None)]
 
 
 def _row(run: Any) -> RunRow:

@@ -60,8 +60,8 @@ SIZE = 5_000 if IS_FULL else 1_000
 ROUNDS = 2 if IS_FULL else 1
 AT_ONCE = {"applyMilliseconds": 0, "readySeconds": 0}
 MOST_ELEMENTS, MOST_BYTES, MOST_QUERIES = 6_000, 300_000, 20
-MORE_QUERIES = {"cluster-drain": 30, "placement-history": 24}
-"""Pages of many parts: each is fetched on its own, however many clusters there are."""
+MORE_QUERIES = {"cluster-drain": 30}
+"""A page of many parts: each is fetched on its own, however many clusters there are."""
 LISTS = ("clusters", "placements", "rollouts", "resources", "activity", "staged-strategies")
 MOST_QUERIES_OF_A_LIST = 12
 POLLED = (

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, QuerySet
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.models import Event
@@ -173,7 +174,7 @@ def revisions_of(placement: Placement) -> list[Revision]:
     saved = [(at, by, old, new) for at, by, old, new in values if old and new]
     by_time: dict[datetime, Revision] = {}
     by_policy: dict[int, Revision] = {}
-    for snapshot in placement.policy_snapshots.order_by("number"):
+    for snapshot in sorted(placement.policy_snapshots.all(), key=attrgetter("number")):
         revision = by_time.setdefault(snapshot.created_at, Revision(snapshot.created_at, snapshot.created_by))
         revision.policy, revision.spec_key = snapshot.number, f"p{snapshot.number}"
         by_policy[snapshot.number] = revision
@@ -223,9 +224,7 @@ def _number(document: Document) -> int | None:
 
 def spec_restores(placement: Placement, revisions: Sequence[Revision]) -> dict[datetime, Document]:
     """Return the manifests with policy, number and strategy of revisions that differ from today's."""
-    policies = {one.policy for one in revisions if one.policy is not None}
-    rows = placement.policy_snapshots.filter(Q(number__in=policies) | Q(is_latest=True))
-    snapshots = {one.number: one for one in rows}
+    snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     latest = next((one for one in snapshots.values() if one.is_latest), None)
     today = placement.number_of_clusters, placement.document["spec"].get("strategy") or {}
     manifests = {}

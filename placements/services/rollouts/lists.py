@@ -63,6 +63,12 @@ def newest_run(placement: str) -> AnyRun | None:
     return max((one for one in (rolling, staged) if one is not None), key=began_at, default=None)
 
 
+def latest_runs(*, placement: str, most: int) -> list[AnyRun]:
+    rolling = runs_to_show(placement=placement).order_by("-id")[:most]
+    staged = _staged(placement, "", None, is_ended=None).order_by("-id")[:most]
+    return list(_merge_runs(rolling, staged))[:most]
+
+
 def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
     rolling = _rolling(placement, text, RunListState.RUNNING).order_by("-id")[:most]
     staged = _staged(placement, text, None, is_ended=False).order_by("-id")[:most]
@@ -119,13 +125,16 @@ def _rolling(placement: str, text: str, state: RunListState | None) -> QuerySet[
 
 
 def _staged(
-    placement: str, text: str, state: RunListState | None, *, is_ended: bool = True
+    placement: str, text: str, state: RunListState | None, *, is_ended: bool | None = True
 ) -> QuerySet[StagedRun]:
     rows = runs_matching(placement=placement).filter(placement_name__contains=text.lower())
     rows = rows.select_related("placement")
     rows = rows.defer("plan", "sync_result", "strategy", "overrides", "document", "placement__document")
     rows = with_status(rows)
-    rows = rows.filter(_STAGED[state]) if state else rows.filter(ended_at__isnull=not is_ended)
+    if state:
+        rows = rows.filter(_STAGED[state])
+    elif is_ended is not None:
+        rows = rows.filter(ended_at__isnull=not is_ended)
     return rows.annotate(
         strategy_name=KT("document__spec__stagedRolloutStrategyName"),
         stage=KT("sync_result__concurrency__stage"),
