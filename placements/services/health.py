@@ -385,7 +385,8 @@ def is_healthy(*, now: datetime) -> Q:
     is_started = Q(started_status__in=("", _TRUE))
     is_not_monitored = Q(cluster_name__in=_members(~_IS_MONITORED))
     outstanding = selected.filter(is_not_monitored | ~is_available | ~is_started)
-    removing = Binding.objects.filter(_is_deselected()).exclude(phase__in=EMPTY)
+    removed = Q(state=BindingState.UNSCHEDULED, phase__in=EMPTY)
+    removing = Binding.objects.filter(_is_deselected()).exclude(removed)
     is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
     is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
     is_complete = ~_among(outstanding) & ~_among(removing) & ~(_awaits_run() & ~_is_rolling("pk"))
@@ -449,8 +450,9 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
         phase, number = Phase(group["phase"]), group["count"]
         if phase is Phase.REMOVE_FAILED:
             counts["removal_failed"] += number
-        if group["state"] == BindingState.UNSCHEDULED or group["member"] == MemberCondition.LEAVING:
-            counts["removing"] += number if phase not in EMPTY else 0
+        is_selected = group["state"] != BindingState.UNSCHEDULED
+        if not is_selected or group["member"] == MemberCondition.LEAVING:
+            counts["removing"] += number if is_selected or phase not in EMPTY else 0
             continue
         counts["scheduled"] += number
         started = group["started_status"]
