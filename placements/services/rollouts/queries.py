@@ -136,12 +136,12 @@ def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
     return ClusterUpdate.objects.filter(rollout=run)
 
 
-def version_names(run: Rollout) -> Mapping[str, str]:
+def version_names(run: Rollout, applied: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`.
 
-    With overrides a cluster may need another version.
+    With overrides a cluster may need another version. `applied` are the `applied_names`, if they are known.
     """
-    names = applied_names(run.placement_id)
+    names = applied_names(run.placement_id) if applied is None else applied
     if run.resource_number is None:
         return names
     versions = [one["wanted"] for one in (run.sync_result or {}).get("waiting", ()) if one["wanted"]]
@@ -186,9 +186,9 @@ class RolloutReport:
 _BUDGETS = (BlockReason.UPDATE_FLOOR, BlockReason.CEILING)
 
 
-def report_of(run: Rollout) -> RolloutReport:
+def report_of(run: Rollout, applied: Mapping[str, str] | None = None) -> RolloutReport:
     """Return the last sync result of a rollout; none once it has ended."""
-    names = version_names(run)
+    names = version_names(run, applied)
     if run.state != Rollout.State.RUNNING or not run.sync_result:
         return RolloutReport(None, names)
     return RolloutReport(result_from_document(run.sync_result, names), names)
@@ -196,11 +196,17 @@ def report_of(run: Rollout) -> RolloutReport:
 
 def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
     """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding."""
-    runs = Rollout.objects.filter(placement__in={row.placement_id for row in bindings})
+    running = Rollout.objects.filter(state=Rollout.State.RUNNING)
+    runs = list(running.filter(placement__in={row.placement_id for row in bindings})) if bindings else []
+    applied: dict[int | None, dict[str, str]] = {run.placement_id: {} for run in runs}
+    versions = Binding.objects.filter(placement__in=applied, resource_snapshot__isnull=False)
+    columns = versions.values_list("placement", "applied_version", "resource_snapshot__number").distinct()
+    for placement, version, number in columns.order_by("resource_snapshot__number") if runs else ():
+        applied[placement][version] = f"r{number}"
     words: dict[int, str] = {}
-    for run in runs.filter(state=Rollout.State.RUNNING) if bindings else ():
+    for run in runs:
         rows = (row for row in bindings if row.placement_id == run.placement_id)
-        words |= {pk: why for pk, (_, why) in report_of(run).waiting(rows).items()}
+        words |= {pk: why for pk, (_, why) in report_of(run, applied[run.placement_id]).waiting(rows).items()}
     if pending := [row for row in bindings if row.phase in EMPTY and row.pk not in words]:
         ids = {row.placement_id for row in pending}
         staged = Placement.objects.filter(pk__in=ids, strategy_type=StrategyType.EXTERNAL)
