@@ -94,6 +94,9 @@ def test_a_pending_cluster_says_what_its_run_waits_for(operator: Client, world: 
 
     assert "Waiting for approval of stage canary." in row("/placements/web/")
     assert "Waiting for approval of stage canary." in text(operator.get("/clusters/c003/").content.decode())
+    assert "Waiting for approval of stage canary." in text(
+        operator.get("/placements/web/rollouts/").content.decode().partition("rollouts-title")[2]
+    )
     run = text(operator.get(RUN).content.decode())
     assert "Waiting for approval · of stage canary." in run
     assert run.count("Waiting for approval of stage canary.") == 0
