@@ -33,8 +33,8 @@ test-servers: $(STAMP) ## the tests marked `servers` again, on PostgreSQL and Re
 test-kubernetes: $(STAMP) ## the tests on real Kubernetes clusters
 	@.ci/test-on-kubernetes
 
-kube: ## build the Kubernetes servers for these tests, once, into ~/.cache/fleetui/kube (root, Debian bookworm; 6 minutes)
-	@.ci/kube.sh build
+kube: ## build the Kubernetes servers for these tests, once, into ~/.cache/fleetui/kube (Go 1.25, or Debian bookworm as root; 6 to 15 minutes)
+	@KUBE_VERSION=$(KUBE_VERSION) .ci/kube.sh build
 
 lint: lint-fast ## the checks that run no code
 	@$(BIN)/mypy --no-error-summary

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # Real Kubernetes member clusters for tests: on this machine only, on free ports, without root's rights.
 #
-#   kube.sh build                   kube-apiserver and what belongs to it (1.20.2) into $KUBE_HOME/bin; once, about
-#                                   6 minutes of processor time; 3 when this machine cannot
+#   kube.sh build                   kube-apiserver and what belongs to it into $KUBE_HOME/$KUBE_VERSION; once, 6 to 15
+#                                   minutes of processor time; ends with 3 when this machine cannot
+#   kube.sh version                 the version that `start` uses; ends with 3 where none is built
 #   kube.sh start [N]               N clusters (1): an API server and a controller manager each; 3 without the binaries
 #   kube.sh stop                    whatever was started in the folder
 #   kube.sh kill | freeze | thaw | restart I      the API server of cluster I (1..N)
 #   kube.sh nodes COUNT             COUNT nodes with 4 CPU and 16 GiB on every cluster
+#
+# KUBE_VERSION chooses the version: 1.20.2 is built from the sources of Debian bookworm, any other one from Go modules.
+# Without it, `build` builds a current one where Go is new enough, and `start` uses the newest that is built.
 #
 # Cluster I has its files in $S/cI: kubeconfig (token), kubeconfig.cert (client certificate), ca.crt, token, server,
 # api.log. All share one etcd; each has its own CA, keys and administrator. SCHEDULER=1 starts schedulers, too.
@@ -14,9 +18,12 @@ set -euo pipefail
 
 KUBE_HOME=${KUBE_HOME:-${HOME:-/tmp}/.cache/fleetui/kube}
 S=${S:-${TMPDIR:-/tmp}/fleetui-kube}
-BIN=$KUBE_HOME/bin
-CONTROLLERS=deployment,replicaset,statefulset,daemonset,job,namespace,garbagecollector,disruption,endpoint
+CURRENT=1.35.4
+CURRENT_GO=1.25
+OLDEST=1.20.2
+CONTROLLERS=deployment,replicaset,statefulset,daemonset,job,cronjob,namespace,garbagecollector,disruption,endpoint
 CONTROLLERS=$CONTROLLERS,endpointslice,pvc-protection,persistentvolume-binder,serviceaccount,serviceaccount-token
+CONTROLLERS=$CONTROLLERS,resourcequota,ttl-after-finished
 if [ -f "$S/ports" ]; then
     . "$S/ports"
 fi
@@ -26,15 +33,111 @@ fail() {
     exit "${2:-1}"
 }
 
+newest_built() {
+    local found
+    found=$(cd "$KUBE_HOME" 2>/dev/null && compgen -G '*.*/kubectl' | sort -V | tail -1)
+    echo "${found%/kubectl}"
+}
+
+VERSION=${KUBE_VERSION:-$(newest_built)}
+BIN=$KUBE_HOME/${VERSION:-none}
+# Only the old version serves without TLS unless it is told not to.
+NO_INSECURE_PORT=()
+if [ "$VERSION" = "$OLDEST" ]; then
+    NO_INSECURE_PORT=(--port=0)
+fi
+
+version() {
+    [ -x "$BIN/kube-apiserver" ] || fail "no binaries in $BIN; build them with: make kube" 3
+    echo "$VERSION"
+}
+
 # --- build ---------------------------------------------------------------------------------------
 
-# The source package is that of Debian bookworm; its Go, 1.19, is the newest that is known to build it.
+go_is_new_enough() {
+    local version
+    version=$(go env GOVERSION 2>/dev/null) &&
+        [ "$(printf '%s\n' "$CURRENT_GO" "${version#go}" | sort -V | head -1)" = "$CURRENT_GO" ]
+}
+
 build() {
-    if [ -x "$BIN/kubectl" ]; then
+    local version=${KUBE_VERSION:-}
+    if [ -z "$version" ]; then
+        version=$OLDEST
+        if go_is_new_enough; then version=$CURRENT; fi
+    fi
+    if [ -x "$KUBE_HOME/$version/kubectl" ]; then
+        echo "Kubernetes $version is built: $KUBE_HOME/$version"
         return
     fi
+    mkdir -p "$KUBE_HOME"
+    exec 9>"$KUBE_HOME/lock"
+    flock -n 9 || fail "another build is running" 3
+    # Always the same folder, and Go's cache stays when a build is stopped: the next one continues with it.
+    local work=$KUBE_HOME/build
+    remove_folder "$work"
+    mkdir -p "$work/bin"
+    export GOCACHE=$KUBE_HOME/gocache CGO_ENABLED=0
+    if [ "$version" = "$OLDEST" ]; then
+        echo "Building Kubernetes $version from the sources of Debian bookworm"
+        build_from_debian "$work"
+    else
+        echo "Building Kubernetes $version from Go modules with $(go env GOVERSION)"
+        build_from_modules "$work" "$version"
+    fi
+    # In one step, so that a build that was stopped leaves no half of it.
+    rm -rf "${KUBE_HOME:?}/$version"
+    mv "$work/bin" "$KUBE_HOME/$version"
+    cd /
+    remove_folder "$work"
+    remove_folder "$KUBE_HOME/gocache"
+    remove_folder "$KUBE_HOME/modules"
+}
+
+# Go's cache of modules has no write permissions.
+remove_folder() {
+    [ ! -d "$1" ] || chmod -R u+w "$1"
+    rm -rf "$1"
+}
+
+# Reported by the API server and by kubectl; without it both say that they have no version.
+version_flags() {
+    local version=$1 prefix=${2:-} module minor
+    minor=${version#1.}
+    for module in component-base/version client-go/pkg/version; do
+        printf ' -X %sk8s.io/%s.gitVersion=v%s' "$prefix" "$module" "$version"
+        printf ' -X %sk8s.io/%s.gitMajor=1 -X %sk8s.io/%s.gitMinor=%s' "$prefix" "$module" "$prefix" "$module" "${minor%%.*}"
+    done
+}
+
+# Kubernetes replaces its staging modules by folders that its own module does not carry: their releases have the same
+# content.
+build_from_modules() {
+    local work=$1 version=$2 described module etcd
+    go_is_new_enough || fail "Kubernetes $version is built with Go $CURRENT_GO or newer" 3
+    export GOFLAGS=-mod=mod GO111MODULE=on GOMODCACHE=$KUBE_HOME/modules
+    mkdir "$work/module"
+    cd "$work/module"
+    go mod init kube.test/servers 2>/dev/null
+    described=$(go mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
+    [ -n "$described" ] || fail "there is no module k8s.io/kubernetes of version $version" 3
+    grep '^go ' "$described" | while read -r _ language; do go mod edit -go="$language"; done
+    grep '^godebug ' "$described" >>go.mod || true
+    for module in $(sed -n 's#.*\(k8s.io/[a-z-]*\) => ./staging/.*#\1#p' "$described"); do
+        go mod edit -replace "$module=$module@v0.${version#1.}"
+    done
+    etcd=$(sed -n 's#.*\(go.etcd.io/etcd/server/v3\) \(v[^ ]*\).*#\1@\2#p' "$described")
+    go mod edit -require "k8s.io/kubernetes@v$version" -require "$etcd"
+    go build -ldflags "-s -w$(version_flags "$version")" -o "$work/bin/" k8s.io/kubernetes/cmd/kube-apiserver \
+        k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kubectl
+    go build -ldflags "-s -w" -o "$work/bin/etcd" go.etcd.io/etcd/server/v3
+}
+
+# The Go of Debian bookworm, 1.19, is the newest that is known to build this version.
+build_from_debian() {
+    local work=$1
     if ! grep -q bookworm /etc/os-release 2>/dev/null || ! command -v apt-get >/dev/null; then
-        fail "the servers are built from the source package of Debian bookworm" 3
+        fail "Kubernetes $OLDEST is built from the source package of Debian bookworm" 3
     fi
     local programs="golang-go etcd-server jq rsync dpkg-dev openssl"
     # shellcheck disable=SC2086
@@ -44,33 +147,14 @@ build() {
         apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends $programs >/dev/null ||
             fail "could not install $programs" 3
     fi
-
-    mkdir -p "$KUBE_HOME"
-    exec 9>"$KUBE_HOME/lock"
-    flock -n 9 || fail "another build is running" 3
-    # Always the same folder, and Go's cache stays when a build is stopped: the next one continues with it.
-    local work=$KUBE_HOME/build
-    rm -rf "$work"
     fetch_source "$work"
     cd "$work/gopath/src/k8s.io/kubernetes"
-    export PATH=/usr/lib/go-1.19/bin:$PATH GOPATH=$work/gopath GOCACHE=$KUBE_HOME/gocache
-    export GO111MODULE=off GOFLAGS="" CGO_ENABLED=0
+    export PATH=/usr/lib/go-1.19/bin:$PATH GOPATH=$work/gopath GO111MODULE=off GOFLAGS=""
     generate_openapi "$work"
     repair_vendored
-    local version="" module
-    for module in component-base/version client-go/pkg/version; do
-        version="$version -X k8s.io/kubernetes/vendor/k8s.io/$module.gitVersion=v1.20.2"
-        version="$version -X k8s.io/kubernetes/vendor/k8s.io/$module.gitMajor=1"
-        version="$version -X k8s.io/kubernetes/vendor/k8s.io/$module.gitMinor=20"
-    done
-    mkdir "$work/bin"
-    go build -ldflags "-s -w $version" -o "$work/bin/" \
+    go build -ldflags "-s -w$(version_flags "$OLDEST" k8s.io/kubernetes/vendor/)" -o "$work/bin/" \
         ./cmd/kube-apiserver ./cmd/kube-controller-manager ./cmd/kube-scheduler ./cmd/kubectl
-    # In one step, so that a build that was stopped leaves no half of it.
-    rm -rf "$BIN"
-    mv "$work/bin" "$BIN"
-    cd /
-    rm -rf "$work" "$KUBE_HOME/gocache"
+    ln -s "$(command -v etcd)" "$work/bin/etcd"
 }
 
 fetch_source() {
@@ -212,10 +296,10 @@ start_controllers() {
     local folder=$S/c$1
     background "$folder/controllers.pid" "$folder/controllers.log" "$BIN/kube-controller-manager" \
         --kubeconfig="$folder/kubeconfig" --service-account-private-key-file="$folder/sa.key" --leader-elect=false \
-        --controllers="$CONTROLLERS" --secure-port=0 --port=0
+        --controllers="$CONTROLLERS" --secure-port=0 "${NO_INSECURE_PORT[@]}"
     if [ "${SCHEDULER:-0}" = 1 ]; then
         background "$folder/scheduler.pid" "$folder/scheduler.log" "$BIN/kube-scheduler" \
-            --kubeconfig="$folder/kubeconfig" --leader-elect=false --secure-port=0 --port=0
+            --kubeconfig="$folder/kubeconfig" --leader-elect=false --secure-port=0 "${NO_INSECURE_PORT[@]}"
     fi
 }
 
@@ -232,10 +316,7 @@ await_ready() {
 
 start() {
     local count=${1:-1} i
-    if ! [ -x "$BIN/kube-apiserver" ]; then
-        fail "no binaries in $BIN; build them with: make kube" 3
-    fi
-    command -v etcd >/dev/null || fail "etcd is not installed; on Debian: apt-get install etcd-server" 3
+    version >/dev/null
     command -v openssl >/dev/null || fail "openssl is not installed" 3
     stop
     rm -rf "$S"
@@ -243,7 +324,7 @@ start() {
     chmod 700 "$S"
     choose_ports "$count"
     # Nothing has to survive a crash here, so nothing waits for the disk.
-    background "$S/etcd.pid" "$S/etcd.log" etcd --data-dir "$S/etcd" --unsafe-no-fsync \
+    background "$S/etcd.pid" "$S/etcd.log" "$BIN/etcd" --data-dir "$S/etcd" --unsafe-no-fsync \
         --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
         --listen-peer-urls "http://127.0.0.1:$ETCD_PEER_PORT" \
         --initial-advertise-peer-urls "http://127.0.0.1:$ETCD_PEER_PORT" \
@@ -308,12 +389,12 @@ END
 }
 
 case ${1:-} in
-build | start | stop | restart | nodes) "$@" ;;
+build | version | start | stop | restart | nodes) "$@" ;;
 kill) signal_api_server KILL "$2" ;;
 freeze) signal_api_server STOP "$2" ;;
 thaw) signal_api_server CONT "$2" ;;
 *)
-    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

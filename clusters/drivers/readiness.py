@@ -61,6 +61,9 @@ def _deployment(live: Live) -> ReadinessResult:
         return _UNSEEN
     if available == updated == wanted and not unavailable:
         return AVAILABLE
+    failure = _condition_entry(live, "ReplicaFailure")
+    if failure.get("status") == "True":  # the pods are refused: a quota, Pod Security, a webhook
+        return _not_yet(_reason_and_message("ReplicaFailure", failure))
     return _not_yet(
         f"{available} of {wanted} replicas available, {updated} updated, {unavailable} unavailable"
     )
@@ -181,13 +184,18 @@ def volume_claim_hint(live: Live) -> str:
 
 
 def pod_hint(live: Live) -> str:
-    statuses = _of(live, "status").get("containerStatuses") or ()
-    crashing = [
-        str(one.get("name"))
-        for one in statuses
-        if _of(one, "state", "waiting").get("reason") == "CrashLoopBackOff"
-    ]
-    return f"CrashLoopBackOff: {', '.join(crashing)}" if crashing else ""
+    """Return why containers do not run, for example "ImagePullBackOff: web" or "exit code 3: migrate"."""
+    status = _of(live, "status")
+    causes: dict[str, list[str]] = {}
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = str(_of(container, "state", "waiting").get("reason") or "")
+        exit_code = _number(_of(container, "state", "terminated"), "exitCode")
+        cause = "" if waiting in _STARTING else waiting
+        if exit_code:
+            cause = f"exit code {exit_code}"
+        if cause:
+            causes.setdefault(cause, []).append(str(container.get("name")))
+    return "; ".join(f"{cause}: {', '.join(names)}" for cause, names in causes.items())
 
 
 def ingress_hint(live: Live) -> str:
@@ -220,6 +228,7 @@ def _reason_and_message(what: str, condition: Live) -> str:
 
 
 _RBAC, _NETWORKING, _STORAGE = "rbac.authorization.k8s.io/v1", "networking.k8s.io/v1", "storage.k8s.io/v1"
+_STARTING = {"ContainerCreating", "PodInitializing"}
 _AT_ONCE = {
     ("v1", "Namespace"),
     ("v1", "Secret"),

@@ -53,6 +53,13 @@ def daemon_set(available: int, wanted: int, current: int, updated: int, **more: 
     return live("apps/v1", "DaemonSet", status, **more)
 
 
+def container(name: str, *, waiting: str = "", exit_code: int | None = None) -> dict[str, Any]:
+    """Make the status of a container that waits or has ended."""
+    if exit_code is not None:
+        return {"name": name, "state": {"terminated": {"exitCode": exit_code}}}
+    return {"name": name, "state": {"waiting": {"reason": waiting}}}
+
+
 def service(ingress: list[dict[str, str]] | None = None, **spec: Any) -> dict[str, Any]:
     """Make a Service."""
     return live("v1", "Service", {"loadBalancer": {"ingress": ingress}}, **spec)
@@ -233,6 +240,22 @@ def conditions(*entries: tuple[str, str, str]) -> dict[str, Any]:
             ),
             "CrashLoopBackOff: a",
         ),
+        (live("v1", "Pod", {"containerStatuses": [container("a", waiting="ContainerCreating")]}), ""),
+        (
+            live(
+                "v1",
+                "Pod",
+                {
+                    "initContainerStatuses": [container("migrate", exit_code=3)],
+                    "containerStatuses": [
+                        container("a", waiting="ImagePullBackOff"),
+                        container("b", waiting="ImagePullBackOff"),
+                        container("c", exit_code=0),
+                    ],
+                },
+            ),
+            "exit code 3: migrate; ImagePullBackOff: a, b",
+        ),
         (live("networking.k8s.io/v1", "Ingress"), "no address yet"),
         (live("networking.k8s.io/v1", "Ingress", {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}), ""),
         (live("example.com/v1", "Tab", conditions(("Ready", "False", "Down"))), "Ready is False: Down"),
@@ -259,3 +282,23 @@ def test_an_object_without_a_status_is_not_yet_available(kind: str) -> None:
 )
 def test_the_least_ready_object_counts(several: list[Readiness], expected: Readiness) -> None:
     assert overall_readiness(several) is expected
+
+
+def test_pods_that_are_refused_are_the_reason_in_the_words_of_the_cluster() -> None:
+    refused = deployment(0, 0, 1)
+    refused["status"]["conditions"] = [
+        {
+            "type": "ReplicaFailure",
+            "status": "True",
+            "reason": "FailedCreate",
+            "message": 'pods "web" is forbidden: violates PodSecurity "restricted:latest"',
+        },
+        {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"},
+    ]
+
+    result = readiness_of(refused)
+
+    assert result.readiness is NOT_YET
+    assert result.reason == (
+        'ReplicaFailure: FailedCreate: pods "web" is forbidden: violates PodSecurity "restricted:latest"'
+    )

@@ -13,7 +13,7 @@ from typing import Any
 from clusters.drivers.kubernetes.client import Client, Response
 from tests.hubs.crds import BUILT_IN, RESOURCES, Resource, definitions
 from tests.hubs.fake_hub import find
-from tests.kubernetes.members import SCRIPT, Administrator, Member, environment_of, kube_home
+from tests.kubernetes.members import SCRIPT, Administrator, Member, environment_of, kubectl
 from tests.runtime.processes import ROOT, eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -64,7 +64,7 @@ class HubServer:
 
     def kubectl(self, *arguments: str) -> str:
         done = subprocess.run(
-            [kube_home() / "bin" / "kubectl", "--kubeconfig", self.folder / "c1" / "kubeconfig", *arguments],
+            [kubectl(), "--kubeconfig", self.folder / "c1" / "kubeconfig", *arguments],
             capture_output=True,
             text=True,
             timeout=60,

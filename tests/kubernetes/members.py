@@ -1,12 +1,12 @@
 """Member clusters for tests: drivers with recorded requests, and an administrator who changes things."""
 
 import os
-import shutil
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -44,8 +44,30 @@ def environment_of(folder: Path) -> dict[str, str]:
     return {**os.environ, "S": str(folder), "KUBE_HOME": str(kube_home())}
 
 
+@cache
+def kube_version() -> tuple[int, ...]:
+    """Return the version of the servers as numbers; empty where none is built."""
+    found = subprocess.run([SCRIPT, "version"], capture_output=True, text=True, check=False)
+    return tuple(int(number) for number in found.stdout.strip().split(".") if number)
+
+
+def kubectl() -> str:
+    version = ".".join(str(number) for number in kube_version())
+    return str(kube_home() / version / "kubectl")
+
+
+def policy_version() -> str:
+    """Return the version of PodDisruptionBudget that the servers serve: policy/v1 came with 1.21."""
+    return "v1" if kube_version() >= (1, 21) else "v1beta1"
+
+
+def cron_version() -> str:
+    """Return the version of CronJob that the servers serve: batch/v1 has it since 1.21."""
+    return "v1" if kube_version() >= (1, 21) else "v1beta1"
+
+
 def is_possible() -> bool:
-    return (kube_home() / "bin" / "kube-apiserver").exists() and shutil.which("etcd") is not None
+    return kube_version() != ()
 
 
 class CrashError(BaseException):

@@ -9,7 +9,9 @@ from clusters.drivers.base import Applied, DriverPending, DriverRejected, Object
 from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.kubernetes.inventory import read_inventory
 from clusters.drivers.kubernetes.targets import applyset_id, inventory_name
-from tests.kubernetes.members import Hub, repeat
+from tests.kubernetes.members import Hub, policy_version, repeat
+
+NOT_SERVED = "v1beta1" if policy_version() == "v1" else "v1"
 
 
 def refusals(call: Any) -> list[Refusal]:
@@ -108,9 +110,9 @@ def test_a_refused_object_stops_no_other_and_pruning_waits(hub: Hub) -> None:
         ({"kind": "Unicorn"}, "KindNotServed", "the cluster serves no Unicorn in v1"),
         ({"apiVersion": "no.example/v1"}, "KindNotServed", "no ConfigMap in no.example/v1"),
         (
-            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"},
+            {"apiVersion": f"policy/{NOT_SERVED}", "kind": "PodDisruptionBudget"},
             "KindNotServed",
-            "serves no PodDisruptionBudget in policy/v1; it serves v1beta1",
+            f"serves no PodDisruptionBudget in policy/{NOT_SERVED}; it serves {policy_version()}",
         ),
         ({"kind": "ComponentStatus"}, "KindNotServed", "has no verb patch"),
         ({"metadata": {"name": "c", "namespace": "not-there"}}, "ManifestApplyFailed", "select it too"),

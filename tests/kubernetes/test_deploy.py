@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kubernetes.members import Administrator, Member, kube_home
+from tests.kubernetes.members import Administrator, Member, kubectl, policy_version
 from tests.runtime.processes import ROOT, eventually
 
 OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
-# Kubernetes 1.20 has no policy/v1, which came with 1.21, and no operator of Prometheus.
-OLD = ("apiVersion: policy/v1\n", "apiVersion: policy/v1beta1\n")
 MONITORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -39,13 +37,15 @@ CRD = {
 
 
 def kustomizer() -> str | None:
-    """Return a kubectl whose Kustomize knows `labels`: that of the servers of these tests is too old."""
-    found = shutil.which("kubectl")
-    if found is None:
-        return None
+    """Return a kubectl whose Kustomize knows `labels`: that of an old version of the servers does not."""
     base = str(ROOT / "deploy" / "kubernetes" / "base")
-    probe = subprocess.run([found, "kustomize", base], capture_output=True, text=True, check=False)
-    return found if probe.returncode == 0 else None
+    for program in (kubectl(), shutil.which("kubectl")):
+        if program is None:
+            continue
+        probe = subprocess.run([program, "kustomize", base], capture_output=True, text=True, check=False)
+        if probe.returncode == 0:
+            return program
+    return None
 
 
 @pytest.fixture
@@ -64,10 +64,11 @@ def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clus
     program = kustomizer()
     if program is None:
         pytest.skip("needs a kubectl with Kustomize 4.1 or newer")
-    kubectl = [str(kube_home() / "bin" / "kubectl"), "--kubeconfig", str(clusters / "c1" / "kubeconfig")]
+    served = ("apiVersion: policy/v1\n", f"apiVersion: policy/{policy_version()}\n")
+    client = [kubectl(), "--kubeconfig", str(clusters / "c1" / "kubeconfig")]
 
     def apply(text: str) -> list[str]:
-        command = [*kubectl, "apply", "--server-side", "-f", "-"]
+        command = [*client, "apply", "--server-side", "-f", "-"]
         run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
         return run.stdout.splitlines()
@@ -81,7 +82,7 @@ def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clus
         build = [program, "kustomize", str(OVERLAYS / overlay)]
         built = subprocess.run(build, capture_output=True, text=True, check=True)
         # Each in a namespace of its own: an update would wait for pods that no kubelet lets get ready.
-        written = [one for one in yaml.safe_load_all(built.stdout.replace(*OLD)) if one]
+        written = [one for one in yaml.safe_load_all(built.stdout.replace(*served)) if one]
         for one in written:
             name = "name" if one["kind"] == "Namespace" else "namespace"
             assert one["metadata"][name] == "fleetui"
@@ -94,5 +95,7 @@ def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clus
     selected = admin.get(f"{namespace}/services/fleetui")["spec"]["selector"]
     labels = [one["metadata"]["labels"] for one in admin.get(f"{namespace}/pods")["items"]]
     assert len([one for one in labels if selected.items() <= one.items()]) == 3
-    budgets = admin.get("/apis/policy/v1beta1/namespaces/production/poddisruptionbudgets")["items"]
+    budgets = admin.get(f"/apis/policy/{policy_version()}/namespaces/production/poddisruptionbudgets")[
+        "items"
+    ]
     assert {one["metadata"]["name"] for one in budgets} == {"fleetui-web", "fleetui-worker"}

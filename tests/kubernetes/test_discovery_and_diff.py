@@ -10,7 +10,7 @@ import pytest
 from clusters.drivers.base import DriverPending, DriverRejected, FieldDiff
 from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.kubernetes.discovery import Discovery, KindNotServedError
-from tests.kubernetes.members import Administrator, Hub, Recorder
+from tests.kubernetes.members import Administrator, Hub, Recorder, kube_version
 from tests.kubernetes.test_apply import custom
 
 
@@ -180,7 +180,7 @@ def test_readings_are_sums_of_nodes_and_requests(hub: Hub) -> None:
 
     assert facts.properties == {
         "k8s.io/cluster-entrypoint": hub.member.server,
-        "k8s.io/k8s-version": "v1.20.2",
+        "k8s.io/k8s-version": "v" + ".".join(map(str, kube_version())),
         "kubernetes-fleet.io/node-count": "2",
     }
     assert facts.usage == {

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from clusters.drivers.base import DriverPending, Version
-from tests.kubernetes.members import Administrator, Hub, Member, repeat, unavailable
+from tests.kubernetes.members import (
+    Administrator,
+    Hub,
+    Member,
+    cron_version,
+    policy_version,
+    repeat,
+    unavailable,
+)
 
 GROUP_VERSIONS = 7
 
@@ -34,13 +42,13 @@ def twenty(hub: Hub) -> Version:
         hub.manifest("v1", "LimitRange", "limits", spec={"limits": [{"type": "Pod", "max": {"cpu": "4"}}]}),
         hub.manifest("v1", "ResourceQuota", "quota", spec={"hard": {"pods": "50"}}),
         hub.manifest("networking.k8s.io/v1", "NetworkPolicy", "closed", **policy),
-        hub.manifest("policy/v1beta1", "PodDisruptionBudget", "web", spec={"maxUnavailable": 1}),
+        hub.manifest(f"policy/{policy_version()}", "PodDisruptionBudget", "web", spec={"maxUnavailable": 1}),
         hub.manifest(role, "Role", "web", rules=[]),
         hub.manifest(role, "RoleBinding", "web", subjects=[subject], roleRef=reference),
         hub.deployment("web", replicas=0),
         hub.deployment("worker", replicas=0),
         hub.manifest("autoscaling/v1", "HorizontalPodAutoscaler", "web", spec=scaler),
-        hub.manifest("batch/v1beta1", "CronJob", "nightly", spec=cron()),
+        hub.manifest(f"batch/{cron_version()}", "CronJob", "nightly", spec=cron()),
     ]
     return hub.version("v1", *manifests)
 

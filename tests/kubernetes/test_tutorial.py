@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.members import SCRIPT, Administrator, Member, kube_home
+from tests.kubernetes.members import SCRIPT, Administrator, Member, kube_home, kubectl
 from tests.runtime.processes import ROOT, eventually, watching
 
 PAGE = (ROOT / "docs" / "tutorial-clusters.md").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ class Reader:
         arguments = shlex.split(command)
         if arguments[0] == ".venv/bin/python":
             arguments[:2] = [sys.executable, str(ROOT / "manage.py")]
-        environment = os.environ | self.variables | {"PATH": f"{kube_home() / 'bin'}:{os.environ['PATH']}"}
+        environment = os.environ | self.variables | {"PATH": f"{Path(kubectl()).parent}:{os.environ['PATH']}"}
         done = subprocess.run(
             arguments,
             cwd=self.folder,

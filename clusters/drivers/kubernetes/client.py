@@ -39,6 +39,8 @@ READYZ = "/readyz"
 USER_AGENT = "fleetui (cluster-driver)"
 _PIECE = _LARGEST_TEXT = 65_536
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
+# API priority and fairness sets it in every answer; its refusal is plain text.
+_FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
 _DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}")
 # JSON is YAML except for these: line breaks of YAML, and what its readers refuse unless it is escaped.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -100,8 +102,8 @@ class Client:
     ) -> Response:
         """Return every answer that is a Status or another JSON object; `deadline` is a monotonic time.
 
-        A header with several values is sent once for each. Raise DriverUnavailable with a code of section 8
-        for everything else.
+        A header with several values is sent once for each. A request is repeated while the server prepares
+        the storage of a new kind. Raise DriverUnavailable with a code of section 8 for everything else.
         """
         content = None if body is None else encode_body(body, content_type)
         sent = HTTPHeaderDict({**self._headers, "Accept": accept})
@@ -110,12 +112,19 @@ class Client:
                 sent.add(name, value)
         if content is not None:
             sent["Content-Type"] = content_type
-        with self._slot(deadline):
-            self._check_pause()
-            with errors_mapped(self.connection):
-                url = self._url(path, query)
-                status, headers, raw = self._exchange(method, url, content, sent, deadline)
-        return self._interpret(path, status, headers, raw)
+        url = self._url(path, query)
+        while True:
+            with self._slot(deadline):
+                self._check_pause()
+                with errors_mapped(self.connection):
+                    status, answered, raw = self._exchange(method, url, content, sent, deadline)
+            if not _is_kind_starting(status, raw):
+                break
+            pause = parse_retry_after(answered.get("Retry-After")) or SHORTEST_PAUSE
+            if self._monotonic() + pause >= deadline:
+                break
+            time.sleep(pause)
+        return self._interpret(path, status, answered, raw)
 
     def connect(self, deadline: float) -> None:
         """Open a socket ahead of a request: if this fails, nothing was sent. Raise DriverUnavailable."""
@@ -271,7 +280,7 @@ class Client:
         if status in _BUSY or (status >= http.client.INTERNAL_SERVER_ERROR and not has_status):
             if path.startswith(READYZ) and status == http.client.INTERNAL_SERVER_ERROR:
                 return Response(status, {}, raw[:_LARGEST_TEXT].decode(errors="replace"))
-            raise self._busy(status, headers, has_status=has_status)
+            raise self._busy(status, headers, raw, has_status=has_status)
         if path.startswith(READYZ) and status == http.client.OK and raw.startswith(b"ok"):
             return Response(status, {}, raw[:_LARGEST_TEXT].decode(errors="replace"))
         if status == http.client.NOT_FOUND and not has_status and _DISCOVERY.fullmatch(path):
@@ -281,15 +290,31 @@ class Client:
             raise DriverUnavailable(f"{status}, and not from an API server", code="not-kubernetes")
         return Response(status, body)
 
-    def _busy(self, status: int, headers: Mapping[str, str], *, has_status: bool) -> DriverUnavailable:
+    def _busy(
+        self, status: int, headers: Mapping[str, str], raw: bytes, *, has_status: bool
+    ) -> DriverUnavailable:
         pause = parse_retry_after(headers.get("Retry-After"))
         if pause is None and status == http.client.TOO_MANY_REQUESTS:
             pause = SHORTEST_PAUSE
         code = f"http-{status}"
+        if _is_kind_starting(status, raw):  # other kinds are served: no pause for them
+            message = f"{status}: the API server prepares the storage of a new kind"
+            return DriverUnavailable(message, code=code, retry_after=pause)
         if pause is not None and status in (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE):
             self._paused_until, self._pause_code = self._monotonic() + pause, code
-        words = "answered by the API server" if has_status else "and not from an API server"
-        return DriverUnavailable(f"{status}, {words}", code=code, retry_after=pause)
+        message = f"{status}, and not from an API server"
+        if has_status:
+            message = f"{status}, answered by the API server"
+        elif status == http.client.TOO_MANY_REQUESTS and _FLOW_SCHEMA in headers:
+            message = (
+                f"{status}: the API server limits the requests of this account; continuing in {pause:.0f} s"
+            )
+        return DriverUnavailable(message, code=code, retry_after=pause)
+
+
+def _is_kind_starting(status: int, raw: bytes) -> bool:
+    """Return whether the storage of a new kind is not ready yet (Kubernetes 1.31 and later)."""
+    return status == http.client.TOO_MANY_REQUESTS and b"storage is (re)initializing" in raw
 
 
 class ByteStream:

@@ -26,6 +26,7 @@ from clusters.drivers.kubernetes.access import (
     read_object,
     server_message,
 )
+from clusters.drivers.kubernetes.autoscaling import manifest_over
 from clusters.drivers.kubernetes.discovery import RefusedError
 from clusters.drivers.kubernetes.parallel import run_waves
 from clusters.drivers.kubernetes.targets import Target, prepare_targets
@@ -153,6 +154,10 @@ def generation_of(live: Live) -> str:
     return str(metadata.get("generation") or metadata.get("resourceVersion") or "")
 
 
+def compared_manifest(target: Target, live: Live) -> Live:
+    return manifest_over(target.manifest, live, is_autoscaled=target.is_autoscaled)
+
+
 def compare_live(
     access: MemberAccess, target: Target, live: Live, *, is_full: bool, deadline: float
 ) -> Comparison:
@@ -160,14 +165,13 @@ def compare_live(
 
     Raise RefusedError where the dry run is refused, unless by validation: then all fields are compared.
     """
+    manifest = compared_manifest(target, live)
     if is_full:
-        return find_differences(clean(live), clean(target.manifest))
+        return find_differences(clean(live), clean(manifest))
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"}
-    answer = patch_object(
-        access, target.api_version, target.ref, target.manifest, query=query, deadline=deadline
-    )
+    answer = patch_object(access, target.api_version, target.ref, manifest, query=query, deadline=deadline)
     if answer.status == 422:
-        degraded = find_differences(clean(live), clean(target.manifest))
+        degraded = find_differences(clean(live), clean(manifest))
         return Comparison(degraded.fields, is_degraded=True, is_truncated=degraded.is_truncated)
     if answer.status not in (200, 201):
         raise RefusedError("ManifestApplyFailed", server_message(answer, target.manifest))

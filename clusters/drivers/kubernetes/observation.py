@@ -33,7 +33,6 @@ Live: TypeAlias = Mapping[str, Any]
 Cleared: TypeAlias = dict[ObjectRef, tuple[str, str, str]]
 
 LEFTOVERS = "leftovers of older versions may remain"
-AUTOSCALED = "leave out spec.replicas, an autoscaler sets it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,6 @@ def placement_seen(
 ) -> PlacementSeen:
     order = {ref: place for place, ref in enumerate(inventory.entries)}
     sightings = sorted(sightings, key=lambda one: order[one.entry.ref])
-    scaled = {scaled_by(one.live) for one in sightings if one.live} - {None}
     unready, objects, drifted = [], [], []
     for one in sightings:
         ref = one.entry.ref
@@ -191,8 +189,6 @@ def placement_seen(
         hint = hint_of(one.live) if one.live else ""
         if drift:
             drifted.append(drift)
-            if ref in scaled and any(field.path == "/spec/replicas" for field in drift.fields):
-                hint = AUTOSCALED
         if one.problem:
             unready.append(ObjectSeen(ref, Readiness.NOT_YET, one.problem))
         if one.live is None:
@@ -214,13 +210,3 @@ def placement_seen(
         notice=LEFTOVERS if inventory.incomplete else "",
         objects=tuple(objects),
     )
-
-
-def scaled_by(live: Live) -> ObjectRef | None:
-    """Return the object that a HorizontalPodAutoscaler scales; None for other kinds."""
-    if live.get("kind") != "HorizontalPodAutoscaler":
-        return None
-    scaled = (live.get("spec") or {}).get("scaleTargetRef") or {}
-    group = str(scaled.get("apiVersion") or "").rpartition("/")[0]
-    namespace = str(live["metadata"].get("namespace") or "")
-    return ObjectRef(group, str(scaled.get("kind")), namespace, str(scaled.get("name")))

@@ -25,6 +25,7 @@ from clusters.drivers.kubernetes.diff import (
     Comparison,
     clean,
     compare_live,
+    compared_manifest,
     find_differences,
     generation_of,
     managed_fields_digest,
@@ -226,6 +227,7 @@ def apply_object(
         guard = str(live["metadata"].get("resourceVersion") or "")
     body = with_ownership(
         target,
+        live,
         part_of=applyset_id(inventory_name(call.access.hub_id, call.version.placement)),
         owner=call.owner,
         is_taken_over=is_taken_over,
@@ -247,7 +249,7 @@ def apply_object(
 
     drift = None
     if options.comparison == "FullComparison":
-        comparison = find_differences(clean(applied), clean(target.manifest))
+        comparison = find_differences(clean(applied), clean(compared_manifest(target, applied)))
         drift = object_diff(target, applied, comparison) if comparison.fields else None
     is_changed = live is None or clean(live) != clean(applied)
     if is_changed and (target.ref.group, target.ref.kind) == CUSTOM_RESOURCE_DEFINITION:

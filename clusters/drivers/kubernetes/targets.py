@@ -3,13 +3,14 @@
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
 from clusters.drivers.base import ObjectRef, Refusal, Version
-from clusters.drivers.kubernetes.access import MemberAccess
+from clusters.drivers.kubernetes.access import FIELD_MANAGER, MemberAccess
+from clusters.drivers.kubernetes.autoscaling import scaled_object, sent_over
 from clusters.drivers.kubernetes.discovery import RefusedError
 from clusters.drivers.kubernetes.parallel import run_each
 
@@ -70,12 +71,14 @@ class Target:
     """One object of a version: `manifest` is sent, with ownership metadata added.
 
     The namespace of `ref` is resolved. `is_custom`: a CustomResourceDefinition of the same version serves it.
+    `is_autoscaled`: an autoscaler of the same version sets its replicas.
     """
 
     ref: ObjectRef
     api_version: str
     manifest: Mapping[str, Any]
     is_custom: bool = False
+    is_autoscaled: bool = False
 
     @cached_property
     def hash(self) -> str:
@@ -118,7 +121,13 @@ def applyset_id(name: str) -> str:
 
 
 def with_ownership(
-    target: Target, *, part_of: str, owner: str, is_taken_over: bool, resource_version: str = ""
+    target: Target,
+    live: Mapping[str, Any] | None,
+    *,
+    part_of: str,
+    owner: str,
+    is_taken_over: bool,
+    resource_version: str = "",
 ) -> dict[str, Any]:
     """Return the manifest as it is applied; `resource_version` makes the server refuse a changed object."""
     metadata = target.manifest["metadata"]
@@ -131,7 +140,10 @@ def with_ownership(
     }
     if resource_version:
         changed["resourceVersion"] = resource_version
-    return {**target.manifest, "metadata": {**metadata, **changed}}
+    manifest = target.manifest
+    if live is not None:
+        manifest = sent_over(manifest, live, is_autoscaled=target.is_autoscaled, field_manager=FIELD_MANAGER)
+    return {**manifest, "metadata": {**metadata, **changed}}
 
 
 def prepare_targets(
@@ -159,6 +171,9 @@ def prepare_targets(
         except RefusedError as error:
             refusals.append(Refusal(_written_ref(manifest), error.code, error.message))
     refusals.sort(key=lambda one: wave_of(one.object.group, one.object.kind))
+    for scaled in {scaled_object(manifest) for manifest in version.manifests}:
+        if scaled in targets:
+            targets[scaled] = replace(targets[scaled], is_autoscaled=True)
     return sorted(targets.values(), key=lambda one: one.wave), refusals
 
 

@@ -313,6 +313,47 @@ def test_no_request_during_the_pause() -> None:
         assert len(server.requests) == 2
 
 
+STARTING = status_body(429) | {"message": "storage is (re)initializing"}
+
+
+def test_a_request_is_repeated_while_the_storage_of_a_new_kind_is_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    answers = [answer(429, STARTING, headers={"Retry-After": "1"}), answer(200, POD)]
+
+    def behave(link: socket.socket, request: Request, server: LocalServer) -> None:
+        link.sendall(answers.pop(0))
+
+    with serve(behave) as server:
+        found = client_of(server).request("GET", "/api/v1/pods", deadline=time.monotonic() + 5)
+
+    assert (found.status, pauses, answers) == (200, [1.0], [])
+
+
+def test_a_kind_that_is_not_ready_in_time_pauses_no_other_request() -> None:
+    answers = [answer(429, STARTING, headers={"Retry-After": "7"}), answer(200, POD)]
+
+    def behave(link: socket.socket, request: Request, server: LocalServer) -> None:
+        link.sendall(answers.pop(0))
+
+    with serve(behave) as server:
+        client = client_of(server)
+        with pytest.raises(DriverUnavailable, match="429: the API server prepares the storage of a new kind"):
+            client.request("GET", "/api/v1/pods", deadline=time.monotonic() + 5)
+        assert client.request("GET", "/api/v1/nodes", deadline=time.monotonic() + 5).status == 200
+
+
+def test_a_refusal_of_priority_and_fairness_is_named() -> None:
+    refusal = "Too many requests, please try again later."
+    headers = {"Retry-After": "1", "X-Kubernetes-PF-FlowSchema-UID": "a"}
+
+    error = outcome_of(always(answer(429, refusal, headers=headers)))
+
+    assert str(error) == "429: the API server limits the requests of this account; continuing in 1 s"
+
+
 def test_four_requests_at_a_time() -> None:
     running, most = [0], [0]
     lock = threading.Lock()
