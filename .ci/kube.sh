@@ -23,7 +23,7 @@ CURRENT_GO=1.25
 OLDEST=1.20.2
 CONTROLLERS=deployment,replicaset,statefulset,daemonset,job,cronjob,namespace,garbagecollector,disruption,endpoint
 CONTROLLERS=$CONTROLLERS,endpointslice,pvc-protection,persistentvolume-binder,serviceaccount,serviceaccount-token
-CONTROLLERS=$CONTROLLERS,resourcequota,ttl-after-finished
+CONTROLLERS=$CONTROLLERS,ttl-after-finished
 if [ -f "$S/ports" ]; then
     . "$S/ports"
 fi
