@@ -15,6 +15,7 @@ from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
 from clusters.drivers.simulated.state import Stored
 from clusters.models import MemberCluster, SimulatedPlacement
 from fleetui.bulk import GroupedWrites
+from fleetui.threads import brief_connection
 
 MOST_FENCES = 1_000
 """So many placements that were removed from a simulated cluster keep their fences."""
@@ -39,16 +40,19 @@ class DatabaseStore:
         if placements and read is not None:
             return {name: read[name] for name in placements if name in read}
         rows = self._rows.filter(placement_name__in=placements) if placements else self._rows
-        return {
-            name: Stored(*row) for name, *row in rows.values_list("placement_name", "revision", "content")
-        }
+        with brief_connection():
+            stored = list(rows.values_list("placement_name", "revision", "content"))
+        return {name: Stored(*row) for name, *row in stored}
 
     def save(self, placement: str, content: Mapping[str, Any], *, expected: int) -> bool:
         """Save the next state if `expected` is still the revision; return whether it was."""
         write = partial(self._save, placement, content, expected)
         try:
-            # A database that locks rows takes many writers at a time.
-            return write() if connection.features.has_select_for_update else _saves.run(write)
+            if not connection.features.has_select_for_update:
+                return _saves.run(write)
+            # A database that locks rows needs no group of writes, which could meet another one in a deadlock.
+            with brief_connection():
+                return write()
         except IntegrityError:  # the cluster left the fleet meanwhile
             return False
 

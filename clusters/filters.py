@@ -2,31 +2,36 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from operator import itemgetter
 from typing import Any
 
+from django.db import connection
 from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.db.models.functions import RowNumber
 
 from clusters.drivers.registry import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
+from clusters.observation import not_observed
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.polling import PreparedQuery
+from fleetui.polling import ANY_TIME, PreparedQuery
 
 
 class ClusterFilterState(StrEnum):
     """Filter values; a cluster can match several.
 
-    `ELIGIBLE` clusters may be picked. Those that are `READY` are also monitored, answer and are not cordoned.
+    `ELIGIBLE` clusters may be picked. Those that are `READY` are also monitored, were observed lately, answer
+    and are not cordoned.
     """
 
     READY = "ready"
     ELIGIBLE = "eligible"
     NOT_ELIGIBLE = "not-eligible"
     HEARTBEAT_LATE = "heartbeat-late"
+    NOT_OBSERVED = "not-observed"
     CORDONED = "cordoned"
     JOINING = "joining"
     LEAVING = "leaving"
@@ -42,6 +47,7 @@ class ClusterListState(StrEnum):
     JOINING = "joining"
     CORDONED = "cordoned"
     HEARTBEAT_LATE = "heartbeat late"
+    NOT_OBSERVED = "not observed"
     NOT_ELIGIBLE = "not eligible"
     LEAVING = "leaving"
 
@@ -102,7 +108,7 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
         rows = _labelled(rows, label)
     if wanted.verdict:
         rows = rows.filter(verdict=wanted.verdict)
-    return rows.filter(_conditions()[wanted.state]) if wanted.state else rows
+    return rows.filter(_conditions(datetime.now(UTC))[wanted.state]) if wanted.state else rows
 
 
 def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberCluster]:
@@ -115,11 +121,13 @@ def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberClust
 
 
 def list_state() -> Case:
-    """Return the expression of the state of a cluster."""
+    """Return the expression of the state of a cluster, as it is now."""
+    now = datetime.now(UTC)
     return Case(
         When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
         When(~Q(verdict=""), then=Value(ClusterListState.NOT_ELIGIBLE.value)),
         When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
+        When(not_observed(now=now), then=Value(ClusterListState.NOT_OBSERVED.value)),
         When(_is_cordoned(), then=Value(ClusterListState.CORDONED.value)),
         When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
         When(_NOT_MONITORED, then=Value(ClusterListState.NOT_MONITORED.value)),
@@ -135,21 +143,24 @@ def _is_cordoned() -> Q:
 
 def cordoned_names() -> QuerySet[Any, Any]:
     """Return the names of the clusters that are cordoned and ready otherwise."""
-    return MemberCluster.objects.filter(_is_cordoned(), verdict="", unanswered_since=None).values("name")
+    rows = MemberCluster.objects.filter(_is_cordoned(), verdict="", unanswered_since=None)
+    return rows.exclude(not_observed(now=datetime.now(UTC))).values("name")
 
 
 def label_of(key: str) -> Subquery:
     return Subquery(ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1])
 
 
-def _conditions() -> dict[ClusterFilterState, Q]:
+def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
     return {
         ClusterFilterState.READY: Q(verdict="", membership=Membership.JOINED, unanswered_since=None)
+        & ~not_observed(now=now)
         & ~_NOT_MONITORED
         & ~_is_cordoned(),
         ClusterFilterState.ELIGIBLE: Q(verdict=""),
         ClusterFilterState.NOT_ELIGIBLE: ~Q(verdict=""),
         ClusterFilterState.HEARTBEAT_LATE: _LATE,
+        ClusterFilterState.NOT_OBSERVED: not_observed(now=now) & Q(verdict=""),
         ClusterFilterState.CORDONED: _is_cordoned(),
         ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
         ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),
@@ -160,8 +171,10 @@ def _conditions() -> dict[ClusterFilterState, Q]:
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
     """Count all clusters by filter value, in one query."""
-    counts = next(iter(_COUNTS.rows({})), (0,) * len(ClusterFilterState))
-    return dict(zip(_conditions(), counts, strict=True))
+    adapted = connection.ops.adapt_datetimefield_value
+    rows = _COUNTS.rows({adapted(ANY_TIME): adapted(datetime.now(UTC))})
+    counts = next(iter(rows), (0,) * len(ClusterFilterState))
+    return dict(zip(_conditions(ANY_TIME), counts, strict=True))
 
 
 def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
@@ -170,18 +183,18 @@ def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, in
     if rest == ClusterFilter():
         states = counts_by_state()
     else:
-        counts = clusters_matching(rest).aggregate(**_counted())
+        counts = clusters_matching(rest).aggregate(**_counted(datetime.now(UTC)))
         states = {state: counts[state.name] for state in ClusterFilterState}
     in_all = states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE]
     return states[wanted.state] if wanted.state else in_all, states
 
 
-def _counted() -> dict[str, Count]:
-    return {state.name: Count("pk", filter=condition) for state, condition in _conditions().items()}
+def _counted(now: datetime) -> dict[str, Count]:
+    return {state.name: Count("pk", filter=condition) for state, condition in _conditions(now).items()}
 
 
 def _counts() -> QuerySet[Any, Any]:
-    counted = _counted()
+    counted = _counted(ANY_TIME)
     one_group = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
     return one_group.annotate(**counted).values_list(*counted)
 

@@ -32,6 +32,7 @@ from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
 from clusters.models import ClusterCredential, Hub, MemberCluster
 from fleetui import __version__
 from fleetui.hub_scope import LOCAL_HUB
+from fleetui.threads import brief_connection
 
 MOST_DRIVERS = 2_000
 REAP_SECONDS = 5.0
@@ -212,13 +213,15 @@ class DriverCache:
 @cache
 def hub_id() -> str:
     """Return the ID of this installation; read from the database once per process."""
-    return str(Hub.objects.values_list("uid", flat=True).get(pk=LOCAL_HUB))
+    with brief_connection():
+        return str(Hub.objects.values_list("uid", flat=True).get(pk=LOCAL_HUB))
 
 
 def credential_of(cluster: MemberCluster) -> ClusterCredential | None:
     """Return the credential of a cluster; a query unless it was selected with the cluster."""
     try:
-        return cluster.credential
+        with brief_connection():
+            return cluster.credential
     except ClusterCredential.DoesNotExist:
         return None
 
@@ -278,13 +281,15 @@ class GuardedDriver:
             answer = call()
         except DriverUnavailable as error:
             if error.code == REJECTED:
-                record_rejection(credential.pk, revision=credential.revision, now=now)
-                credential.refresh_from_db(
-                    fields=["unauthorized_count", "unauthorized_since", "blocked_until"]
-                )
+                with brief_connection():
+                    record_rejection(credential.pk, revision=credential.revision, now=now)
+                    credential.refresh_from_db(
+                        fields=["unauthorized_count", "unauthorized_since", "blocked_until"]
+                    )
             raise
         if credential.unauthorized_count:
-            record_acceptance(credential.pk, revision=credential.revision)
+            with brief_connection():
+                record_acceptance(credential.pk, revision=credential.revision)
             credential.unauthorized_count, credential.blocked_until = 0, None
         return answer
 

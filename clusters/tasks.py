@@ -10,6 +10,7 @@ from clusters.hubs.writing.sending import resolve_writes
 from clusters.operations.credential_renewal import notify_expiring, renew_due
 from clusters.operations.heartbeat import observe as observe_fleet
 from clusters.operations.leave import finish_leaving
+from fleetui.task_queue import record_end
 
 
 @shared_task
@@ -26,6 +27,7 @@ def observe(**_newer: Any) -> None:
     """
     now = datetime.now(UTC)
     observe_fleet(now=now)
+    record_end("observed_at", now=datetime.now(UTC))
     finish_leaving(now=now)
     renew_due(now=now)
     notify_expiring(now=now)

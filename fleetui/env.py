@@ -114,7 +114,7 @@ def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> di
 
 
 # A request fails after 10 s without a server; longer attempts would delay the first one after its return.
-_POOL = {"min_size": 1, "max_size": 8, "timeout": 10.0, "reconnect_timeout": 10.0}
+_POOL = {"min_size": 0, "max_size": 8, "timeout": 10.0, "reconnect_timeout": 10.0}
 _BROKERS = frozenset({"atomicfs", "redis", "rediss", "redis+socket", "amqp", "amqps"})
 
 

@@ -1,13 +1,18 @@
-"""Errors of the environment: disk, folder and database, and what to do about each."""
+"""Errors of the environment: disk, folder, database and broker, what to do about each, and one log line."""
 
 import errno
-from collections.abc import Iterator
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from shutil import disk_usage
+from threading import Lock
+from time import monotonic
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db.utils import DatabaseError
+from kombu.exceptions import OperationalError as BrokerError
 
 ENVIRONMENT = 4
 """The exit status of a command that fails because of its environment."""
@@ -70,6 +75,11 @@ CORRUPTED = EnvironmentProblem(
     "Stop the console and restore the file from a backup; sqlite3 FILE .recover may save the rest",
     3600,
 )
+BROKER_STOPPED = EnvironmentProblem(
+    "broker-stopped",
+    "The broker does not respond",
+    "Check that it is running and that CELERY_BROKER_URL names it; the console continues when it is back",
+)
 
 _BY_ERRNO = {
     errno.ENOSPC: DISK_FULL,
@@ -101,6 +111,7 @@ _BY_SQLSTATE = {
     "57P": STOPPED,
 }
 """Codes and classes of PostgreSQL (https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
+_BROKER_LIBRARIES = ("redis.exceptions", "amqp.exceptions")
 _REFUSALS = ("authentication failed", "no password supplied", "does not exist")
 
 
@@ -109,6 +120,8 @@ def environment_problem(error: BaseException | None) -> EnvironmentProblem | Non
     for one in causes_of(error):
         if isinstance(one, OSError) and one.errno in _BY_ERRNO:
             return _BY_ERRNO[one.errno]
+        if isinstance(one, BrokerError) or type(one).__module__.startswith(_BROKER_LIBRARIES):
+            return BROKER_STOPPED
         if not isinstance(one, (DatabaseError, InterfaceError)):
             continue
         if type(one.__cause__).__module__.startswith("psycopg"):
@@ -138,3 +151,65 @@ def _of_postgresql(error: DatabaseError | InterfaceError) -> EnvironmentProblem 
     if any(part in str(error) for part in _REFUSALS):
         return REFUSED
     return STOPPED if isinstance(error, (OperationalError, InterfaceError)) else None
+
+
+LASTING = (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED, STOPPED, REFUSED, BROKER_STOPPED)
+"""What every task and request meets until somebody acts; the others may be gone at the next try."""
+_OF_THE_DISK = (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED)
+REPEAT_SECONDS = 60.0
+_lock = Lock()
+_met_at: dict[EnvironmentProblem, float] = {}
+
+
+def note_problem(problem: EnvironmentProblem) -> None:
+    """Remember that this process met a problem, for `disk_problem`."""
+    _met_at[problem] = monotonic()
+
+
+def forget_problems() -> None:
+    _met_at.clear()
+
+
+def disk_problem() -> EnvironmentProblem | None:
+    """Return why nothing can be written: its disk is full, or a statement failed lately."""
+    try:
+        if disk_usage(settings.VAR_DIR).free < SMALLEST_FREE:
+            return DISK_FULL
+    except OSError as error:
+        return environment_problem(error)
+    now = monotonic()
+    recent = (one for one in _OF_THE_DISK if one in _met_at and now - _met_at[one] < REPEAT_SECONDS)
+    return next(recent, None)
+
+
+class EnvironmentFilter(logging.Filter):
+    """Writes one line for each kind of lasting problem, once a minute with how many errors it stands for.
+
+    The traceback of the task or request that met the problem says nothing of its cause.
+    """
+
+    def __init__(self, name: str = "", *, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(name)
+        self._clock = clock
+        self._written_at: dict[EnvironmentProblem, float] = {}
+        self._left_out: Counter[EnvironmentProblem] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        values = record.args.values() if isinstance(record.args, Mapping) else record.args or ()
+        errors = [record.exc_info[1]] if record.exc_info else []
+        errors += [one for one in values if isinstance(one, BaseException)]
+        problem = next((found for one in errors if (found := environment_problem(one))), None)
+        if problem is None or problem not in LASTING:
+            return True
+        note_problem(problem)
+        with _lock:
+            now = self._clock()
+            if problem in self._written_at and now - self._written_at[problem] < REPEAT_SECONDS:
+                self._left_out[problem] += 1
+                return False
+            self._written_at[problem] = now
+            more = self._left_out.pop(problem, 0)
+        record.msg = f"{problem} ({more} more errors since the last line)" if more else str(problem)
+        record.args = ()
+        record.exc_info = record.exc_text = None
+        return True

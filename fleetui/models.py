@@ -74,12 +74,17 @@ class WorkerHeartbeat(models.Model):
     """When a worker that reads a queue was last alive; written by its timer, however busy its tasks are.
 
     `waiting`: the updates that were due then and not started; `busy_since`: since when there were any.
+    `since` is the first heartbeat. When the last sweep and the last round of observation ended, which beat
+    starts and such a worker runs, is in the row of their queue.
     """
 
     queue = models.CharField(max_length=100, primary_key=True)
     at = models.DateTimeField()
     waiting = models.PositiveIntegerField(default=0)
     busy_since = models.DateTimeField(null=True)
+    since = models.DateTimeField(null=True)
+    swept_at = models.DateTimeField(null=True)
+    observed_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.at.isoformat()}"

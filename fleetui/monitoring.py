@@ -24,9 +24,10 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from fleetui import __version__
 from fleetui.broker import PERIODIC, UPDATES
+from fleetui.environment import disk_problem
 from fleetui.middleware import METHODS, Middleware
 from fleetui.models import WorkerHeartbeat
-from fleetui.task_queue import SILENT_AFTER
+from fleetui.task_queue import LONGEST_PAUSE, SILENT_AFTER
 
 BROKER_SECONDS = 2
 _migrated: set[str] = set()
@@ -35,13 +36,16 @@ _migrated: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The result of one check: its name and, if it failed, why."""
+    """The result of one check: its name and, if it failed, why; `fact` is what it read."""
 
     name: str
     problem: str = ""
+    fact: str = ""
 
     def __str__(self) -> str:
-        return f"[-]{self.name} failed: {self.problem}" if self.problem else f"[+]{self.name} ok"
+        if self.problem:
+            return f"[-]{self.name} failed: {self.problem}"
+        return f"[+]{self.name} ok{self.fact and f': {self.fact}'}"
 
 
 def check_database() -> str:
@@ -82,6 +86,33 @@ def check_worker() -> str:
     return ""
 
 
+def check_sweep() -> tuple[str, str]:
+    return _check_age("sweep", "swept_at")
+
+
+def check_observation() -> tuple[str, str]:
+    return _check_age("observation", "observed_at")
+
+
+def _check_age(name: str, column: str) -> tuple[str, str]:
+    """Return why what beat starts counts as paused, or its age."""
+    try:
+        at = WorkerHeartbeat.objects.filter(queue=PERIODIC).values_list(column, flat=True).first()
+    except DatabaseError:
+        return "the database does not respond", ""
+    if at is None:
+        return f"no {name} has ended yet: it needs a beat and a worker", ""
+    age = datetime.now(UTC) - at
+    words = f"last {name} {age.total_seconds():.0f} s ago"
+    return (f"{words}: it needs a beat and a worker", "") if age > LONGEST_PAUSE else ("", words)
+
+
+def check_disk() -> str:
+    """Return whether the disk is full or cannot be written, as of now or of a statement a moment ago."""
+    problem = disk_problem()
+    return str(problem) if problem else ""
+
+
 def check_broker() -> str:
     broker = current_app.connection_for_write()
     try:
@@ -93,12 +124,17 @@ def check_broker() -> str:
     return ""
 
 
-CHECKS: dict[str, Callable[[], str]] = {
+CHECKS: dict[str, Callable[[], str | tuple[str, str]]] = {
     "database": check_database,
+    "disk": check_disk,
     "migrations": check_migrations,
     "worker": check_worker,
+    "sweep": check_sweep,
+    "observation": check_observation,
     "broker": check_broker,
 }
+_NEEDS_WORKER = ("sweep", "observation")
+"""Without a worker neither ends, so whoever excludes the worker excludes these."""
 
 
 def healthz(_request: HttpRequest) -> HttpResponse:
@@ -112,7 +148,13 @@ def readyz(request: HttpRequest) -> HttpResponse:
     if unknown := sorted(set(excluded) - CHECKS.keys()):
         text = f"exclude: no check is named {unknown[0]!r}; the checks are {', '.join(CHECKS)}\n"
         return HttpResponse(text, status=400, content_type="text/plain")
-    results = [ProbeResult(name, check()) for name, check in CHECKS.items() if name not in excluded]
+    if "worker" in excluded:
+        excluded = [*excluded, *_NEEDS_WORKER]
+    results = []
+    for name, check in CHECKS.items():
+        if name not in excluded:
+            found = check()
+            results.append(ProbeResult(name, *((found,) if isinstance(found, str) else found)))
     is_ready = not any(one.problem for one in results)
     lines = [*map(str, results), f"readyz check {'passed' if is_ready else 'failed'}", ""]
     return HttpResponse("\n".join(lines), status=200 if is_ready else 503, content_type="text/plain")

@@ -410,6 +410,7 @@ LOGGING: dict[str, Any] = {
     "filters": {
         "request_id": {"()": "fleetui.middleware.RequestIdFilter"},
         "refused": {"()": "fleetui.middleware.RefusedRequestFilter"},
+        "environment": {"()": "fleetui.environment.EnvironmentFilter"},
     },
     "formatters": {
         "plain": {"format": "%(message)s%(request_id)s"},
@@ -418,7 +419,7 @@ LOGGING: dict[str, Any] = {
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
-            "filters": ["request_id", "refused"],
+            "filters": ["environment", "request_id", "refused"],
             "formatter": LOG_FORMAT,
         }
     },

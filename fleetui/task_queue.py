@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
-from fleetui.broker import UPDATES, VALID_SECONDS
+from fleetui.broker import PERIODIC, UPDATES, VALID_SECONDS
 from fleetui.models import WorkerHeartbeat
 from fleetui.tracing import current_carrier
 
@@ -82,7 +82,45 @@ def record_heartbeat(queues: Collection[str] = (UPDATES,), *, waiting: int = 0, 
         before = rows.get(queue)
         since = ((before and before.busy_since) or now) if waiting else None
         values = {"at": now, "waiting": waiting, "busy_since": since}
-        WorkerHeartbeat.objects.update_or_create(queue=queue, defaults=values)
+        created = {**values, "since": now}
+        WorkerHeartbeat.objects.update_or_create(queue=queue, defaults=values, create_defaults=created)
+
+
+RECORD_PERIOD = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=2)
+"""A sweep or a round of observation that ended longer ago means that no beat runs, or that they fail."""
+
+
+def record_end(column: str, *, now: datetime) -> None:
+    """Record the end of a sweep (`swept_at`) or of an observation (`observed_at`), every five seconds."""
+    rows = WorkerHeartbeat.objects.filter(queue=PERIODIC)
+    last = rows.values_list(column, flat=True).first()
+    if last is None or now - last >= RECORD_PERIOD:
+        rows.update(**{column: now})
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicAges:
+    """How long ago the last sweep and the last round of observation ended; None: never, or not known.
+
+    `paused_for` is the longer of the two where it is too long; before the first ones it counts from the first
+    heartbeat of a worker.
+    """
+
+    sweep: timedelta | None = None
+    observation: timedelta | None = None
+    paused_for: timedelta | None = None
+
+
+def periodic_ages(heartbeat: WorkerHeartbeat | None, *, now: datetime) -> PeriodicAges:
+    """Return the ages of what the worker of the queue of periodic tasks runs, from its row."""
+    if heartbeat is None:
+        return PeriodicAges()
+    sweep, observation = (now - at if at else None for at in (heartbeat.swept_at, heartbeat.observed_at))
+    moments = (heartbeat.swept_at or heartbeat.since, heartbeat.observed_at or heartbeat.since)
+    longest = max((now - at for at in moments if at), default=None)
+    is_paused = longest is not None and longest > LONGEST_PAUSE
+    return PeriodicAges(sweep, observation, longest if is_paused else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +129,7 @@ class WorkerState:
 
     silent_for: timedelta | None = None
     waiting: int = 0
+    periodic: PeriodicAges = PeriodicAges()
 
 
 def worker_state(*, now: datetime, due_since: Callable[[], datetime | None]) -> WorkerState:
@@ -98,13 +137,14 @@ def worker_state(*, now: datetime, due_since: Callable[[], datetime | None]) -> 
 
     `due_since` returns since when work is due; without any heartbeat the silence counts from then.
     """
-    last = WorkerHeartbeat.objects.filter(queue=UPDATES).first()
+    rows = WorkerHeartbeat.objects.in_bulk([UPDATES, PERIODIC])
+    last, periodic = rows.get(UPDATES), periodic_ages(rows.get(PERIODIC), now=now)
     if last and now - last.at <= SILENT_AFTER:
         is_busy = last.busy_since is not None and now - last.busy_since > BUSY_AFTER
-        return WorkerState(waiting=last.waiting if is_busy else 0)
+        return WorkerState(waiting=last.waiting if is_busy else 0, periodic=periodic)
     since = due_since()
     silence = now - (last.at if last else since) if since else timedelta()
-    return WorkerState(silent_for=silence if silence > SILENT_AFTER else None)
+    return WorkerState(silent_for=silence if silence > SILENT_AFTER else None, periodic=periodic)
 
 
 def live_workers(*, now: datetime) -> dict[str, datetime]:

@@ -9,13 +9,14 @@ from typing import Any
 
 from celery import Task, shared_task
 from celery.signals import worker_ready
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
 from clusters.hubs.queries import live_hubs
 from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
-from fleetui.task_queue import HEARTBEAT_PERIOD, record_heartbeat, send_now
+from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
+from fleetui.threads import close_connections
 from placements.services import assertions, bulk_changes, doctor, dry_runs, pruning, scheduling, verification
 from placements.services.decisions import exact
 from placements.services.disruption import hub_drains
@@ -70,7 +71,7 @@ def heartbeat(queues: Collection[str]) -> None:
     except DatabaseError as error:  # the next one may succeed
         log.warning("heartbeat not recorded: %s", error)
     finally:
-        connections.close_all()
+        close_connections()
 
 
 @shared_task(acks_late=True, bind=True)
@@ -238,6 +239,7 @@ def sweep(**_newer: Any) -> None:
         send_now(project_hub.name, {"hub": hub})
     for hub in judgements.hubs_to_judge(now=datetime.now(UTC)):
         send_now(judge_hub.name, {"hub": hub})
+    record_end("swept_at", now=datetime.now(UTC))
 
 
 def _repeat(step: Callable[..., int]) -> bool:

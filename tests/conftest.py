@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from django.test import override_settings
 from pytest_django import DjangoDbBlocker
 from whitenoise import WhiteNoise
 
+from clusters.observation import counts_until
+from clusters.operations import heartbeat
 from fleetui import task_queue
 from fleetui.bootstrap import collect_static_files
 from fleetui.env import new_encryption_key
@@ -181,6 +184,20 @@ def _roles(request: pytest.FixtureRequest) -> None:
     if wants_database or request.node.get_closest_marker("django_db"):
         request.getfixturevalue("db")
         restore_migrated_rows()
+
+
+@pytest.fixture(autouse=True)
+def _observations_count(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an observation at a fictional time count until now: pages compare it with the real time.
+
+    A test that has the mark `real_silence` is about observations that become too old.
+    """
+
+    def until(observed_at: datetime, *, period: timedelta) -> datetime:
+        return counts_until(max(observed_at, datetime.now(UTC)), period=period)
+
+    if not request.node.get_closest_marker("real_silence"):
+        monkeypatch.setattr(heartbeat, "counts_until", until)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from django.db.models import Model
 from clusters import queries as cluster_queries
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import Hub
+from fleetui.environment import forget_problems
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.live import clear_caches
 from fleetui.middleware import forget_budgets
@@ -30,6 +31,7 @@ def forget_caches() -> None:
     clear_caches()
     caches["process"].clear()
     forget_budgets()
+    forget_problems()
 
 
 def restore_migrated_rows() -> None:

@@ -30,14 +30,14 @@ def call_all(
     threads: int,
     seconds: float,
     patience: float,
-    at_end: Callable[[], None] = lambda: None,
+    at_end: Callable[[], None],
 ) -> Iterator[tuple[Key, Value | DriverError | NotCalled]]:
     """Run the calls in their order in so many threads, and yield each result when it arrives.
 
     After `seconds` no further call starts, and running ones have `patience` seconds left. A call must end by
     its own timeout; otherwise it blocks its thread, and finally the process. Each thread calls `at_end` after
-    its last call. With no thread the calls run in that of the caller. The threads have copies of the caller's
-    context variables.
+    its last call, to close its connections to the database. With no thread the calls run in that of the
+    caller. The threads have copies of the caller's context variables.
     """
     calls = deque((Future[Value](), key, function) for key, function in functions.items())
     if threads == 0:

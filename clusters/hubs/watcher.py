@@ -15,7 +15,6 @@ from django.db import (
     InterfaceError,
     OperationalError,
     close_old_connections,
-    connections,
     transaction,
 )
 from django.db.models import Q
@@ -31,6 +30,7 @@ from clusters.hubs.stream import StreamItem, StreamPace
 from clusters.models import Hub, HubStream, MirroredObject
 from fleetui.audit import AuditEvent, record
 from fleetui.hub_scope import in_hub
+from fleetui.threads import close_connections
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Watcher:
             self._release(list(self.hubs))
         except DatabaseError as error:
             log.warning("leases not released: error=%s", type(error).__name__)
-        connections.close_all()
+        close_connections()
 
     def tick(self) -> None:
         """Renew and take leases when that is due, and write the states that changed."""
@@ -286,7 +286,7 @@ class Watcher:
             while self.write_next(seconds=min(0.5, self._flush_seconds)):
                 pass
         finally:
-            connections.close_all()
+            close_connections()
 
     def write_next(self, *, seconds: float) -> bool:
         """Write one batch, if one comes in time, and what is due; return False when all is written."""
@@ -311,7 +311,7 @@ class Watcher:
                 return
             except (OperationalError, InterfaceError) as error:
                 log.warning("batch not written: hub=%s error=%s", hub.name, type(error).__name__)
-                connections.close_all()
+                close_connections()
                 if self._stopped.wait(RETRY_SECONDS):
                     return
             else:
@@ -343,7 +343,7 @@ class Watcher:
             hub.runner.is_lost = True
         except (OperationalError, InterfaceError) as error:
             log.warning("positions not written: hub=%s error=%s", hub.name, type(error).__name__)
-            connections.close_all()
+            close_connections()
         hub.flushed = now
 
     def is_synced(self) -> bool:

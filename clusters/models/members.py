@@ -90,7 +90,8 @@ class MemberCluster(HubRow):
     `uid` is that of this row alone: a cluster that joins again has another one.
     `health_message` names the health checks that fail, or the readings that are not permitted.
     `unanswered_since` is when the first of the observations failed that were not answered since;
-    `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8).
+    `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8). `observed_until` is until
+    when the last observation counts (`clusters/observation.py`), null before the first one.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
@@ -121,6 +122,7 @@ class MemberCluster(HubRow):
     observe_at = models.DateTimeField(null=True, blank=True)
     unanswered_since = models.DateTimeField(null=True, blank=True)
     unanswered_code = models.CharField(max_length=30, blank=True)
+    observed_until = models.DateTimeField(null=True, blank=True)
     inventory_at = models.DateTimeField(null=True, blank=True)
 
     verdict = models.CharField(max_length=20, blank=True)
@@ -132,8 +134,16 @@ class MemberCluster(HubRow):
             models.Index(fields=["hub", "name"], name="cluster_of_hub"),
             # Whether clusters are ready, without reading their long rows.
             models.Index(
-                fields=["hub", "name", "driver", "verdict", "unanswered_since", "membership"],
-                name="cluster_condition",
+                fields=[
+                    "hub",
+                    "name",
+                    "driver",
+                    "verdict",
+                    "unanswered_since",
+                    "membership",
+                    "observed_until",
+                ],
+                name="cluster_observed_condition",
             ),
             models.Index(fields=["hub", "observe_at"], name="cluster_to_observe"),
             models.Index(fields=["hub", "changed_in"], name="cluster_by_sequence"),

@@ -19,6 +19,7 @@ from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import ConnectionNotAllowed, connected_cluster, store_secret
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record_all
+from fleetui.threads import close_connections
 
 RETRY = timedelta(hours=1)
 CALL_SECONDS = 10.0
@@ -52,7 +53,10 @@ def renew_due(*, now: datetime) -> int:
     rows = {row.pk: row for row in ClusterCredential.objects.select_related("cluster").filter(pk__in=pks)}
     calls = {pk: partial(request_token, row.cluster, row) for pk, row in rows.items()}
     renewed = 0
-    for pk, answer in call_all(calls, threads=_THREADS, seconds=_ROUND_SECONDS, patience=CALL_SECONDS):
+    answers = call_all(
+        calls, threads=_THREADS, seconds=_ROUND_SECONDS, patience=CALL_SECONDS, at_end=close_connections
+    )
+    for pk, answer in answers:
         if isinstance(answer, DriverError):
             record_failure(rows[pk], answer)
         elif not isinstance(answer, NotCalled):

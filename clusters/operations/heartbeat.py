@@ -1,6 +1,6 @@
 """Observation of the fleet, and the eligibility that follows (`spec/lifecycle.md` A.15)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import F, QuerySet
 
 from clusters.driver_factory import driver_for
@@ -20,13 +20,17 @@ from clusters.drivers.registry import DRIVERS, REPORTED
 from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
+from clusters.observation import counts_until
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
+from fleetui.threads import close_connections
 
 USUAL_PERIOD = 60
+SILENT_PERIOD = 15
+"""So soon clusters that do not answer are called again, if they are no more than the threads of a round."""
 EARLY = timedelta(seconds=2.5)
 """The clock starts a round every five seconds: clusters are observed in the round nearest to their time."""
 CALL_SECONDS = 4.5
@@ -58,8 +62,8 @@ class ObservationResult:
 def observe(*, now: datetime) -> ObservationResult:
     """Observe the due clusters concurrently, then refresh the eligibility of all.
 
-    No transaction is open during a call, the calling threads use no database unless credentials are rejected,
-    and results are written as they arrive: a slow cluster delays only itself.
+    No transaction is open during a call, the calling threads use the database for moments only, and results
+    are written as they arrive: a slow cluster delays only itself.
     """
     started = monotonic()
     state, _ = FleetState.objects.get_or_create()
@@ -73,7 +77,7 @@ def observe(*, now: datetime) -> ObservationResult:
         threads=THREADS,
         seconds=ROUND_SECONDS,
         patience=CALL_SECONDS,
-        at_end=connections.close_all,  # a rejected credential is recorded in the thread of the call
+        at_end=close_connections,
     )
     while batch := list(islice(answers, _BATCH)):
         observations = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
@@ -84,7 +88,8 @@ def observe(*, now: datetime) -> ObservationResult:
         for code in sorted(set(codes.values())):
             pks = [pk for pk in unanswered if codes[pk] == code]
             _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(unanswered_code=code)
-        _reschedule(unanswered, at=now + timedelta(seconds=USUAL_PERIOD), now=now)
+        pause = timedelta(seconds=SILENT_PERIOD if len(unanswered) <= THREADS else USUAL_PERIOD)
+        _reschedule(unanswered, at=now + pause, now=now)
         _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
         observed, silent = observed + len(observations), silent + len(unanswered)
     if rows:
@@ -120,6 +125,13 @@ def _reschedule(pks: Sequence[int], *, at: datetime, now: datetime) -> None:
         _claimed(now).filter(pk__in=pks).update(observe_at=at)
 
 
+def observe_now(pks: Collection[int], *, now: datetime) -> None:
+    """Observe clusters that did not answer in the next round: a call of another kind was answered."""
+    if pks:
+        rows = _watched().filter(pk__in=pks, unanswered_since__isnull=False)
+        rows.filter(observe_at__gt=now).update(observe_at=now)
+
+
 @on_live_hub(refuse_membership)
 def report(name: str, observation: Observation, *, by: User | None, now: datetime) -> MemberCluster:
     """Save the report of a member agent. Raises UnknownClusterError.
@@ -135,6 +147,7 @@ def report(name: str, observation: Observation, *, by: User | None, now: datetim
             row.driver, row.expects_report = REPORTED, True
             record_all([AuditEvent("reports", CLUSTER, name, revision=row.revision)], by=by, now=now)
         before = _set_observation(row, observation, now=now)
+        row.observed_until = counts_until(now, period=timedelta(seconds=_period_of(row)))
         changed = set_eligibility(row, now=now, state=state)
         row.save(update_fields=_SAVED)
         log_change(
@@ -148,7 +161,7 @@ def report(name: str, observation: Observation, *, by: User | None, now: datetim
     return row
 
 
-_SAVED = ["driver", "expects_report", "heartbeat_at", *_VERDICT, *_FACTS]
+_SAVED = ["driver", "expects_report", "heartbeat_at", "observed_until", *_VERDICT, *_FACTS]
 
 
 def refresh_eligibility(*, now: datetime) -> int:
@@ -221,13 +234,20 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
         )
     periods: dict[int, list[int]] = {}
     for row, _ in observations:
-        period = int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)
-        periods.setdefault(period, []).append(row.pk)
+        periods.setdefault(_period_of(row), []).append(row.pk)
     for period, pks in periods.items():
-        next_observation = now + timedelta(seconds=period)
+        pause = timedelta(seconds=period)
         _claimed(now).filter(pk__in=pks).update(
-            heartbeat_at=now, observe_at=next_observation, unanswered_since=None, unanswered_code=""
+            heartbeat_at=now,
+            observe_at=now + pause,
+            observed_until=counts_until(now, period=pause),
+            unanswered_since=None,
+            unanswered_code="",
         )
+
+
+def _period_of(row: MemberCluster) -> int:
+    return int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)
 
 
 def changes_facts(row: MemberCluster, observation: Observation, now: datetime) -> bool:

@@ -21,6 +21,7 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
+from fleetui.threads import close_connections
 
 LONGEST_LEAVE = timedelta(minutes=15)
 _THREADS, _SECONDS, _SECONDS_EACH = 32, 15.0, 5.0
@@ -65,10 +66,14 @@ def leave(
 
 def finish_leaving(*, now: datetime) -> list[str]:
     """Remove the clusters whose agents confirmed, the others after 15 minutes; return their names."""
-    candidates = list(MemberCluster.objects.filter(membership=Membership.LEAVING))
+    candidates = list(
+        MemberCluster.objects.filter(membership=Membership.LEAVING).select_related("credential")
+    )
     reachable = {row.pk: row for row in candidates if row.driver in DRIVERS}
     calls = {pk: partial(notify_cluster, row) for pk, row in reachable.items()}
-    answers = call_all(calls, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH)
+    answers = call_all(
+        calls, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH, at_end=close_connections
+    )
     confirmed = {pk for pk, answer in answers if answer is True}
     confirmed |= {row.pk for row in candidates if row.pk not in reachable}
     away = [

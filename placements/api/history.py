@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.http import Http404
@@ -12,6 +13,7 @@ from rest_framework.response import Response
 from clusters.hubs.queries import hubs_with_role
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.task_queue import WorkerState, worker_state
 from placements.api.base import BaseViewSet, FullNameViewSet, page_response, query_params
 from placements.api.filters import HistoryQuery, SearchQuery
 from placements.api.schema import documented, operation, page_serializer
@@ -24,18 +26,36 @@ from placements.services.history.queries import EntryKind, history_of
 from placements.services.results import get_placement
 from placements.services.rollouts.queries import running_count
 from placements.services.searching import find, find_on_hubs
+from placements.services.workqueue import waiting_since
 
 
 class AttentionSerializer(CamelCaseSerializer):
     """An object that needs attention, with what follows from it."""
 
     key = serializers.CharField(help_text="Kind and name: `cluster/NAME`, `placement/NAME`, or a group.")
-    level = serializers.CharField(help_text="`failed`, `attention`, `progress`, `outdated` or `suspended`.")
+    level = serializers.CharField(
+        help_text="`failed`, `attention`, `unknown`, `progress`, `outdated` or `suspended`."
+    )
     name = serializers.CharField()
     message = serializers.CharField()
     since = serializers.DateTimeField(allow_null=True)
     summary = serializers.CharField(help_text="Counts of rollouts and placements; empty without any.")
     effects = serializers.ListField(child=serializers.CharField())
+
+
+class WorkerStateSerializer(CamelCaseSerializer):
+    """Whether workers and beat keep up. Ages are in seconds; null: never, or nothing is known."""
+
+    state = serializers.ChoiceField(
+        ["running", "busy", "silent", "paused"],
+        help_text="`silent`: no worker responds; `paused`: no sweep or no observation of clusters ends.",
+    )
+    silent_seconds = serializers.IntegerField(allow_null=True, help_text="Since a worker has responded.")
+    waiting = serializers.IntegerField(help_text="Updates that wait for a busy worker.")
+    sweep_age_seconds = serializers.IntegerField(allow_null=True, help_text="Since the last sweep ended.")
+    observation_age_seconds = serializers.IntegerField(
+        allow_null=True, help_text="Since the last round of observation of clusters ended."
+    )
 
 
 class OverviewSerializer(CamelCaseSerializer):
@@ -47,10 +67,12 @@ class OverviewSerializer(CamelCaseSerializer):
     selectors_at_fault = number("invalid")
     being_decided = number("pending")
     not_eligible = serializers.IntegerField()
+    not_observed = serializers.IntegerField(help_text="Clusters whose last observation is too old.")
     leaving = serializers.IntegerField()
     runs_running = serializers.IntegerField()
     runs_waiting = serializers.IntegerField(help_text="Rollouts that need a decision of a user.")
     attention = AttentionSerializer(many=True, help_text="Root causes, the worst first, at most ten.")
+    worker = WorkerStateSerializer()
 
 
 class SearchRolloutSerializer(CamelCaseSerializer):
@@ -164,6 +186,23 @@ class RevisionComparisonSerializer(CamelCaseSerializer):
     same_resources = serializers.IntegerField()
 
 
+def _worker_facts(state: WorkerState) -> dict[str, Any]:
+    ages = (state.silent_for, state.periodic.sweep, state.periodic.observation)
+    silent, sweep, observation = (None if age is None else int(age.total_seconds()) for age in ages)
+    words = "busy" if state.waiting else "running"
+    if state.periodic.paused_for is not None:
+        words = "paused"
+    if state.silent_for is not None:
+        words = "silent"
+    return {
+        "state": words,
+        "silent_seconds": silent,
+        "waiting": state.waiting,
+        "sweep_age_seconds": sweep,
+        "observation_age_seconds": observation,
+    }
+
+
 class OverviewViewSet(BaseViewSet):
     """The fleet in numbers."""
 
@@ -174,9 +213,12 @@ class OverviewViewSet(BaseViewSet):
         counts, user = queries.counts(), request.user if isinstance(request.user, User) else None
         waiting = counts.of_placements.waiting
         runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
-        causes = attention(counts, user, snoozes={}, now=datetime.now(UTC)).causes
+        now = datetime.now(UTC)
+        causes = attention(counts, user, snoozes={}, now=now).causes
         items = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
-        return Response(OverviewSerializer({**asdict(counts), **runs, "attention": items}).data)
+        worker = _worker_facts(worker_state(now=now, due_since=waiting_since))
+        document = {**asdict(counts), **runs, "attention": items, "worker": worker}
+        return Response(OverviewSerializer(document).data)
 
     @documented("search", SearchResultSerializer, query=SearchQuery)
     def search(self, request: Request) -> Response:

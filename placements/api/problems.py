@@ -33,7 +33,7 @@ from clusters.operations.fault_injection import NotSimulatedError
 from fleetui.access.tokens import NotOwnerError, UnknownTokenError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
-from fleetui.environment import environment_problem
+from fleetui.environment import environment_problem, note_problem
 from fleetui.hub_scope import HubDecidesError
 from fleetui.middleware import BudgetSpentError, RequestTooLongError
 from fleetui.pagination import BadCursorError
@@ -159,6 +159,7 @@ class ProblemSerializer(CamelCaseSerializer):
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:  # noqa: ARG001 -- DRF's
     headers: dict[str, str] = {}
     if cause := environment_problem(error):
+        note_problem(cause)
         problem = _problem(503, str(cause), cause.code)
         headers["Retry-After"] = str(cause.retry_after)
     else:

@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
+from clusters.observation import silence_of
 from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
@@ -158,6 +159,14 @@ class HeartbeatSerializer(CamelCaseSerializer):
     usage = UsageSerializer(required=False)
 
 
+NOT_OBSERVED = "Seconds since the last observation where it is too old; null while it counts."
+
+
+def silent_seconds(row: MemberCluster) -> int | None:
+    silence = silence_of(row, now=datetime.now(UTC))
+    return None if silence is None else int(silence.total_seconds())
+
+
 class EligibilitySerializer(RowSerializer):
     """Whether placements can select a cluster."""
 
@@ -167,6 +176,7 @@ class EligibilitySerializer(RowSerializer):
     monitored = serializers.BooleanField(
         source="is_monitored", help_text="Whether a driver or agent reports."
     )
+    not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
     not_ready_at = serializers.SerializerMethodField(
         help_text="When it becomes not ready if it stays as it is."
     )
@@ -175,8 +185,11 @@ class EligibilitySerializer(RowSerializer):
         model = MemberCluster
         fields = (
             *("name", "eligible", "verdict", "reason", "heartbeat_at", "healthy_since"),
-            *("unanswered_since", "monitored", "not_ready_at"),
+            *("unanswered_since", "not_observed_seconds", "monitored", "not_ready_at"),
         )
+
+    def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
+        return silent_seconds(row)
 
     def get_not_ready_at(self, row: MemberCluster) -> datetime | None:
         return not_ready_at(row, now=datetime.now(UTC))
@@ -242,6 +255,7 @@ class ClusterSerializer(RowSerializer):
     taints = serializers.SerializerMethodField()
     cordoned = serializers.SerializerMethodField()
     placements = serializers.SerializerMethodField(help_text="The number of its placements.")
+    not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
 
     def get_fields(self) -> dict[str, Any]:
         insecure = serializers.BooleanField(
@@ -254,8 +268,12 @@ class ClusterSerializer(RowSerializer):
         fields = (
             *("name", "uid", "revision", "membership", "eligible", "verdict", "verdict_reason"),
             "verdict_since",
-            *("joined_at", "heartbeat_at", "driver", "is_demo", "labels", "taints", "cordoned", "placements"),
+            *("joined_at", "heartbeat_at", "not_observed_seconds", "driver", "is_demo"),
+            *("labels", "taints", "cordoned", "placements"),
         )
+
+    def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
+        return silent_seconds(row)
 
     def get_labels(self, row: MemberCluster) -> dict[str, str]:
         return row.document["metadata"].get("labels") or {}
@@ -293,6 +311,7 @@ class HealthCountsSerializer(CamelCaseSerializer):
     applied = serializers.IntegerField()
     available = serializers.IntegerField()
     unreachable = serializers.IntegerField()
+    not_observed = serializers.IntegerField(help_text="Their last observation is too old.")
     not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
     not_ready = serializers.IntegerField(help_text="Reachable, and cannot be selected.")
     failed = serializers.IntegerField()

@@ -29,8 +29,8 @@ class HealthCounts:
     """How many clusters meet each condition, of those wanted; the others are counted once for each reason.
 
     A cluster with an older version than the wanted one counts as applied and available, not as started.
-    Without a driver, `not_monitored`, nothing is applied to it. What is on a reachable cluster that is
-    `not_ready` may be available.
+    Without a driver, `not_monitored`, nothing is applied to it. Of a cluster that is `not_observed` the last
+    status is old. What is on a reachable cluster that is `not_ready` may be available.
     """
 
     wanted: int = 0
@@ -40,6 +40,7 @@ class HealthCounts:
     applied: int = 0
     available: int = 0
     unreachable: int = 0
+    not_observed: int = 0
     not_monitored: int = 0
     not_ready: int = 0
     failed: int = 0
@@ -54,7 +55,8 @@ class HealthFacts:
 
     `is_scheduled` is None before the first decision; `resources` is the number of selected resources, None
     while it is unknown; `awaits_run`: only a staged update run applies or removes what differs. `gate` is the
-    reason why the run in progress waits, at the stage `gate_stage`.
+    reason why the run in progress waits, at the stage `gate_stage`. `silence` has the words for how long a
+    cluster was not observed, empty while all were.
     """
 
     counts: HealthCounts
@@ -73,6 +75,7 @@ class HealthFacts:
     is_stalled: bool = False
     gate: str = ""
     gate_stage: str = ""
+    silence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
         (HealthLevel.HEALTHY, "Healthy", ""),
     )
     word = _WORDS.get(words, words)
+    if level is HealthLevel.UNKNOWN:
+        word = "Unknown"
     return PlacementHealth(level, word, detail, facts.counts, "" if word == words else words)
 
 
@@ -159,7 +164,7 @@ def _failed(facts: HealthFacts, counts: HealthCounts) -> _Status:
     return None
 
 
-def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
+def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
     level = HealthLevel.ATTENTION
     if facts.is_scheduled is not None and not facts.is_pending:
         if facts.is_scheduled is False and counts.scheduled < counts.wanted:
@@ -169,11 +174,19 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
             return level, "No clusters named" if is_named else "No clusters selected", ""
     if facts.resources == 0:
         return level, "No resources selected", ""
+    return None
+
+
+def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
+    level = HealthLevel.ATTENTION
     available = f"{counts.available:,} of {counts.wanted:,} available"
     if counts.unreachable and counts.unreachable >= counts.scheduled:
         return HealthLevel.UNKNOWN, "Unknown", f"{available}, {counts.unreachable:,} unreachable"
+    if counts.not_observed and counts.not_observed + counts.unreachable >= counts.scheduled:
+        return HealthLevel.UNKNOWN, facts.silence, _clusters(counts.not_observed)
     away = {
         "unreachable": counts.unreachable,
+        "not observed": counts.not_observed,
         "not monitored": counts.not_monitored if counts.not_monitored < counts.scheduled else 0,
         "not ready": counts.not_ready,
     }
@@ -223,6 +236,7 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
 _CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Status], ...] = (
     _deleting,
     _failed,
+    _unfulfilled,
     _degraded,
     _progressing,
 )
@@ -246,6 +260,7 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
             "applied": counts.applied,
             "available": counts.available,
             "unreachable": counts.unreachable,
+            "notObserved": counts.not_observed,
             "notMonitored": counts.not_monitored,
             "notReady": counts.not_ready,
             "failed": counts.failed,
@@ -254,13 +269,14 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
 
 
 class MemberCondition(StrEnum):
-    """Whether the cluster of a binding answers, and whether the hub may select it.
+    """Whether the cluster of a binding was observed lately and answers, and whether the hub may select it.
 
     One that leaves the fleet is deselected by the next decision.
     """
 
     LEAVING = "leaving"
     UNREACHABLE = "unreachable"
+    NOT_OBSERVED = "not observed"
     NOT_MONITORED = "not monitored"
     NOT_READY = "not ready"
     READY = "ready"
@@ -301,6 +317,7 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
         (facts.phase is Phase.REMOVE_FAILED, HealthLevel.FAILED, "Removal failed"),
         (not facts.is_selected or facts.member is MemberCondition.LEAVING, HealthLevel.PROGRESS, "Removing"),
         (facts.member is MemberCondition.UNREACHABLE, HealthLevel.UNKNOWN, "Unreachable"),
+        (facts.member is MemberCondition.NOT_OBSERVED, HealthLevel.UNKNOWN, "Not observed"),
         (
             facts.member is MemberCondition.NOT_MONITORED and facts.phase in EMPTY,
             HealthLevel.SUSPENDED,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import connections, transaction
+from django.db import transaction
 
 from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.base import DiffResult, DriverError, DriverRejected, DriverUnavailable, Refusal, Version
@@ -25,6 +25,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.secrets import sanitised
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.task_queue import enqueue
+from fleetui.threads import close_connections
 from placements.engine.envelopes import unwrapped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.scheduling.scheduler import schedule
@@ -120,7 +121,7 @@ def run_due(*, now: datetime, threads: int = THREADS, clock: Callable[[], dateti
             threads=threads,
             seconds=ROUND_SECONDS,
             patience=CALL_SECONDS,
-            at_end=connections.close_all,
+            at_end=close_connections,
         )
     )
     for one in plan.calls:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import chain, count, islice
 from operator import or_
@@ -14,8 +14,10 @@ from django.db.models import (
     Case,
     CharField,
     Count,
+    DateTimeField,
     Exists,
     F,
+    Min,
     OuterRef,
     Q,
     QuerySet,
@@ -32,6 +34,7 @@ from clusters.drivers.registry import DRIVERS
 from clusters.filters import label_of
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
+from clusters.observation import not_observed, silence_words
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns
 from placements.engine.rollout.actions import RunPhase
@@ -59,16 +62,11 @@ _NEEDS_SYNC = Q(rollout_observed__lt=F("rollout_generation"))
 _IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a live hub report to it
 _LOST = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 _IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(unanswered_since__isnull=False)  # whichever comes first
-_IS_READY = _IS_MONITORED & Q(verdict="", unanswered_since=None)
 _IS_LEAVING = Q(verdict=EligibilityKind.LEAVING)
-_CONDITION_OF_MEMBER = Case(
-    When(_IS_LEAVING, then=Value(MemberCondition.LEAVING)),
-    When(~_IS_MONITORED, then=Value(MemberCondition.NOT_MONITORED)),
-    When(_IS_UNREACHABLE, then=Value(MemberCondition.UNREACHABLE)),
-    When(~Q(verdict=""), then=Value(MemberCondition.NOT_READY)),
-    default=Value(MemberCondition.READY),
-    output_field=CharField(),
-)
+
+
+def _is_ready(now: datetime) -> Q:
+    return _IS_MONITORED & Q(verdict="", unanswered_since=None) & ~not_observed(now=now)
 
 
 def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
@@ -92,7 +90,8 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
     rollouts: dict[int, Any] = {one.pk: one for one in (*placements, *rows)}
     wanted = _wanted(placements)
     return {
-        one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk], wanted)) for one in placements
+        one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk], wanted, now=now))
+        for one in placements
     }
 
 
@@ -120,7 +119,7 @@ def health_by_domain(
         for one in groups
         if one["state"] != BindingState.UNSCHEDULED
     ]
-    return placement_health(_facts(placement, groups, placement, _wanted([placement]))), clusters
+    return placement_health(_facts(placement, groups, placement, _wanted([placement]), now=now)), clusters
 
 
 NAMED_UP_TO = 30
@@ -129,6 +128,7 @@ NAMED_UP_TO = 30
 
 _ALIKE = ("placement_id", "state", "phase", "started_status", "available_status")
 _FIRST_KEY = 2_000_100_000
+_NOW = ANY_TIME - timedelta(1)
 
 
 def _groups(
@@ -136,21 +136,35 @@ def _groups(
 ) -> list[dict[str, Any]]:
     """Return the bindings of placements, those with the same values counted, also of these columns.
 
-    A cluster without a member is unreachable; `domain` is the value of the label `key`.
+    A cluster without a member is unreachable; `domain` is the value of the label `key`; `seen` is when the
+    first of those that are not observed was observed last.
     """
     late = _by_lateness(placements, now=now)
     adapted = connection.ops.adapt_datetimefield_value
     values: dict[Any, Any] = dict(zip(count(_FIRST_KEY), chain.from_iterable(late.values()), strict=False))
     values |= {adapted(ANY_TIME + timedelta(number)): adapted(since) for number, since in enumerate(late)}
+    values[adapted(_NOW)] = adapted(now)
     rows = _GROUPS.rows({**values, PARAMETER: key}, columns, *map(len, late.values())) if late else ()
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
-    for *alike, member, in_all, number in rows:
+    seen_at: dict[tuple[Any, ...], datetime] = {}
+    for *alike, member, in_all, number, seen in rows:
+        if member == MemberCondition.NOT_OBSERVED:
+            seen_at.update(dict.fromkeys([(*alike, member, True), (*alike, member, False)], _moment_of(seen)))
         for is_late, several in ((True, number), (False, in_all - number)):
             counts[*alike, member, is_late] += several
             if member != MemberCondition.READY:
                 counts[*alike, MemberCondition.READY, is_late] -= several
-    names = (*_ALIKE, *columns, "member", "is_late", "count")
-    return [dict(zip(names, (*one, several), strict=True)) for one, several in counts.items() if several]
+    names = (*_ALIKE, *columns, "member", "is_late", "count", "seen")
+    return [
+        dict(zip(names, (*one, several, seen_at.get(one)), strict=True))
+        for one, several in counts.items()
+        if several
+    ]
+
+
+def _moment_of(value: Any) -> datetime:
+    """Return a time as the database writes it: SQLite has texts, in UTC."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
 
 
 def _write_groups(columns: tuple[str, ...], *lengths: int) -> QuerySet[Any, Any]:
@@ -165,22 +179,35 @@ def _write_groups(columns: tuple[str, ...], *lengths: int) -> QuerySet[Any, Any]
     domain = {"domain": Subquery(labels[:1])} if "domain" in columns else {}
     rows = Binding.objects.filter(placement__in=chain.from_iterable(late.values())).annotate(**domain)
     everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
-    elsewhere = rows.exclude(cluster_name__in=_members(_IS_READY)).annotate(member=_condition_of_member())
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    elsewhere = rows.exclude(cluster_name__in=_members(_is_ready(_NOW))).annotate(
+        member=_condition_of_member(_NOW), seen_at=Subquery(members.values("heartbeat_at")[:1])
+    )
+    never = Value(None, output_field=DateTimeField())
     both = [
         each.order_by()
         .values(*alike, "member")
-        .annotate(count=Count("*"), late=Count("phase", filter=_is_late(late)))
-        for each in (everywhere, elsewhere)
+        .annotate(count=Count("*"), late=Count("phase", filter=_is_late(late)), seen=seen)
+        for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
     ]
-    return both[0].union(both[1], all=True).values_list(*alike, "member", "count", "late")
+    return both[0].union(both[1], all=True).values_list(*alike, "member", "count", "late", "seen")
 
 
 _GROUPS = PreparedQuery(_write_groups)
 
 
-def _condition_of_member() -> Coalesce:
+def _condition_of_member(now: datetime) -> Coalesce:
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    condition = Subquery(members.annotate(condition=_CONDITION_OF_MEMBER).values("condition")[:1])
+    of_member = Case(
+        When(_IS_LEAVING, then=Value(MemberCondition.LEAVING)),
+        When(~_IS_MONITORED, then=Value(MemberCondition.NOT_MONITORED)),
+        When(_IS_UNREACHABLE, then=Value(MemberCondition.UNREACHABLE)),
+        When(not_observed(now=now), then=Value(MemberCondition.NOT_OBSERVED)),
+        When(~Q(verdict=""), then=Value(MemberCondition.NOT_READY)),
+        default=Value(MemberCondition.READY),
+        output_field=CharField(),
+    )
+    condition = Subquery(members.annotate(condition=of_member).values("condition")[:1])
     return Coalesce(condition, Value(MemberCondition.UNREACHABLE), output_field=CharField())
 
 
@@ -206,7 +233,7 @@ def _observed(
 ) -> QuerySet[Any, Any]:
     """Return bindings of these placements with what the status of their clusters follows from."""
     is_late = Case(When(_is_late(_by_lateness(placements, now=now)), then=True), default=False)
-    return rows.annotate(member=_condition_of_member(), is_late=is_late)
+    return rows.annotate(member=_condition_of_member(now), is_late=is_late)
 
 
 def cluster_statuses(
@@ -248,6 +275,11 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     )
 
 
+_UNKNOWN_MEMBERS = (
+    MemberCondition.UNREACHABLE,
+    MemberCondition.NOT_OBSERVED,
+    MemberCondition.NOT_MONITORED,
+)
 _MOST_NAMES = 3
 _LEVELS = list(HealthLevel)
 
@@ -272,7 +304,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     is_waiting = Q(phase=Phase.APPLIED)
     if placement.is_rolling:  # what was applied a moment ago becomes available in time
         is_waiting &= Q(phase_changed_at__lt=now - placement.unavailable_period)
-    is_ready = Q(cluster_name__in=_members(_IS_READY))
+    is_ready = Q(cluster_name__in=_members(_is_ready(now)))
     has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | is_waiting
     rows = Binding.objects.filter(placement=placement)
     rows = _observed(
@@ -282,7 +314,14 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     rows = rows.annotate(
         place=Window(RowNumber(), partition_by=alike, order_by="cluster_name"),
         count=Window(Count("pk"), partition_by=alike),
-        member_since=Subquery(members.values(since=Coalesce("unanswered_since", "verdict_since"))[:1]),
+        member_since=Subquery(
+            members.values(
+                since=Case(
+                    When(not_observed(now=now), then=F("heartbeat_at")),
+                    default=Coalesce("unanswered_since", "verdict_since"),
+                )
+            )[:1]
+        ),
         member_reason=Subquery(members.values("verdict_reason")[:1]),
     )
     groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
@@ -358,7 +397,7 @@ def is_degraded(*, now: datetime) -> Q:
     bindings = Binding.objects.exclude(_is_deselected())
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
-    is_unready = ~Q(cluster_name__in=_members(_IS_READY | ~_IS_MONITORED))  # also without a member cluster
+    is_unready = ~Q(cluster_name__in=_members(_is_ready(now) | ~_IS_MONITORED))  # also without a member
     is_applied = Q(phase=Phase.APPLIED) & ~Q(available_status=_TRUE)
     is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
     is_failing = Q(phase=Phase.FAILED) | (is_applied & (is_late | ~_is_rolling("placement")))
@@ -415,7 +454,12 @@ def _wanted(placements: Collection[Placement]) -> dict[int, int | None]:
 
 
 def _facts(
-    placement: Placement, groups: Collection[dict[str, Any]], rollout: Any, wanted: Mapping[int, int | None]
+    placement: Placement,
+    groups: Collection[dict[str, Any]],
+    rollout: Any,
+    wanted: Mapping[int, int | None],
+    *,
+    now: datetime,
 ) -> HealthFacts:
     is_rolling = bool(rollout.is_rolling)
     is_suspended = placement.paused_since is not None or placement.is_stopped
@@ -423,6 +467,7 @@ def _facts(
     counts = _counts(groups, is_rolling=is_rolling, has_resources=resources != 0)
     numbers = (wanted[placement.pk], placement.named_count, counts["scheduled"])
     number = next(one for one in numbers if one is not None)
+    seen = min((group["seen"] for group in groups if group["seen"]), default=None)
     return HealthFacts(
         HealthCounts(wanted=number, **counts),
         placement.placement_type,
@@ -440,6 +485,7 @@ def _facts(
         is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,
         gate=rollout.gate or "",
         gate_stage=rollout.gate_stage or "",
+        silence=silence_words(now - seen) if seen else "",
     )
 
 
@@ -461,7 +507,7 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         counts["applied"] += number if is_applied and has_resources else 0
         is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
-        if group["member"] in (MemberCondition.UNREACHABLE, MemberCondition.NOT_MONITORED):
+        if group["member"] in _UNKNOWN_MEMBERS:
             counts[group["member"].replace(" ", "_")] += number
             continue
         counts["not_ready"] += number if group["member"] == MemberCondition.NOT_READY else 0

@@ -16,9 +16,12 @@ from prometheus_client.registry import Collector
 from clusters.hub_state import HubState
 from clusters.hubs.queries import across_hubs, live_hubs
 from clusters.models import MemberCluster
+from clusters.observation import not_observed
 from fleetui import __version__
+from fleetui.broker import PERIODIC
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.models import WorkerHeartbeat
+from fleetui.task_queue import periodic_ages
 from placements.engine.rollout.staged_run import RunStatus
 from placements.models import (
     Binding,
@@ -40,6 +43,7 @@ MOST_CYCLES = 10_000
 
 FAMILIES = (
     ("clusters", "Member clusters by eligibility and driver.", ("eligibility", "driver")),
+    ("clusters_not_observed", "Member clusters whose last observation is too old.", ()),
     ("placements", "Placements: all, and those in a state that matters.", ("state",)),
     ("bindings", "Placements on clusters, by phase and kind of failure.", ("phase", "failure")),
     ("driver_errors", "Placements on clusters whose last call got no answer, by reason.", ("code",)),
@@ -93,6 +97,11 @@ class FleetCollector(Collector):
         ages = [(queue, self._seconds_since(at)) for queue, at, _ in workers]
         text = "Since the last heartbeat of a worker."
         yield _gauge("worker_heartbeat_age_seconds", text, "queue", ages)
+        periodic = periodic_ages(WorkerHeartbeat.objects.filter(queue=PERIODIC).first(), now=self._now)
+        both = (("sweep", periodic.sweep), ("observation", periodic.observation))
+        ended = [(name, age.total_seconds()) for name, age in both if age is not None]
+        text = "Since the last sweep and the last round of observation ended; missing before the first one."
+        yield _gauge("periodic_age_seconds", text, "task", ended)
         text = "Updates that were due and not started at that time."
         yield _gauge("worker_waiting", text, "queue", [(queue, waiting) for queue, _, waiting in workers])
         messages = _with_counts(NotificationDelivery.objects.values_list("state"))
@@ -110,6 +119,8 @@ class FleetCollector(Collector):
         for verdict, driver, count in _with_counts(verdicts):
             families["clusters"].add_metric([hub, verdict or "eligible", driver or "none"], count)
 
+        unobserved = MemberCluster.objects.filter(not_observed(now=self._now)).count()
+        families["clusters_not_observed"].add_metric([hub], unobserved)
         rows = Placement.objects.aggregate(
             all=Count("pk"),
             degraded=Count("pk", filter=is_degraded(now=self._now)),

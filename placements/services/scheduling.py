@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Lock
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 from uuid import uuid4
 
@@ -81,18 +81,33 @@ def schedule_due(*, now: datetime) -> int:
     """Run up to 20 of the cycles that are due and that no other worker has; return how many.
 
     Each is run even if another one raises; the error is raised at the end, and the placement it belongs to is
-    tried again when its lease is over.
+    tried again when its lease is over. The leases are renewed between the cycles, and a cycle whose lease
+    another worker took meanwhile is left to that one.
     """
-    claimed = claim_due(now=now)
+    token, started = uuid4().hex, monotonic()
+    claimed = claim_due(now=now, token=token)
+    renewed_at = now
+
+    def schedule_next(place: int) -> None:
+        nonlocal renewed_at
+        passed = now + timedelta(seconds=monotonic() - started)
+        if passed - renewed_at >= LEASE / 4:
+            renewed_at = passed
+            rows = models.Placement.objects.filter(pk__in=claimed[place:], lease_token=token)
+            rows.update(lease_expires_at=passed + LEASE)
+            if not rows.filter(pk=claimed[place]).exists():
+                return
+        schedule_placement(claimed[place], now=now)
+
     with ExitStack() as stack:
-        for placement_id in reversed(claimed):
-            stack.callback(schedule_placement, placement_id, now=now)
+        for place in reversed(range(len(claimed))):
+            stack.callback(schedule_next, place)
     return len(claimed)
 
 
-def claim_due(*, now: datetime) -> list[int]:
+def claim_due(*, now: datetime, token: str = "") -> list[int]:
     """Claim up to 20 due placements that no other worker has, by a conditional update."""
-    lease = {"lease_expires_at": now + LEASE, "lease_token": uuid4().hex}
+    lease = {"lease_expires_at": now + LEASE, "lease_token": token or uuid4().hex}
     return claim_batch(_due(now), "pk", size=BATCH, **lease)
 
 

@@ -4,9 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils import timezone
+
 from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
+from clusters.observation import silence_of, silence_words
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import Phase
@@ -73,6 +76,7 @@ STATE_BADGES = {
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
     ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
+    ClusterListState.NOT_OBSERVED: Badge("unknown", "Not observed"),
     ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
     ClusterListState.LEAVING: Badge("progress", "Leaving"),
 }
@@ -87,6 +91,8 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
         return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
     if cluster.is_late:
         return Badge("attention", "Heartbeat late")
+    if silence := silence_of(cluster, now=timezone.now()):
+        return Badge("unknown", silence_words(silence))
     if is_cordoned:
         return Badge("attention", "Scheduling disabled (cordoned)")
     if cluster.membership == Membership.JOINING:

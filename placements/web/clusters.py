@@ -340,7 +340,12 @@ TABS = ("placements", "labels", "properties", "events", "yaml")
 
 _ROWS = 50
 _KEYS_SHOWN = 40
-_PROBLEMS = (ClusterListState.NOT_ELIGIBLE, ClusterListState.HEARTBEAT_LATE, ClusterListState.CORDONED)
+_PROBLEMS = (
+    ClusterListState.NOT_ELIGIBLE,
+    ClusterListState.NOT_OBSERVED,
+    ClusterListState.HEARTBEAT_LATE,
+    ClusterListState.CORDONED,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.views import defaults
 
-from fleetui.environment import environment_problem
+from fleetui.environment import environment_problem, note_problem
 from fleetui.middleware import request_id
 from placements.web.layout import preference_of
 
@@ -39,6 +39,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
     503 is for errors of the environment, such as a stopped database.
     """
     identifier, cause = request_id(request), environment_problem(sys.exception())
+    if cause:
+        note_problem(cause)
     status = HTTPStatus.SERVICE_UNAVAILABLE if cause else HTTPStatus.INTERNAL_SERVER_ERROR
     headers = {"Retry-After": str(cause.retry_after)} if cause else {}
     if request.path_info.startswith("/api/"):

@@ -21,6 +21,7 @@ from clusters.hubs.queries import summary_of
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
+from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
 from fleetui.permissions import (
     LabelsOf,
@@ -217,6 +218,10 @@ class PageLayout:
             return False
         counts = counts_of(self._request)
         return counts.has_simulated and not counts.has_others
+
+    @cached_property
+    def disk_problem(self) -> EnvironmentProblem | None:
+        return disk_problem() if self.may_read else None
 
     @cached_property
     def worker(self) -> WorkerState:

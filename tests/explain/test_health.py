@@ -123,6 +123,7 @@ def test_the_document_has_the_level_the_word_and_the_counts() -> None:
         "applied": 6,
         "available": 5,
         "unreachable": 0,
+        "notObserved": 0,
         "notMonitored": 0,
         "notReady": 0,
         "failed": 0,

@@ -17,7 +17,8 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from fleetui import monitoring
 from fleetui.broker import PERIODIC, UPDATES
-from fleetui.task_queue import SILENT_AFTER, record_heartbeat
+from fleetui.models import WorkerHeartbeat
+from fleetui.task_queue import SILENT_AFTER, record_end, record_heartbeat
 from placements.models import Placement
 from tests.live_hubs import live_hub, move_rows_to
 from tests.rows import joined
@@ -54,16 +55,29 @@ def test_ready_while_workers_send_heartbeats() -> None:
 
     now = datetime.now(UTC)
     record_heartbeat((UPDATES, PERIODIC), now=now)
+    assert "[-]sweep failed: no sweep has ended yet: it needs a beat and a worker\n" in ready()[1]
+    record_end("swept_at", now=now)
+    record_end("observed_at", now=now - timedelta(seconds=100))
     status, text = ready()
-    checks = "[+]database ok\n[+]migrations ok\n[+]worker ok\n[+]broker ok\nreadyz check passed\n"
-    assert (status, text) == (200, checks)
+    assert (status, text) == (
+        200,
+        "[+]database ok\n[+]disk ok\n[+]migrations ok\n[+]worker ok\n[+]sweep ok: last sweep 0 s ago\n"
+        "[+]observation ok: last observation 100 s ago\n[+]broker ok\nreadyz check passed\n",
+    )
+
+    WorkerHeartbeat.objects.update(observed_at=now - timedelta(seconds=121))
+    status, text = ready()
+    words = "[-]observation failed: last observation 121 s ago: it needs a beat and a worker\n"
+    assert (status, words in text) == (503, True)
+    record_end("observed_at", now=now)
 
     record_heartbeat((PERIODIC,), now=now - SILENT_AFTER - timedelta(seconds=2))
     assert "no heartbeat of the queue periodic for 42 s" in ready()[1]
     status, text = ready("?exclude=workers")
     assert (status, text) == (
         400,
-        "exclude: no check is named 'workers'; the checks are database, migrations, worker, broker\n",
+        "exclude: no check is named 'workers'; the checks are database, disk, migrations, worker, sweep, "
+        "observation, broker\n",
     )
 
 
@@ -75,7 +89,8 @@ def test_not_ready_without_database_broker_or_migrations(monkeypatch: pytest.Mon
         patch.setattr(type(connections["default"]), "cursor", fail)
         status, text = ready("?exclude=migrations")
     assert status == 503
-    assert "[-]database failed: the database does not respond\n[-]worker failed" in text
+    assert "[-]database failed: the database does not respond\n[+]disk ok\n[-]worker failed" in text
+    assert "[-]sweep failed: the database does not respond\n" in text
     assert "10.0.0.1" not in text
 
     with monkeypatch.context() as patch:

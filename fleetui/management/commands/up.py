@@ -25,6 +25,7 @@ from fleetui.environment import ENVIRONMENT
 from fleetui.monitoring import shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
+from fleetui.threads import close_pools
 
 _LAST_PORT = 65535
 _BACKLOG = 2048
@@ -56,7 +57,7 @@ class Command(BaseCommand):
             if "beat" in names:  # two clocks would tick twice
                 stack.enter_context(_only_clock(settings.VAR_DIR))
             self.prepare(names, is_prepared=options["prepared"])
-            connections.close_all()
+            close_pools()
             as_json = settings.LOG_FORMAT == "json"
             output = Output(self.stdout, self.stderr, width=len("observer"), as_json=as_json)  # type: ignore[arg-type]  # writes
             process_options = ProcessOptions(
@@ -133,7 +134,7 @@ def has_live_hub() -> bool:
     except DatabaseError:
         return False
     finally:
-        connections.close_all()
+        close_pools()
 
 
 def port(text: str) -> int:

@@ -31,6 +31,7 @@ STATES = {
     "joining": _State(Color.PROGRESS, ".", "◔", "joining"),
     "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
     "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "heartbeat late"),
+    "not observed": _State(Color.UNKNOWN, "\\", "?", "not observed"),
     "not eligible": _State(Color.FAILED, "x", "✗", "not ready"),
     "leaving": _State(Color.PROGRESS, "-", "←", "leaving"),
 }

@@ -27,6 +27,7 @@ from django.urls import reverse
 
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
+from clusters.observation import not_observed
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import may_manage_notifications
 from placements.explain.connections import unreachable_reason
@@ -45,7 +46,7 @@ from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 MOST_CAUSES = 10
 _LEVELS = ("failed", "attention", "unknown", "progress", "outdated", "suspended")
 SILENT_CHANNELS, _KEPT_SECONDS = "silent-channels", 60.0
-_LATE, _LEAVING = "late", "leaving"
+_LATE, _LEAVING, _NOT_OBSERVED = "late", "leaving", "not-observed"
 _MOST_BINDINGS = 2_000
 _IN_NEED = Q(membership=Membership.LEAVING) | ~Q(verdict="") | Q(unanswered_since__isnull=False)
 
@@ -131,7 +132,7 @@ def attention(
     counts: Counts, user: User | None, *, snoozes: Mapping[str, Snooze], now: datetime
 ) -> Attention:
     """Return what needs attention, without what this person has snoozed."""
-    away = _away(is_large=counts.clusters > MANY_CLUSTERS)
+    away = _away(is_large=counts.clusters > MANY_CLUSTERS, now=now)
     approvals, approvals_count = _approvals(user) if counts.of_placements.approvals else ([], 0)
     on_placements = _of_placements(counts, away)
     differences, differences_count = _differences()
@@ -147,6 +148,7 @@ def attention(
     degraded = set(levels).union(*(one.placements for one in away.values()))
     lists = (
         ("not ready clusters", counts.not_eligible, MOST_CAUSES, "clusters", "?state=not-eligible"),
+        ("not observed clusters", counts.not_observed, MOST_CAUSES, "clusters", "?state=not-observed"),
         ("leaving clusters", counts.leaving, MOST_CAUSES, "clusters", "?state=leaving"),
         ("not fulfilled placements", counts.unfulfilled, MOST, "placements", "?state=unfulfilled"),
         ("invalid resource selectors", counts.invalid, MOST, "placements", "?state=invalid"),
@@ -164,25 +166,26 @@ def attention(
     return Attention(visible[:MOST_CAUSES], more, hidden, approvals_count, "failed" in levels.values())
 
 
-def _away(*, is_large: bool) -> dict[str, _Away]:
+def _away(*, is_large: bool, now: datetime) -> dict[str, _Away]:
     """Return the first clusters that are not available by name, or those of a large fleet by reason.
 
     The worst come first. Two queries, of a large fleet one.
     """
     reason = Case(
         When(membership=Membership.LEAVING, then=Value(_LEAVING)),
+        When(not_observed(now=now) & Q(verdict=""), then=Value(_NOT_OBSERVED)),
         When(verdict="", then=Value(_LATE)),
         default=F("verdict"),
         output_field=CharField(),
     )
-    rows = MemberCluster.objects.filter(_IN_NEED).annotate(reason=reason)
+    rows = MemberCluster.objects.filter(_IN_NEED | not_observed(now=now)).annotate(reason=reason)
     members = rows.filter(name=OuterRef("cluster_name"))
     group = Subquery(members.values("reason" if is_large else "name")[:1])
     bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED).annotate(group=group).order_by()
     away: dict[str, _Away] = {}
     if is_large:
         return _away_by_reason(rows, bindings.filter(group__isnull=False))
-    rank = Case(When(reason=_LEAVING, then=2), When(reason=_LATE, then=1), default=0)
+    rank = Case(When(reason=_LEAVING, then=2), When(reason__in=(_LATE, _NOT_OBSERVED), then=1), default=0)
     rows = rows.select_related("credential")
     for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
         away[row.name] = _Away(_cause_of_cluster(row))
@@ -196,17 +199,23 @@ def _away(*, is_large: bool) -> dict[str, _Away]:
 def _away_by_reason(rows: QuerySet[Any], bindings: QuerySet[Any]) -> dict[str, _Away]:
     """Return the clusters by reason, most first, and the placements on them; one query."""
     never = Value(None, output_field=DateTimeField())
-    facts = ("group", "number", "since", "late", "placed")
+    facts = ("group", "number", "since", "late", "seen", "placed")
     groups = rows.order_by().annotate(group=F("reason")).values("group")
     groups = groups.annotate(
-        number=Count("pk"), since=Min("verdict_since"), late=Min("unanswered_since"), placed=Value("")
+        number=Count("pk"),
+        since=Min("verdict_since"),
+        late=Min("unanswered_since"),
+        seen=Min("heartbeat_at"),
+        placed=Value(""),
     )
-    placed = bindings.annotate(number=Value(0), since=never, late=never, placed=F("placement__full_name"))
+    placed = bindings.annotate(
+        number=Value(0), since=never, late=never, seen=never, placed=F("placement__full_name")
+    )
     both = groups.values_list(*facts).union(placed.values_list(*facts))
     away: dict[str, _Away] = {}
-    for reason, number, since, late, placement in both.order_by("-number")[:_MOST_BINDINGS]:
+    for reason, number, since, late, seen, placement in both.order_by("-number")[:_MOST_BINDINGS]:
         if number:
-            away[reason] = _Away(_cause_of_reason(reason, number, since, late), is_group=True)
+            away[reason] = _Away(_cause_of_reason(reason, number, since, late, seen), is_group=True)
         elif reason in away:
             away[reason].placements.add(placement)
     return away
@@ -220,6 +229,12 @@ def _cause_of_cluster(row: Any) -> Cause:
         words = reason or "does not answer"
         message = f"Unreachable: {words[:1].lower()}{words[1:]}. Not ready after 5m without a heartbeat."
         level, since = "attention", row.unanswered_since
+    elif row.reason == _NOT_OBSERVED:
+        message, level, since = (
+            "Not observed: the status is that of the last observation.",
+            "unknown",
+            row.heartbeat_at,
+        )
     else:
         words = ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
         message = f"Not ready: {row.verdict_reason or words}".rstrip(".") + (
@@ -230,7 +245,9 @@ def _cause_of_cluster(row: Any) -> Cause:
     return Cause(f"cluster/{row.name}", level, row.name, message, path, f"Open {row.name}", since)
 
 
-def _cause_of_reason(reason: str, count: int, since: datetime | None, late: datetime | None) -> Cause:
+def _cause_of_reason(
+    reason: str, count: int, since: datetime | None, late: datetime | None, seen: datetime | None
+) -> Cause:
     clusters, path = counted(count, "cluster"), reverse("web:clusters")
     if reason == _LEAVING:
         message, path = f"{clusters} being removed from the fleet.", f"{path}?state=leaving"
@@ -239,6 +256,11 @@ def _cause_of_reason(reason: str, count: int, since: datetime | None, late: date
         message = f"{clusters} not answering; not ready after 5m without a heartbeat."
         path = f"{path}?state=heartbeat-late"
         return Cause("clusters/late", "attention", "Heartbeat late", message, path, "Late clusters", late)
+    if reason == _NOT_OBSERVED:
+        message = f"{clusters} not observed: the statuses are those of the last observation."
+        path = f"{path}?state=not-observed"
+        key, action = "clusters/not-observed", "Clusters that are not observed"
+        return Cause(key, "unknown", "Not observed", message, path, action, seen)
     words = ELIGIBILITY_WORDS[EligibilityKind(reason)]
     path = f"{path}?state=not-eligible&sort=-verdict_since"
     key, message = f"clusters/{reason}", f"{clusters}: {words}."

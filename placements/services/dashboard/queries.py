@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db import connection
 from django.db.models import Case, F, FilteredRelation, OuterRef, Q, QuerySet, Subquery, When, Window
 from django.db.models.functions import RowNumber
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
+from clusters.observation import not_observed
 from fleetui.models import Event
-from fleetui.polling import PreparedQuery, sums_of
+from fleetui.polling import ANY_TIME, PreparedQuery, sums_of
 from placements.engine.rollout.staged_run import RunStatus
 from placements.explain.health import PlacementHealth
 from placements.models import (
@@ -40,7 +42,7 @@ MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The totals; `ready` clusters are eligible, answer, are monitored and not cordoned."""
+    """The totals; `ready` clusters are eligible, answer, were observed lately, monitored and not cordoned."""
 
     clusters: int
     ready: int
@@ -52,6 +54,7 @@ class Counts:
     pending: int
     not_eligible: int
     late: int
+    not_observed: int
     not_monitored: int
     leaving: int
     broken: int
@@ -73,12 +76,17 @@ class UnfulfilledPlacement:
 def pulse() -> str:
     """Return a version that changes with everything on the overview, in one query; empty on an empty hub.
 
-    It starts with the versions of the fleet and of the clusters that do not answer. Actions of users and
-    changes of eligibility are events; a worker changes the counters of a placement or the progress of a run;
-    an ended run does not change.
+    It starts with the versions of the fleet, of the clusters that do not answer, and of those that are not
+    observed: while there are some, it changes each minute. Actions of users and changes of eligibility are
+    events; a worker changes the counters of a placement or the progress of a run; an ended run does not
+    change.
     """
-    rows = _PULSE.rows({})
-    return "-".join(map(str, rows[0])) if rows else ""
+    now, adapted = datetime.now(UTC), connection.ops.adapt_datetimefield_value
+    rows = _PULSE.rows({adapted(ANY_TIME): adapted(now)})
+    if not rows:
+        return ""
+    fleet, late, unobserved, *others = rows[0]
+    return "-".join(map(str, (fleet, late, unobserved and f"{unobserved}.{now:%M}", *others)))
 
 
 def _moving() -> QuerySet[Any, Any]:
@@ -86,6 +94,7 @@ def _moving() -> QuerySet[Any, Any]:
     parts = {
         "fleet": FleetState.objects.values("version"),
         "late": sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
+        "unobserved": sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
         "placements": sums_of(Placement.objects.all(), *counters),
@@ -123,6 +132,7 @@ def counts() -> Counts:
         pending=by_state[PlacementFilterState.PENDING],
         not_eligible=not_eligible - leaving,
         late=of_clusters[ClusterFilterState.HEARTBEAT_LATE],
+        not_observed=of_clusters[ClusterFilterState.NOT_OBSERVED],
         not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
         leaving=leaving,
         broken=by_state[PlacementFilterState.BROKEN],

@@ -10,7 +10,8 @@ from django.urls import reverse
 
 from clusters.credentials import expiry_notice
 from clusters.hub_state import HubState
-from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, Membership
+from clusters.models import ClusterCredential, FleetState, Hub, HubCredential, MemberCluster, Membership
+from clusters.observation import LONGEST_SILENCE, not_observed
 from fleetui.apimachinery.words import names_and_more
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.rollout.staged_run import RunStatus
@@ -43,7 +44,7 @@ class Problem:
 
 
 def problems_of_hub(*, now: datetime) -> dict[ProblemKind, list[Problem]]:
-    """Return the problems of the hub in scope by kind, each kind with at most MOST; twelve queries."""
+    """Return the problems of the hub in scope by kind, each kind with at most MOST; thirteen queries."""
     return {kind: list(read(now)) for kind, read in _READERS.items()}
 
 
@@ -85,12 +86,20 @@ def approval_problems(_now: datetime) -> Iterator[Problem]:
         yield Problem(ProblemKind.APPROVAL_PENDING, name, message, path, row.requested_at, labels)
 
 
-def cluster_problems(_now: datetime) -> Iterator[Problem]:
+def cluster_problems(now: datetime) -> Iterator[Problem]:
+    """Return the clusters that are not ready, and those not observed while the console observes others."""
     rows = MemberCluster.objects.exclude(verdict="").exclude(membership=Membership.LEAVING)
     columns = ("name", "verdict", "verdict_reason", "verdict_since", "document")
     words = {str(kind): word for kind, word in ELIGIBILITY_WORDS.items()}
     for name, verdict, reason, since, document in rows.order_by("pk").values_list(*columns)[:MOST]:
         message = f"Cluster {name} is not ready: {words.get(verdict, verdict)}. {reason}".strip()
+        path = reverse("web:cluster", args=[name])
+        yield Problem(ProblemKind.CLUSTER_NOT_READY, name, message, path, since, _labels(document))
+    # After a pause of the whole console each cluster gets two minutes to be observed again.
+    observing = FleetState.objects.filter(observing_since__lt=now - LONGEST_SILENCE)
+    silent = MemberCluster.objects.filter(not_observed(now=now), Exists(observing), verdict="")
+    for name, since, document in silent.order_by("pk").values_list("name", "heartbeat_at", "document")[:MOST]:
+        message = f"Cluster {name} is not observed: its status is that of the last observation."
         path = reverse("web:cluster", args=[name])
         yield Problem(ProblemKind.CLUSTER_NOT_READY, name, message, path, since, _labels(document))
 

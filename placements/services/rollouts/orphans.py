@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
-from django.db import connections
 from django.db.models import Q, QuerySet
 
 from clusters.driver_factory import driver_for, wall_clock
@@ -18,6 +17,7 @@ from clusters.drivers.registry import DRIVERS
 from clusters.models import MemberCluster, Membership
 from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import claim_batch
+from fleetui.threads import close_connections
 from placements.models import Binding, Leftover
 from placements.services.results import PLACEMENT
 
@@ -56,7 +56,7 @@ def remove_orphans(
         threads=threads,
         seconds=ROUND_SECONDS,
         patience=CALL_SECONDS,
-        at_end=connections.close_all,  # the connections of a thread to the database end with it
+        at_end=close_connections,
     )
     observed = {rows[pk].name: one for pk, one in call(take) if isinstance(one, Observation)}
     orphans = find_orphans({name: one.fences for name, one in observed.items() if one.fences is not None})

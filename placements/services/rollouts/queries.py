@@ -2,18 +2,20 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, partial
 from typing import Any
 
+from django.db import connection
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
 from clusters.models import FleetState, MemberCluster
+from clusters.observation import not_observed
 from fleetui.models import Event
-from fleetui.polling import PARAMETER, PreparedQuery, prepared_columns, sums_of
+from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns, sums_of
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
@@ -109,8 +111,12 @@ _MOST_RUNS = 2**31 - 1
 
 def placement_pulse(name: str) -> str:
     """Return what changes with everything that the page of a placement shows; empty without one."""
-    rows = _PULSE.rows({PARAMETER: name})
-    return ".".join(map(str, rows[0])) if rows else ""
+    now, adapted = datetime.now(UTC), connection.ops.adapt_datetimefield_value
+    rows = _PULSE.rows({PARAMETER: name, adapted(ANY_TIME): adapted(now)})
+    if not rows:
+        return ""
+    *others, unobserved = rows[0]
+    return ".".join(map(str, (*others, unobserved and f"{unobserved}.{now:%M}")))
 
 
 def _placement_pulse() -> QuerySet[Any, Any]:
@@ -124,6 +130,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "fleet": Subquery(FleetState.objects.values("version")),
         "unreachable": Subquery(sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk")),
         "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
+        "unobserved": Subquery(sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk")),
     }
     rows = Placement.objects.filter(full_name=PARAMETER).annotate(**columns).order_by("pk")
     return rows.values_list("revision", "generation", "observed_generation", "decisions_made", *columns)[:1]

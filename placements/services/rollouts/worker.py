@@ -17,17 +17,19 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 from django.db.models import Count, F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, read_states, wall_clock
-from clusters.drivers.base import ApplyOptions, Version
+from clusters.drivers.base import ApplyOptions, DriverUnavailable, Version
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
 from clusters.drivers.simulated.state import Stored
 from clusters.models import MemberCluster
+from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.bulk import claim_batch
+from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed
 from placements.engine.rollout.state import Phase
@@ -80,6 +82,7 @@ _OVERRIDE_GONE = OverrideFailed(
 """The override was changed or deleted in the moment in which the cluster was started."""
 
 
+_NO_ANSWERS = (DriverUnavailable, NotCalled, OverrideFailed)
 BindingsAnswer: TypeAlias = tuple[tuple[int, ...], Answer]
 """The answer of a cluster, for these bindings: one observation is for all that are due there."""
 
@@ -105,6 +108,13 @@ def run_cluster_calls(
             result = to_result(calls[pk], answer, now=answered_at, is_busy=is_busy)
             results.append((calls[pk].binding, result))
         apply_results(results, now=answered_at)
+        silent = {
+            calls[pk].cluster.pk
+            for pks, answer in batch
+            for pk in pks
+            if calls[pk].cluster.unanswered_since and not isinstance(answer, _NO_ANSWERS)
+        }
+        observe_now(silent, now=answered_at)
     return len(bindings)
 
 
@@ -202,7 +212,10 @@ class ManifestCache:
 def call_clusters(
     calls: Mapping[int, ClusterCall], *, clock: Callable[[], datetime], threads: int
 ) -> Iterator[BindingsAnswer]:
-    """Call the clusters, and yield each answer with its bindings."""
+    """Call the clusters; return what yields each answer with its bindings.
+
+    The database is used here and not in the iterator, which a thread of its own reads.
+    """
     simulated: dict[int, list[str]] = {}
     for one in calls.values():
         if one.cluster.driver == SIMULATED:
@@ -214,12 +227,12 @@ def call_clusters(
         )
         for group in group_by_cluster(calls.values())
     }
-    yield from call_all(
+    return call_all(
         functions,
         threads=threads,
         seconds=ROUND_SECONDS,
         patience=CALL_SECONDS,
-        at_end=connections.close_all,  # the connections of a thread to the database end with it
+        at_end=close_connections,
     )
 
 
@@ -292,12 +305,16 @@ def observed_version(call: ClusterCall) -> Version | None:
 
     Called where objects may have drifted, in the thread of the call.
     """
-    manifests = ManifestCache().of(call.binding, call.cluster)
+    with brief_connection():
+        manifests = ManifestCache().of(call.binding, call.cluster)
     return None if isinstance(manifests, OverrideFailed) else version_of(call, manifests)
 
 
 def batch_answers(answers: Iterator[BindingsAnswer]) -> Iterator[list[BindingsAnswer]]:
-    """Yield the answers of a short while at a time, so that many are written at once and none waits long."""
+    """Yield the answers of a short while at a time, so that many are written at once and none waits long.
+
+    `answers` is read in a thread that uses no database.
+    """
     queue: SimpleQueue[BindingsAnswer | None] = SimpleQueue()
 
     def read() -> None:

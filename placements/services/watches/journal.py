@@ -7,7 +7,7 @@ between two comparisons are one.
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from threading import BoundedSemaphore, Event
 from time import monotonic
@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Case, When
 
 from clusters.models import MemberCluster
+from clusters.observation import not_observed
 from placements.models import (
     ChangeType,
     CollectionChange,
@@ -149,6 +151,15 @@ def _from_columns(model: Any, name: str, *columns: str) -> Callable[[datetime], 
     return read
 
 
+def _of_clusters(now: datetime) -> _Versions:
+    columns = ("revision", "membership", "verdict", "verdict_reason", "verdict_since", "driver")
+    reported = ("leaving_since", "agent_joined", "agent_healthy")
+    silent = Case(When(not_observed(now=now), then=True), default=False)
+    rows = MemberCluster.objects.order_by().annotate(silent=silent)
+    rows = rows.values_list("pk", "name", *columns, *reported, "silent")
+    return {str(pk): [_digest(*values), key] for pk, key, *values in rows.iterator(chunk_size=5000)}
+
+
 def _of_rollouts(_now: datetime) -> _Versions:
     columns = ("state", "progress_version", "ended_at", "ended_reason", "resource_number")
     rows = Rollout.objects.order_by().values_list("pk", "placement_name", "number", *columns)
@@ -164,7 +175,8 @@ def _of_placements(now: datetime) -> _Versions:
             _digest(
                 *(row.revision, row.is_fulfilled, row.placed_count, row.is_due, row.selection_faults),
                 *(row.number_of_clusters, row.semantics, row.deleting_since, row.decisions_made),
-                healths[row.pk],
+                # Without the minutes for which its clusters were not observed: they are no change.
+                replace(one, condition="") if (one := healths[row.pk]).counts.not_observed else one,
             ),
             row.full_name,
         ]
@@ -173,12 +185,7 @@ def _of_placements(now: datetime) -> _Versions:
 
 
 _VERSIONS: dict[WatchedKind, Callable[[datetime], _Versions]] = {
-    WatchedKind.CLUSTERS: _from_columns(
-        MemberCluster,
-        "name",
-        *("revision", "membership", "verdict", "verdict_reason", "verdict_since", "driver"),
-        *("leaving_since", "agent_joined", "agent_healthy"),
-    ),
+    WatchedKind.CLUSTERS: _of_clusters,
     WatchedKind.PLACEMENTS: _of_placements,
     WatchedKind.ROLLOUTS: _of_rollouts,
     WatchedKind.STAGED_RUNS: _from_columns(
