@@ -22,6 +22,7 @@ from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
+from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
@@ -219,6 +220,9 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
             ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
             changed=[row.pk for row in rows],
         )
+    identities = {row.pk: one.cluster_uid for row, one in observations if one.cluster_uid}
+    if identities:
+        record_identities(identities, now=now)
     periods: dict[int, list[int]] = {}
     for row, _ in observations:
         period = int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)
