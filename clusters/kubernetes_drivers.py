@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
+from uuid import UUID, uuid5
 
 from django.conf import settings
 
@@ -22,6 +23,7 @@ from clusters.drivers.base import (
     DiffResult,
     Driver,
     DriverUnavailable,
+    MemberIdentity,
     Observation,
     Version,
 )
@@ -120,10 +122,13 @@ class StoredSecret:
         return decrypt(self._uid, self.ciphertext).values
 
 
-class CachedDriver(NamedTuple):
-    """A driver with its parts; `version` changes with the connection and the credential."""
+DriverVersion: TypeAlias = tuple[str, str, MemberIdentity]
 
-    version: tuple[str, str]
+
+class CachedDriver(NamedTuple):
+    """A driver with its parts; `version` changes with the connection, the credential and the identity."""
+
+    version: DriverVersion
     driver: Driver
     client: Client
     secret: StoredSecret
@@ -148,13 +153,14 @@ class DriverCache:
         content = json.dumps(cluster.connection, sort_keys=True).encode()
         # The fingerprint, since the revision starts again after a removal.
         revision = f"{credential.revision} {credential.fingerprint}" if credential else ""
-        version = (revision, hashlib.sha256(content).hexdigest())
+        identity = identity_of(cluster)
+        version = (revision, hashlib.sha256(content).hexdigest(), identity)
         with self._lock:
             cached = self._cached.get(cluster.pk)
             if cached and cached.version == version:
                 self._cached.move_to_end(cluster.pk)
         if cached is None or cached.version != version:
-            cached = self._create(cluster, version, context)
+            cached = self._create(cluster, version, replace(context, identity=identity))
             self._keep(cluster.pk, cached)
         if credential:
             cached.secret.ciphertext = (
@@ -180,12 +186,10 @@ class DriverCache:
     def __len__(self) -> int:
         return len(self._cached)
 
-    def _create(
-        self, cluster: MemberCluster, version: tuple[str, str], context: DriverContext
-    ) -> CachedDriver:
+    def _create(self, cluster: MemberCluster, version: DriverVersion, context: DriverContext) -> CachedDriver:
         secret = StoredSecret(cluster)
         client = open_client(parse_connection(cluster.connection), secret, monotonic=self._monotonic)
-        context = replace(context, monotonic=self._monotonic, client=client, hub_id=hub_id())
+        context = replace(context, monotonic=self._monotonic, client=client)
         return CachedDriver(version, driver_named(KUBERNETES, cluster.connection, context), client, secret)
 
     def _keep(self, pk: int, cached: CachedDriver) -> None:
@@ -215,6 +219,19 @@ def hub_id() -> str:
     """Return the ID of this installation; read from the database once per process."""
     with brief_connection():
         return str(Hub.objects.values_list("uid", flat=True).get(pk=LOCAL_HUB))
+
+
+def member_id(name: str) -> str:
+    """Return the stable ID of a member of this installation, with its name.
+
+    It follows from the ID of the installation and the name, so that a member that joins again, or whose row
+    was lost with the database, finds what it has on its cluster.
+    """
+    return f"{uuid5(UUID(hub_id()), name)}/{name}"
+
+
+def identity_of(cluster: MemberCluster) -> MemberIdentity:
+    return MemberIdentity(hub_id(), member_id(cluster.name), cluster.cluster_uid, cluster.shares_server_with)
 
 
 def credential_of(cluster: MemberCluster) -> ClusterCredential | None:

@@ -10,7 +10,19 @@ from django.contrib.auth.models import User
 from fleetui.models import Event
 
 SYSTEM = "system"
-_WARNINGS = ("fail", "lost", "refused", "stalled", "not ready", "unreachable", "rejected", "drift")
+_WARNINGS = (
+    "fail",
+    "lost",
+    "refused",
+    "stalled",
+    "not ready",
+    "unreachable",
+    "rejected",
+    "drift",
+    "rebuilt",
+    "shares an",
+    "waits",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,26 @@ class ObjectDiff:
     is_truncated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class MemberIdentity:
+    """Who writes to a cluster: the installation, and the member under which it is joined.
+
+    `member` is the stable ID of the member with its name. `cluster_uid` is the UID of the namespace
+    `kube-system` as last seen ("": not known yet). `shared_with` names another member with the same one:
+    then nothing is removed.
+    """
+
+    hub_id: str
+    member: str
+    cluster_uid: str = ""
+    shared_with: str = ""
+
+    @property
+    def proves_older_records(self) -> bool:
+        """Return whether records from before members had an identity can only be those of this member."""
+        return bool(self.cluster_uid) and not self.shared_with
+
+
 class DriverError(Exception):
     """A call to a cluster failed."""
 
@@ -160,7 +180,8 @@ class Version:
     have equal manifests. The manifests are ready to apply. `fence` grows with every claim of a call for this
     placement and cluster: a cluster refuses calls with a lower one than it has seen. `kinds`: (apiVersion,
     kind) of all objects in the kept snapshots of the placement. `was_applied`: the hub knows of an earlier
-    apply of the placement there, whole or in part.
+    apply of the placement there, whole or in part. `is_behind`: the cluster has seen newer calls than this
+    console knows of, so that nothing is removed there before a person has confirmed it.
     """
 
     id: str
@@ -170,6 +191,7 @@ class Version:
     options: ApplyOptions = field(default_factory=ApplyOptions)
     kinds: tuple[tuple[str, str], ...] = ()
     was_applied: bool = False
+    is_behind: bool = False
 
     @property
     def namespace(self) -> str:
@@ -262,12 +284,25 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldObjects:
+    """What a cluster holds of a placement: how many objects, and which of them take others along.
+
+    `containers` are Namespaces and CustomResourceDefinitions: what others put in goes with them.
+    """
+
+    count: int
+    containers: tuple[ObjectRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """Health of a cluster, its readings if any, and the requested placements.
 
     A result means that the agent reports and has joined; its health is the health condition.
     `placements` has those requested placements that are on the cluster. `fences`: those of all placements of
-    this hub on the cluster; None where they were not requested. `health_message`: why it is not healthy.
+    this hub on the cluster; None where they were not requested. `held`: what a real cluster holds of these.
+    `cluster_uid`: the UID of its namespace `kube-system`; None where it was not read. `health_message`: why
+    it is not healthy.
     """
 
     is_healthy: bool
@@ -275,6 +310,8 @@ class Observation:
     usage: Mapping[str, Mapping[str, str]] | None = None
     placements: tuple[PlacementSeen, ...] = ()
     fences: Mapping[str, int] | None = None
+    held: Mapping[str, HeldObjects] = field(default_factory=dict)
+    cluster_uid: str | None = None
     health_message: str = ""
 
     def of(self, placement: str) -> PlacementSeen | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from clusters.drivers.base import Driver, UnknownDriverError
+from clusters.drivers.base import Driver, MemberIdentity, UnknownDriverError
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.kubernetes.driver import KubernetesDriver
@@ -31,7 +31,7 @@ class DriverContext:
     store: StateStore
     monotonic: Callable[[], float] = time.monotonic
     client: Client | None = None
-    hub_id: str = ""
+    identity: MemberIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,12 @@ def create_simulated(connection: Mapping[str, Any], around: DriverContext) -> Dr
 
 
 def create_kubernetes(connection: Mapping[str, Any], around: DriverContext) -> Driver:
-    if around.client is None:
-        raise ValueError("the driver of a Kubernetes cluster needs a client")
+    if around.client is None or around.identity is None:
+        raise ValueError("the driver of a Kubernetes cluster needs a client and an identity")
     server = parse_connection(connection).server
-    return KubernetesDriver(around.client, hub_id=around.hub_id, server=server, monotonic=around.monotonic)
+    return KubernetesDriver(
+        around.client, identity=around.identity, server=server, monotonic=around.monotonic
+    )
 
 
 DRIVERS: Mapping[str, DriverInfo] = {

@@ -65,6 +65,26 @@ class FleetChange(HubRow):
         return self.reason
 
 
+class FormerMember(HubRow):
+    """A Kubernetes cluster that left the fleet, by its name then; what it holds of this console is its own.
+
+    `cluster_uid` is the UID of its namespace `kube-system`. A cluster that joins is compared with these.
+    """
+
+    name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
+    cluster_uid = models.CharField(max_length=64)
+    left_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["name", "hub"], name="former_member_once"),
+            models.CheckConstraint(condition=~models.Q(cluster_uid=""), name="former_member_has_uid"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class ClusterTombstone(HubRow):
     """A cluster that is no longer in the fleet, for processes that hold an older fleet (`FleetSnapshot`)."""
 
@@ -92,6 +112,9 @@ class MemberCluster(HubRow):
     `unanswered_since` is when the first of the observations failed that were not answered since;
     `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8). `observed_until` is until
     when the last observation counts (`clusters/observation.py`), null before the first one.
+    `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), which tells the clusters
+    themselves apart; `rebuilt_at` is when it was last another one than before. `shares_server_with` names
+    another member with the same API server: then nothing is removed from either.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
@@ -124,6 +147,11 @@ class MemberCluster(HubRow):
     unanswered_code = models.CharField(max_length=30, blank=True)
     observed_until = models.DateTimeField(null=True, blank=True)
     inventory_at = models.DateTimeField(null=True, blank=True)
+    cluster_uid = models.CharField(max_length=64, blank=True, default="", db_default="")
+    rebuilt_at = models.DateTimeField(null=True, blank=True)
+    shares_server_with = models.CharField(
+        max_length=LONGEST_CLUSTER_NAME, blank=True, default="", db_default=""
+    )
 
     verdict = models.CharField(max_length=20, blank=True)
     verdict_reason = models.CharField(max_length=200, blank=True)

@@ -1,7 +1,7 @@
 """Connections of Kubernetes clusters: checked, saved with their secrets, removed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,15 +20,23 @@ from clusters.credentials import (
     public_facts,
 )
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheck, ConnectionCheckFailed, is_passed
+from clusters.drivers.kubernetes.check import (
+    IDENTITY,
+    OTHER_CLUSTER,
+    CheckStep,
+    ConnectionCheck,
+    ConnectionCheckFailed,
+    is_passed,
+)
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.registry import KUBERNETES
 from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubeconfig import ParsedConnection, Secret, SecretFacts, facts_of
-from clusters.kubernetes_drivers import address_rules, credential_of, open_client
+from clusters.kubernetes_drivers import address_rules, credential_of, hub_id, open_client
 from clusters.models import ClusterCredential, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
+from clusters.operations.identity import AlreadyJoined, ServerIdentity, judge_identity, set_identity
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, upsert_clusters
 from clusters.preparation import DEFAULT_KINDS
 from fleetui.access.audit import record_access
@@ -41,8 +49,6 @@ INSECURE_WARNING = (
     "TLS verification is off. Anyone on the network path can read the credentials "
     "and change what is applied. Add the CA certificate."
 )
-FAILED_CHECK = "failed-check"
-"""What a caller confirms to save a connection although its check fails."""
 Kinds = Sequence[tuple[str, str]]
 
 
@@ -74,10 +80,26 @@ def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: 
     return parse_connection_input(wanted, kept=partial(kept_secret, cluster, credential), now=now)
 
 
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The steps of a check, and which cluster it is.
+
+    `changes_cluster`: the member would have another cluster than before, which needs a confirmation.
+    """
+
+    steps: tuple[CheckStep, ...]
+    identity: ServerIdentity = field(default_factory=ServerIdentity)
+    changes_cluster: bool = False
+
+    @property
+    def is_passed(self) -> bool:
+        return is_passed([one for one in self.steps if not (self.changes_cluster and one.step == IDENTITY)])
+
+
 def check_connection(
-    parsed: ParsedConnection, *, kinds: Kinds = (), is_new: bool = False
-) -> tuple[CheckStep, ...]:
-    """Return the steps of the check, at most ten seconds; no transaction may be open.
+    parsed: ParsedConnection, *, name: str, kinds: Kinds = (), is_new: bool = False
+) -> Examination:
+    """Check a connection of a member of this name, at most ten seconds; no transaction may be open.
 
     `kinds`: (apiVersion, kind) of what is placed on the cluster, or would be. `is_new`: also report what is
     missing of the kinds that the manifest of "Prepare a cluster" has.
@@ -87,7 +109,7 @@ def check_connection(
     try:
         client = open_client(connection, lambda: values)
     except DriverUnavailable as error:
-        return (CheckStep("address", False, str(error)),)
+        return Examination((CheckStep("address", False, str(error)),))
     try:
         check = ConnectionCheck(
             client.connection,
@@ -96,10 +118,22 @@ def check_connection(
             rules=address_rules(),
             kinds=kinds,
             usual=DEFAULT_KINDS if is_new else None,
+            hub_id=hub_id(),
         )
-        return check.run()
+        steps = check.run()
     finally:
         client.close()
+    identity = ServerIdentity(check.cluster_uid, check.holders)
+    try:
+        problem = judge_identity(identity, name)
+        is_refused = False
+    except AlreadyJoined as error:
+        problem, is_refused = str(error), True
+    if problem:
+        steps = tuple(
+            replace(one, ok=False, message=problem) if one.step == IDENTITY else one for one in steps
+        )
+    return Examination(steps, identity, changes_cluster=bool(problem) and not is_refused)
 
 
 def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:
@@ -112,7 +146,7 @@ def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep,
             secret = decrypt(cluster.uid, credential.ciphertext)
         except CredentialsUnreadable as error:
             return (CheckStep("credentials", False, str(error), "Set the credentials again"),)
-    return check_connection(ParsedConnection(cluster.connection, secret), kinds=kinds)
+    return check_connection(ParsedConnection(cluster.connection, secret), name=name, kinds=kinds).steps
 
 
 def connected_cluster(name: str) -> MemberCluster:
@@ -139,6 +173,7 @@ def set_connection(
     now: datetime,
     kinds: Kinds = (),
     confirmed: bool = False,
+    other_cluster: bool = False,
     joins: bool = False,
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
@@ -146,7 +181,8 @@ def set_connection(
 ) -> SavedConnection:
     """Check a connection and save it with its secret; the network is used before the transaction.
 
-    `confirmed`: save it although the check fails. `joins`: a cluster that is not there joins the fleet, with
+    `confirmed`: save it although the check fails. `other_cluster`: also where it is not the cluster that it
+    was, or one that had another name. `joins`: a cluster that is not there joins the fleet, with
     these labels and taints.
 
     Raise InvalidManifest, ConnectionCheckFailed, ConnectionNotAllowed, UnknownClusterError, RevisionConflict.
@@ -159,9 +195,12 @@ def set_connection(
         parse_cluster(new_member(name, labels, taints))
     parsed = parse_input(wanted, cluster=cluster, now=now)
     is_new = cluster is None or cluster.driver != KUBERNETES
-    steps = check_connection(parsed, kinds=kinds, is_new=is_new)
-    if not confirmed and not is_passed(steps):
-        raise ConnectionCheckFailed(steps)
+    found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
+    _refuse_joined(found.identity, name)
+    if found.changes_cluster and not other_cluster:
+        raise ConnectionCheckFailed(found.steps, confirm=OTHER_CLUSTER)
+    if not confirmed and not found.is_passed:
+        raise ConnectionCheckFailed(found.steps)
 
     if parsed.secret:
         keep_keys()
@@ -169,10 +208,13 @@ def set_connection(
         lock_fleet()
         cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
         _refuse_unsuitable(cluster, joins=joins)
+        if _refuse_joined(found.identity, name) and not other_cluster:  # since the check
+            raise ConnectionCheckFailed(found.steps, confirm=OTHER_CLUSTER)
         check_revision(CLUSTER, name, expected=expected, revision=cluster.revision if cluster else 0)
         document = cluster.document if cluster else new_member(name, labels, taints)
         spec = ClusterSpec(document, driver=KUBERNETES, connection=parsed.connection)
         upsert_clusters([spec], by=by, now=now)
+        set_identity(name, found.identity.cluster_uid, by=by, now=now)
         row = _cluster(name)
         before = credential_of(row)
         events = [save_secret(row, before, parsed.secret, by=by, now=now)]
@@ -181,7 +223,15 @@ def set_connection(
             events.append(AuditEvent("TLS verification off", CLUSTER, name, revision=row.revision))
         record_all([one for one in events if one], by=by, now=now)
     warnings = (INSECURE_WARNING,) if row.has_insecure_tls else ()
-    return SavedConnection(_cluster(name), steps, warnings, is_new=cluster is None)
+    return SavedConnection(_cluster(name), found.steps, warnings, is_new=cluster is None)
+
+
+def _refuse_joined(identity: ServerIdentity, name: str) -> str:
+    """Return what has to be confirmed. Raise ConnectionNotAllowed for a cluster that is joined already."""
+    try:
+        return judge_identity(identity, name)
+    except AlreadyJoined as error:
+        raise ConnectionNotAllowed(str(error)) from error
 
 
 def _refuse_unsuitable(cluster: MemberCluster | None, *, joins: bool) -> None:

@@ -23,6 +23,7 @@ from clusters.models import FleetState, MemberCluster, Membership
 from clusters.observation import counts_until
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
+from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
@@ -232,6 +233,9 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
             ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
             changed=[row.pk for row in rows],
         )
+    identities = {row.pk: one.cluster_uid for row, one in observations if one.cluster_uid}
+    if identities:
+        record_identities(identities, now=now)
     periods: dict[int, list[int]] = {}
     for row, _ in observations:
         periods.setdefault(_period_of(row), []).append(row.pk)

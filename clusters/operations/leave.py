@@ -18,6 +18,7 @@ from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.connection import removal_event
 from clusters.operations.edit import UnknownClusterError
+from clusters.operations.identity import remember_former
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
@@ -93,6 +94,7 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     if not rows:
         return
     there.delete()
+    remember_former(rows, now=now)
     events = [
         AuditEvent(verb, CLUSTER, row.name, revision=row.revision + 1, before=row.document) for row in rows
     ]

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.connection_input import ConnectionInput
+from clusters.drivers.kubernetes.check import OTHER_CLUSTER
 from clusters.drivers.registry import KUBERNETES
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
@@ -25,7 +26,7 @@ from clusters.operations.credential_renewal import renew_credentials
 from clusters.operations.edit import UnknownClusterError
 from clusters.preparation import Preparation, preparation_documents
 from placements.api.base import BaseViewSet, MayAdministerClusters, actor, query_params
-from placements.api.filters import ConnectionQuery, PrepareQuery
+from placements.api.filters import ClusterConnectionQuery, PrepareQuery
 from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.problems import CheckStepSerializer
@@ -136,7 +137,7 @@ class ConnectionViewSet(BaseViewSet):
         "put_cluster_connection",
         ConnectionSerializer,
         body=ConnectionInputSerializer,
-        query=ConnectionQuery,
+        query=ClusterConnectionQuery,
         is_edit=True,
         has_tag=True,
         problems=(409,),
@@ -144,11 +145,17 @@ class ConnectionViewSet(BaseViewSet):
     @connection.mapping.put
     def put_connection(self, request: Request, name: str) -> Response:
         """Check the connection of a cluster and set it; its observation starts immediately."""
-        confirmed = "confirm" in query_params(request, ConnectionQuery)
+        confirm = query_params(request, ClusterConnectionQuery).get("confirm")
         wanted = _input_of(request)
         expected = expected_revision(request)
         saved = set_connection(
-            name, wanted, **actor(request), kinds=kinds_on(name), confirmed=confirmed, expected=expected
+            name,
+            wanted,
+            **actor(request),
+            kinds=kinds_on(name),
+            confirmed=bool(confirm),
+            other_cluster=confirm == OTHER_CLUSTER,
+            expected=expected,
         )
         return self._facts(request, name, saved.steps)
 
@@ -171,7 +178,7 @@ class ConnectionViewSet(BaseViewSet):
         row, kinds = self.get_object(), kinds_on(name)
         if has_body(request):
             parsed = parse_input(_input_of(request), cluster=row, now=datetime.now(UTC))
-            steps = check_connection(parsed, kinds=kinds, is_new=row.driver != KUBERNETES)
+            steps = check_connection(parsed, name=name, kinds=kinds, is_new=row.driver != KUBERNETES).steps
         else:
             steps = check_stored_connection(name, kinds=kinds)
         return Response(CheckStepSerializer(steps, many=True).data)

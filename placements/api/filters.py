@@ -4,10 +4,10 @@ from typing import Any
 
 from rest_framework import serializers
 
+from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER
 from clusters.filters import ORDERS, ClusterFilterState
 from clusters.fleet import EligibilityKind
 from clusters.models import HubWriteState
-from clusters.operations.connection import FAILED_CHECK
 from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from fleetui.models import AuditEventType
@@ -64,6 +64,13 @@ ConnectionQuery = query_of(
     confirm=choice(
         [FAILED_CHECK],
         help_text="Required after a 409 `confirmation-needed`: the check of the connection fails.",
+    )
+)
+ClusterConnectionQuery = query_of(
+    confirm=choice(
+        [FAILED_CHECK, OTHER_CLUSTER],
+        help_text="Required after a 409 `confirmation-needed`, with its `confirm`: the check fails, or it is"
+        " another cluster than before (then also what else fails is confirmed).",
     )
 )
 PrepareQuery = query_of(

@@ -23,7 +23,6 @@ from clusters.hubs.writing.bodies import StaleBaseError
 from clusters.hubs.writing.requests import NotOfferedError
 from clusters.hubs.writing.sending import NotWritableError
 from clusters.operations.connection import (
-    FAILED_CHECK,
     ConnectionCheckFailed,
     ConnectionNotAllowed,
     NoConnectionError,
@@ -65,6 +64,7 @@ from placements.services.results import UnknownPlacementError
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import UnknownRolloutError
 from placements.services.rollouts.read_objects import NotReadableError
+from placements.services.rollouts.removals import NoWaitingRemovalError
 from placements.services.rollouts.staged_operations import UnknownRunError
 from placements.services.rollouts.staged_strategies import UnknownStrategyError
 from placements.services.simulate.request import BadInputError
@@ -291,11 +291,12 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     UnknownHubError: _as(404, "unknown-hub"),
     HubExists: _as(409, "exists"),
     NoConnectionError: _as(404, "no-connection"),
+    NoWaitingRemovalError: _as(409, "refused"),
     ConnectionCheckFailed: lambda error: _problem(
         409,
         str(error),
         "confirmation-needed",
-        confirm=FAILED_CHECK,
+        confirm=error.confirm,
         steps=CheckStepSerializer(error.steps, many=True).data,
     ),
     NotReadableError: _as(409, "refused"),

@@ -25,6 +25,7 @@ from placements.api import (
     overrides,
     placements,
     rebalance,
+    removals,
     resilience,
     resources,
     rollouts,
@@ -45,6 +46,7 @@ router = Router()
 router.register("clusters", clusters.ClusterViewSet, "cluster")
 router.register("clusters", disruption.ClusterDisruptionViewSet, "cluster-disruption")
 router.register("clusters", connections.ConnectionViewSet, "cluster-connection")
+router.register("clusters", removals.RemovalViewSet, "cluster-removal")
 router.register("cluster-changes", bulk_changes.BulkChangeViewSet, "cluster-change")
 router.register("placements", placements.PlacementViewSet, "placement")
 router.register("placements", placements.SnapshotViewSet, "snapshot")

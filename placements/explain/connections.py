@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from clusters.drivers.kubernetes.check import CheckStep, is_passed
+from clusters.drivers.kubernetes.check import IDENTITY, CheckStep, is_passed
 from clusters.drivers.registry import KUBERNETES
 from clusters.kubernetes_drivers import REJECTED, credential_of
 from clusters.models import MemberCluster
@@ -33,6 +33,7 @@ _STEPS: Mapping[str, str] = {
     "TLS": "TLS",
     "version": "Version",
     "authentication": "Authentication",
+    IDENTITY: "Identity",
 }
 
 

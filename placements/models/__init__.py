@@ -1,7 +1,7 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, plans, and saved what-ifs."""
 
 from placements.models.assertions import AssertionCheck, AssertionDocument
-from placements.models.bindings import Binding, Leftover, ObservedObjects
+from placements.models.bindings import Binding, Leftover, ObservedObjects, WaitingRemoval
 from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
@@ -92,5 +92,6 @@ __all__ = [
     "StagedStrategy",
     "StalePick",
     "StalenessCheck",
+    "WaitingRemoval",
     "WatchedKind",
 ]

@@ -44,6 +44,8 @@ class Binding(HubRow):
     differences found there, `repairs` the times at which drift was repaired, and `contested_since` is set
     while others change the same objects again and again (`spec/kubernetes-driver.md` 9, 11). `observed_at`:
     when the objects there were last read one by one; `objects_digest` changes with their states.
+    `removal_check` is "behind" where the cluster has seen newer calls than this database knows of, so that an
+    apply removes nothing there, and "waiting" where something would be removed and waits for a person.
 
     A live hub decides elsewhere: its bindings have no decision, and no policy snapshot that it has pruned;
     `hub_name` is the name of the object there, `hub_conditions` are its conditions as the hub wrote them.
@@ -92,6 +94,7 @@ class Binding(HubRow):
     call_lease_expires_at = models.DateTimeField(null=True)
     call_lease_token = models.CharField(max_length=32, blank=True)
     calls = models.PositiveBigIntegerField(default=0)
+    removal_check = models.CharField(max_length=8, blank=True, default="", db_default="")
 
     class Meta:
         indexes = [
@@ -172,6 +175,33 @@ class Leftover(HubRow):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["cluster_name", "placement_name", "hub"], name="leftover_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.placement_name} on {self.cluster_name}"
+
+
+class WaitingRemoval(HubRow):
+    """What no binding wants on a cluster and no user asked to remove: it stays until a person decides.
+
+    `objects_count` of the `of_objects` of this member would be removed; `reason` says why that does not
+    happen by itself.
+    """
+
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
+    cluster_name = models.CharField(max_length=LONGEST_NAME)
+    objects_count = models.PositiveIntegerField()
+    of_objects = models.PositiveIntegerField()
+    reason = models.CharField(max_length=500)
+    noted_at = models.DateTimeField()
+    confirmed_at = models.DateTimeField(null=True)
+    confirmed_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster_name", "placement_name", "hub"], name="waiting_removal_once"
+            )
         ]
 
     def __str__(self) -> str:

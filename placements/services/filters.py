@@ -61,7 +61,10 @@ class PlacementFilter:
 
 
 _MOST_NAMESPACES = 200
-_VERBS_AT_A_CLUSTER = ("evicted", "force-removed", "orphan removed", "retried")
+_VERBS_AT_A_CLUSTER = (
+    *("evicted", "force-removed", "orphan kept", "orphan removed", "removal confirmed", "removal waits"),
+    "retried",
+)
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")
 PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
 

@@ -53,6 +53,7 @@ from placements.services.fleet.queries import (
 )
 from placements.services.health import healths_named, statuses_on
 from placements.services.rollouts.queries import waiting_words
+from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
 from placements.templatetags.fleet import offered, state_words
 from placements.web import badges
@@ -287,6 +288,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "kubernetes_version": row.properties.get(VERSION, ""),
         "reason": unreachable_words(row, now=now),
         "faults": fault_rows(row, now=now),
+        "removals": len(waiting_removals(row.name)),
         "not_ready_at": not_ready_at(row, now=now),
         "now": now,
         "placements": bindings_on(name).count(),

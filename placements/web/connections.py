@@ -13,14 +13,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_htmx.http import HttpResponseClientRedirect
 
 from clusters.drivers.base import DriverError
-from clusters.drivers.kubernetes.check import CheckStep
+from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER, CheckStep
 from clusters.drivers.registry import KUBERNETES, SIMULATED
 from clusters.filters import similar_keys
 from clusters.hubs.dispatch import acts_through
 from clusters.kubeconfig import ca_facts
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
-    FAILED_CHECK,
     ConnectionCheckFailed,
     ConnectionNotAllowed,
     NoConnectionError,
@@ -139,8 +138,9 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
             parsed = parse_input(wanted, cluster=cluster, now=now)
             kinds = kinds_on(name) if cluster else kinds_for(document) if name else ()
             is_new = cluster is None or cluster.driver != KUBERNETES
-            steps = check_connection(parsed, kinds=kinds, is_new=is_new)
-            return _form(request, cluster, steps=steps, status=200)
+            found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
+            confirm = OTHER_CLUSTER if found.changes_cluster else FAILED_CHECK
+            return _form(request, cluster, steps=found.steps, confirm=confirm, status=200)
         set_connection(
             name,
             wanted,
@@ -149,14 +149,15 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
             kinds=kinds_on(name) if cluster else kinds_for(document),
             labels=typed.labels,
             taints=typed.taints,
-            confirmed=request.POST.get("confirm") == FAILED_CHECK,
+            confirmed=request.POST.get("confirm") in (FAILED_CHECK, OTHER_CLUSTER),
+            other_cluster=request.POST.get("confirm") == OTHER_CLUSTER,
             joins=cluster is None,
             expected=number_of(request.POST.get("revision", ""), digits=18) if cluster else None,
         )
     except InvalidManifest as error:
         return _form(request, cluster, error.errors)
     except ConnectionCheckFailed as error:
-        return _form(request, cluster, steps=error.steps, is_refused=True)
+        return _form(request, cluster, steps=error.steps, confirm=error.confirm, is_refused=True)
     except (ConnectionNotAllowed, RevisionConflict) as error:
         path = "" if cluster else NAME_PATH
         return _form(request, cluster, [FieldError(path, "conflict", str(error))])
@@ -174,6 +175,7 @@ def _form(
     errors: Any = (),
     *,
     steps: tuple[CheckStep, ...] | None = None,
+    confirm: str = FAILED_CHECK,
     is_refused: bool = False,
     status: int | None = None,
 ) -> HttpResponse:
@@ -195,7 +197,8 @@ def _form(
         "verbs": VERBS,
         "is_refused": is_refused,
         "is_post": is_post,
-        "failed_check": FAILED_CHECK,
+        "confirm": confirm,
+        "is_other_cluster": confirm == OTHER_CLUSTER,
         **row_context(*(typed_rows(request.POST) if is_post else ("", ""))),
     }
     if status is None:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from clusters.connection_input import ConnectionInput
 from clusters.credentials import expiry_notice
+from clusters.drivers.kubernetes.check import FAILED_CHECK
 from clusters.hubs.check import HubCheckReport
 from clusters.hubs.connection import credential_of_hub
 from clusters.hubs.operations import (
@@ -37,7 +38,7 @@ from clusters.hubs.queries import (
 from clusters.kubeconfig import ca_facts
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
-from clusters.operations.connection import FAILED_CHECK, INSECURE_WARNING
+from clusters.operations.connection import INSECURE_WARNING
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub

@@ -16,6 +16,7 @@ from clusters.drivers.base import (
     Driver,
     DriverPending,
     DriverUnavailable,
+    MemberIdentity,
     ObjectRef,
     PlacementSeen,
     Version,
@@ -233,12 +234,23 @@ class Hub:
     def requests(self) -> list[tuple[str, str, int]]:
         return self.recorders[-1].log
 
-    def driver(self, client: ApiClient | None = None, *, hub_id: str = "") -> KubernetesDriver:
+    def driver(
+        self,
+        client: ApiClient | None = None,
+        *,
+        hub_id: str = "",
+        member: str = "0000/one",
+        cluster_uid: str = "some-uid",
+        shared_with: str = "",
+    ) -> KubernetesDriver:
         """Create a new driver, as a worker that was restarted does."""
         recorder = Recorder(client or self.member.client())
         self.recorders.append(recorder)
         return KubernetesDriver(
-            recorder, hub_id=hub_id or self.hub_id, server=self.member.server, monotonic=time.monotonic
+            recorder,
+            identity=MemberIdentity(hub_id or self.hub_id, member, cluster_uid, shared_with),
+            server=self.member.server,
+            monotonic=time.monotonic,
         )
 
     def version(

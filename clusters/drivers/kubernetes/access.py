@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.drivers.base import DriverUnavailable, ObjectRef
+from clusters.drivers.base import DriverUnavailable, MemberIdentity, ObjectRef
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
 from clusters.drivers.kubernetes.discovery import (
     ApiClient,
@@ -24,12 +24,16 @@ REMOVED_VALUE = "(redacted)"
 
 @dataclass(frozen=True, slots=True)
 class MemberAccess:
-    """One member cluster: its client, the kinds it serves, and the ID of this hub."""
+    """One member cluster: its client, the kinds it serves, and who this console and the member are."""
 
     client: ApiClient
     discovery: Discovery
-    hub_id: str
+    identity: MemberIdentity
     monotonic: Callable[[], float]
+
+    @property
+    def hub_id(self) -> str:
+        return self.identity.hub_id
 
     def until(self, moment: float) -> Callable[[], float]:
         """Return a function that returns the seconds until a moment of the monotonic clock."""

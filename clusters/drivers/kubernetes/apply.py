@@ -1,5 +1,6 @@
 """Server-side apply of one version: apply waves, then what older versions left (section 6)."""
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,10 +12,12 @@ from clusters.drivers.base import (
     DriverRejected,
     DriverUnavailable,
     ObjectRef,
+    Refusal,
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess, is_cut_off, read_object
 from clusters.drivers.kubernetes.discovery import NOT_SERVED, RefusedError
+from clusters.drivers.kubernetes.identity import NOT_CONFIRMED
 from clusters.drivers.kubernetes.inventory import (
     MOST_OBJECTS,
     UNDECIDED,
@@ -41,7 +44,8 @@ from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
 RESERVE_SECONDS = 0.25
 ESTABLISH_SECONDS = 5.0
 POLL_SECONDS = 0.1
-MOST_STARTS = 3
+MOST_STARTS = 4
+BACK_OFF_SECONDS = 0.05
 
 
 def apply_version(
@@ -62,12 +66,19 @@ def apply_version(
     """
     if version.options.type == "ReportDiff":
         raise DriverRejected("an apply strategy of type ReportDiff compares and writes nothing")
-    for _ in range(MOST_STARTS):
+    for start in range(MOST_STARTS):
         try:
             return _apply(access, version, deadline=deadline, finished=finished, cleared=cleared)
         except InventoryChangedError:
-            continue
+            back_off(access, start, deadline=deadline)
     raise DriverPending("another call changes the inventory; continuing")
+
+
+def back_off(access: MemberAccess, start: int, *, deadline: float) -> None:
+    """Wait longer after each conflict, at random: two calls that wait alike would meet again."""
+    seconds = BACK_OFF_SECONDS * 2**start * random.uniform(0.5, 1.5)  # noqa: S311 -- no secret
+    if access.monotonic() + seconds < deadline - RESERVE_SECONDS:
+        time.sleep(seconds)
 
 
 def _apply(
@@ -108,7 +119,7 @@ def _apply(
     removal = Removal()
     if not refusals and not deferred:
         gone = [entry for ref, entry in entries.items() if ref not in wanted]
-        removal = remove_entries(access, gone, placement=version.placement, stop=stop)
+        removal = prune(access, version, gone, stop=stop)
         refusals += removal.refusals
         deferred += removal.remaining
         entries = {ref: one for ref, one in entries.items() if ref not in removal.finished}
@@ -125,9 +136,28 @@ def _apply(
     if refusals:
         diffs = tuple(one.diff for one in results.values() if one.diff)
         message = f"{len(refusals)} of {len(version.manifests)} objects refused"
-        raise DriverRejected(message, tuple(refusals), drifts=drifts, diffs=diffs)
+        code = NOT_CONFIRMED if any(one.code == NOT_CONFIRMED for one in refusals) else ""
+        raise DriverRejected(message, tuple(refusals), drifts=drifts, diffs=diffs, code=code)
     is_changed = inventory.whole != version.id or any(one.is_changed for one in results.values())
     return Applied(version.id, changed=is_changed or bool(removal.finished), drifts=drifts)
+
+
+def prune(access: MemberAccess, version: Version, gone: Sequence[Entry], *, stop: float) -> Removal:
+    """Remove what older versions left; of a cluster that is ahead of this console nothing without a person.
+
+    After a restore of the database, the "older" version is the newer one.
+    """
+    if gone and version.is_behind:
+        why = (
+            f"not removed: the cluster has {counted_objects(len(gone))} of a version that this console does "
+            "not know, as after a restored backup; the removal waits for a confirmation"
+        )
+        return Removal(refusals=[Refusal(one.ref, NOT_CONFIRMED, why) for one in gone])
+    return remove_entries(access, gone, placement=version.placement, stop=stop)
+
+
+def counted_objects(count: int) -> str:
+    return "1 object" if count == 1 else f"{count:,} objects"
 
 
 def _timed_inventory(
@@ -163,7 +193,12 @@ def write_ahead(
         raise DriverRejected(message, code="TooManyObjects")
     incomplete = inventory.incomplete if inventory.exists else (UNDECIDED,)
     ahead = replace(
-        inventory, version=version.id, entries=entries, fence=version.fence, incomplete=incomplete
+        inventory,
+        version=version.id,
+        entries=entries,
+        fence=version.fence,
+        incomplete=incomplete,
+        has_identity=True,
     )
     if version.id != inventory.version:
         ahead = ahead.with_refusals(())  # those of another version
@@ -263,11 +298,12 @@ def write_result(access: MemberAccess, inventory: PlacementInventory, *, deadlin
 
     Where a newer call did, what this one applied and that one does not know is removed: nothing else would.
     """
-    for _ in range(MOST_STARTS):
+    for start in range(MOST_STARTS):
         try:
             write_inventory(access, inventory, deadline=deadline)
             return
         except InventoryChangedError:
+            back_off(access, start, deadline=deadline)
             current = read_inventory(access, inventory.placement, deadline=deadline)
             if inventory.fence < current.fence:
                 unknown = [one for one in inventory.entries.values() if one.ref not in current.entries]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.base import DriverRejected, DriverUnavailable
 from clusters.drivers.kubernetes.addresses import (
     AddressNotAllowed,
     AddressRules,
@@ -23,6 +23,8 @@ from clusters.drivers.kubernetes.addresses import (
 from clusters.drivers.kubernetes.client import Client, errors_mapped
 from clusters.drivers.kubernetes.configuration import Connection, split_server
 from clusters.drivers.kubernetes.discovery import Discovery, KindNotServedError
+from clusters.drivers.kubernetes.identity import read_cluster_uid
+from clusters.drivers.kubernetes.inventory import list_holders
 from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS, BoundedConnection
 from clusters.drivers.kubernetes.tls import tls_context
 
@@ -32,6 +34,12 @@ INVENTORY_VERBS = ("get", "list", "create", "patch", "delete")
 KIND_VERBS = ("get", "create", "patch", "delete")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _THREADS = 4
+FAILED_CHECK = "failed-check"
+"""What a caller confirms to save a connection although its check fails."""
+OTHER_CLUSTER = "other-cluster"
+"""What a caller confirms to connect a member to another cluster than before."""
+IDENTITY = "identity"
+"""The step that reads which cluster it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +88,13 @@ class StepFailed(Exception):
 
 
 class ConnectionCheckFailed(Exception):
-    """A connection was not saved, since its check failed; `steps` say where."""
+    """A connection was not saved, since its check failed; `steps` say where, `confirm` what would save it."""
 
-    def __init__(self, steps: tuple[CheckStep, ...]) -> None:
+    def __init__(self, steps: tuple[CheckStep, ...], *, confirm: str = FAILED_CHECK) -> None:
         failed = [one for one in steps if one.ok is False]
         super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
         self.steps = steps
+        self.confirm = confirm
 
 
 def is_passed(steps: Sequence[CheckStep]) -> bool:
@@ -98,6 +107,8 @@ class ConnectionCheck:
 
     `kinds`: (apiVersion, kind) of what is placed on the cluster, or is going to be. `usual`: by group, the
     resources that placements usually need; what is missing of them is reported, and fails no check.
+    Afterwards `cluster_uid` is that of the cluster, and `holders` are the members of the console `hub_id`
+    that have objects there; None where that is not known.
     """
 
     def __init__(
@@ -109,8 +120,12 @@ class ConnectionCheck:
         rules: AddressRules,
         kinds: Sequence[tuple[str, str]] = (),
         usual: Mapping[str, Sequence[str]] | None = None,
+        hub_id: str = "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.cluster_uid = ""
+        self.holders: frozenset[str] | None = None
+        self._hub_id = hub_id
         self._connection, self._secret, self._client = connection, secret, client
         self._rules, self._kinds, self._usual, self._monotonic = rules, kinds, usual or {}, monotonic
         self._address = split_server(connection.server)
@@ -128,15 +143,16 @@ class ConnectionCheck:
             ("TLS", self.check_tls),
             ("version", self.check_version),
             ("authentication", self.check_authentication),
+            (IDENTITY, self.check_identity),
         ):
-            if any(not one.ok for one in steps):
+            if any(not one.ok for one in steps if one.step != IDENTITY):
                 steps.append(CheckStep(name, None, "not run"))
                 continue
             try:
                 steps.append(CheckStep(name, True, run()))
             except StepFailed as error:
                 steps.append(CheckStep(name, False, error.message, error.hint))
-        if any(not one.ok for one in steps):
+        if any(not one.ok for one in steps if one.step != IDENTITY):
             return (*steps, CheckStep("permissions", None, "not run"))
         return (*steps, *self.check_permissions())
 
@@ -223,6 +239,20 @@ class ConnectionCheck:
         if is_allowed is None:
             raise StepFailed("the credentials may not review their own access", hint)
         return "credentials accepted"
+
+    def check_identity(self) -> str:
+        try:
+            self.cluster_uid = read_cluster_uid(self._client, deadline=self._deadline)
+            holders = list_holders(self._client, hub_id=self._hub_id, deadline=self._deadline)
+            self.holders = frozenset(holders)
+        except DriverUnavailable as error:
+            raise StepFailed(str(error)) from error
+        except DriverRejected:  # the permission for the inventory is a step of its own
+            self.holders = None
+        if not self.cluster_uid:
+            hint = 'Apply the manifest of "Prepare a cluster"'
+            raise StepFailed("the account may not get the namespace kube-system", hint)
+        return f"UID {self.cluster_uid}"
 
     def check_permissions(self) -> Iterator[CheckStep]:
         needed = [Access(verb, "", "configmaps", NAMESPACE) for verb in INVENTORY_VERBS]

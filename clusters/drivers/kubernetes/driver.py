@@ -11,6 +11,8 @@ from clusters.drivers.base import (
     DiffResult,
     DriverFenced,
     DriverPending,
+    HeldObjects,
+    MemberIdentity,
     ObjectRef,
     Observation,
     Version,
@@ -20,24 +22,29 @@ from clusters.drivers.kubernetes.apply import apply_version
 from clusters.drivers.kubernetes.diff import diff_version
 from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
 from clusters.drivers.kubernetes.dry_run import dry_run_version
-from clusters.drivers.kubernetes.inventory import list_inventories
+from clusters.drivers.kubernetes.inventory import PlacementInventory, list_inventories
 from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
 from clusters.drivers.kubernetes.parallel import pool, result_of
 from clusters.drivers.kubernetes.properties import Readings
-from clusters.drivers.kubernetes.removal import release_placement, remove_placement
+from clusters.drivers.kubernetes.removal import CONTAINER_KINDS, release_placement, remove_placement
 
 KEEP_SECONDS = 300.0
 """After this time, objects that were finished before a call ran out of time are read again."""
 MOST_FENCES = 1_000
 
 
+def held_objects(inventory: PlacementInventory) -> HeldObjects:
+    containers = (ref for ref in inventory.entries if (ref.group, ref.kind) in CONTAINER_KINDS)
+    return HeldObjects(len(inventory.entries), tuple(containers))
+
+
 class KubernetesDriver:
     """Driver of one cluster, used by all threads of a process; it remembers nothing that must not be lost."""
 
     def __init__(
-        self, client: ApiClient, *, hub_id: str, server: str, monotonic: Callable[[], float]
+        self, client: ApiClient, *, identity: MemberIdentity, server: str, monotonic: Callable[[], float]
     ) -> None:
-        self._access = MemberAccess(client, Discovery(client, monotonic), hub_id, monotonic)
+        self._access = MemberAccess(client, Discovery(client, monotonic), identity, monotonic)
         self._readings = Readings(client, server, monotonic)
         self._unfinished: dict[tuple[str, str, str], tuple[float, dict[ObjectRef, Any]]] = {}
         self._cleared: dict[str, Cleared] = {}
@@ -75,6 +82,7 @@ class KubernetesDriver:
                 is_healthy=not problem,
                 properties=facts.properties if facts else None,
                 usage=facts.usage if facts else None,
+                cluster_uid=facts.cluster_uid if facts else None,
                 health_message=problem or (facts.notice if facts else ""),
             )
         # An inventory alone opens no second socket for it.
@@ -95,6 +103,7 @@ class KubernetesDriver:
             is_healthy=not problem,
             placements=states,
             fences=None if inventories is None else {one.placement: one.fence for one in inventories},
+            held={one.placement: held_objects(one) for one in inventories or ()},
             health_message=problem,
         )
 

@@ -5,13 +5,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clusters.drivers.base import DriverRejected, DriverUnavailable, ObjectRef, Refusal
+from clusters.drivers.base import DriverPending, DriverRejected, DriverUnavailable, ObjectRef, Refusal
 from clusters.drivers.kubernetes.access import FIELD_MANAGER, MemberAccess, server_message
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
 from clusters.drivers.kubernetes.diff import generation_of, managed_fields_digest
-from clusters.drivers.kubernetes.discovery import KindNotServedError
+from clusters.drivers.kubernetes.discovery import ApiClient, KindNotServedError
+from clusters.drivers.kubernetes.identity import (
+    OTHER_HUB,
+    OTHER_MEMBER,
+    annotation,
+    is_of_member,
+    is_ours,
+    member_name,
+)
 from clusters.drivers.kubernetes.targets import (
     INVENTORY_NAMESPACE,
+    MEMBER,
     OWNER,
     PART_OF,
     TAKEN_OVER,
@@ -82,7 +91,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PlacementInventory:
-    """The inventory of one placement; `resource_version` is that of the ConfigMap, "" when there is none."""
+    """The inventory of one placement; `resource_version` is that of the ConfigMap, "" when there is none.
+
+    `has_identity`: it names the member. One that does not is from an earlier release.
+    """
 
     placement: str
     version: str = ""
@@ -93,6 +105,7 @@ class PlacementInventory:
     incomplete: tuple[str, ...] = ()
     fence: int = 0
     resource_version: str = ""
+    has_identity: bool = True
 
     @property
     def exists(self) -> bool:
@@ -129,7 +142,7 @@ def live_entry(ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = 
 def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
     """Return the inventory of a placement, an empty one where there is none.
 
-    Raise DriverRejected when it may not be read or belongs to another hub; DriverUnavailable.
+    Raise DriverRejected when it may not be read or belongs to another hub or member; DriverUnavailable.
     """
     name = inventory_name(access.hub_id, placement)
     answer = access.client.request("GET", f"{_PATH}/{name}", deadline=deadline)
@@ -137,20 +150,72 @@ def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> 
         return PlacementInventory(placement)
     if answer.status != 200:
         raise _rejected(answer, "get")
-    return _parsed(answer.body, placement, owner=owner_value(access.hub_id, placement))
+    owner = owner_value(access.hub_id, placement)
+    found = annotation(answer.body, OWNER)
+    if found and found != owner:
+        message = f"the inventory of {placement} on the cluster belongs to {found}"
+        raise DriverRejected(message, code=OTHER_HUB)
+    if not is_of_member(access, answer.body):
+        message = (
+            f"{placement} is on this API server already, as member "
+            f"{member_name(annotation(answer.body, MEMBER))}: one server is joined under two names"
+        )
+        raise DriverRejected(message, code=OTHER_MEMBER)
+    return _parsed(answer.body, placement)
 
 
 def list_inventories(access: MemberAccess, *, deadline: float) -> list[PlacementInventory]:
-    """Return the inventories of this hub on the cluster. Raise DriverRejected, DriverUnavailable."""
+    """Return the inventories of this member. Raise DriverRejected, DriverUnavailable.
+
+    One from before members had an identity counts only where no other member can have written it.
+    """
     prefix = owner_value(access.hub_id, "")
     inventories = []
-    for one in _pages(access, _PATH, _ID, deadline=deadline):
+    for one in _every_inventory(access.client, deadline=deadline):
+        owner = annotation(one, OWNER)
+        is_proved = annotation(one, MEMBER) or access.identity.proves_older_records
+        if owner.startswith(prefix) and is_of_member(access, one) and is_proved:
+            inventories.append(_parsed(one, owner.removeprefix(prefix)))
+    return inventories
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUser:
+    """An inventory of any console or member: who it is of, and which namespaces it uses and has."""
+
+    owner: str
+    member: str
+    namespaces: frozenset[str]
+    entries: frozenset[ObjectRef]
+
+
+def list_users(access: MemberAccess, *, deadline: float) -> list[NamespaceUser]:
+    """Return who uses namespaces, other consoles too. Raise DriverRejected, DriverUnavailable."""
+    users = []
+    for one in _every_inventory(access.client, deadline=deadline):
+        entries = _parsed(one, "").entries
+        recorded = annotation(one, _NAMESPACES).split(",")
+        namespaces = frozenset(recorded) | {ref.namespace for ref in entries}
+        user = NamespaceUser(annotation(one, OWNER), annotation(one, MEMBER), namespaces, frozenset(entries))
+        users.append(user)
+    return users
+
+
+def list_holders(client: ApiClient, *, hub_id: str, deadline: float) -> set[str]:
+    """Return the members of a console that have inventories on a cluster; "" for those without a member.
+
+    Raise DriverRejected, DriverUnavailable.
+    """
+    prefix = owner_value(hub_id, "")
+    every = _every_inventory(client, deadline=deadline)
+    return {annotation(one, MEMBER) for one in every if annotation(one, OWNER).startswith(prefix)}
+
+
+def _every_inventory(client: ApiClient, *, deadline: float) -> Iterator[Mapping[str, Any]]:
+    for one in _pages(client, _PATH, _ID, deadline=deadline):
         if isinstance(one, Response):
             raise _rejected(one, "list")
-        owner = str(((one.get("metadata") or {}).get("annotations") or {}).get(OWNER) or "")
-        if owner.startswith(prefix):
-            inventories.append(_parsed(one, owner.removeprefix(prefix), owner=owner))
-    return inventories
+        yield one
 
 
 def write_inventory(
@@ -187,7 +252,8 @@ def write_inventory(
         raise InventoryChangedError
     if answer.status not in (200, 201):
         raise _rejected(answer, "write")
-    return replace(inventory, resource_version=str(answer.body["metadata"]["resourceVersion"]))
+    written = str(answer.body["metadata"]["resourceVersion"])
+    return replace(inventory, resource_version=written, has_identity=True)
 
 
 def delete_inventory(access: MemberAccess, placement: str, *, deadline: float) -> None:
@@ -205,7 +271,6 @@ def find_labelled(
     could not be listed.
     """
     selector = f"{PART_OF}={applyset_id(inventory_name(access.hub_id, placement))}"
-    owner = owner_value(access.hub_id, placement)
     entries: dict[ObjectRef, Entry] = {}
     incomplete = []
     for api_version, kind in sorted(set(kinds)):
@@ -213,13 +278,13 @@ def find_labelled(
             resource = access.discovery.resource(api_version, kind, deadline=deadline)
         except KindNotServedError:  # then there are no objects of it
             continue
-        for one in _pages(access, resource.path(), selector, deadline=deadline):
+        for one in _pages(access.client, resource.path(), selector, deadline=deadline):
             if isinstance(one, Response):
                 if one.status != 404:
                     incomplete.append(f"{api_version}/{kind}")
                 break
-            metadata = one.get("metadata") or {}
-            if (metadata.get("annotations") or {}).get(OWNER) == owner:
+            # Without the inventory nothing proves what is from before members had an identity.
+            if is_ours(access, one, placement) and annotation(one, MEMBER):
                 # The items of a list have neither apiVersion nor kind.
                 live = {**one, "apiVersion": api_version, "kind": kind}
                 ref = ObjectRef.of(live)
@@ -228,12 +293,12 @@ def find_labelled(
 
 
 def _pages(
-    access: MemberAccess, path: str, selector: str, *, deadline: float
+    client: ApiClient, path: str, selector: str, *, deadline: float
 ) -> Iterator[Mapping[str, Any] | Response]:
     """Yield the items of a list, page by page, or at last the answer that was not a list."""
     query = {"labelSelector": selector, "limit": str(PAGE)}
     while True:
-        answer = access.client.request("GET", path, query=query, deadline=deadline)
+        answer = client.request("GET", path, query=query, deadline=deadline)
         if answer.status != 200:
             yield answer
             return
@@ -248,18 +313,16 @@ def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable
     message = server_message(answer)
     if answer.status >= 500:
         return DriverUnavailable(f"could not {verb} the inventory: {message}", code=f"http-{answer.status}")
+    if answer.status == 409:
+        return DriverPending(f"could not {verb} the inventory: {message}; continuing")
     hint = "; the role has no permission for the inventory" if answer.status == 403 else ""
     return DriverRejected(f"could not {verb} the inventory: {message}{hint}", code="InventoryRefused")
 
 
-def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> PlacementInventory:
-    """Read a ConfigMap. Raise DriverRejected when it belongs to another hub."""
+def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
     metadata = body.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    found_owner = str(annotations.get(OWNER) or "")
-    if found_owner and found_owner != owner:
-        message = f"the inventory of {placement} on the cluster belongs to {found_owner}"
-        raise DriverRejected(message, code="OwnedByAnotherHub")
+    has_identity = bool(annotations.get(MEMBER))
     try:
         content = json.loads((body.get("data") or {}).get("inventory") or "")
         entries = [Entry.from_plain(one) for one in content["objects"]]
@@ -269,7 +332,10 @@ def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> Placement
         fence = int(annotations.get(FENCE) or 0)
     except (ValueError, LookupError, TypeError):  # edited manually: as good as lost
         return PlacementInventory(
-            placement, incomplete=(UNDECIDED,), resource_version=str(metadata["resourceVersion"])
+            placement,
+            incomplete=(UNDECIDED,),
+            resource_version=str(metadata["resourceVersion"]),
+            has_identity=has_identity,
         )
     return PlacementInventory(
         placement,
@@ -281,6 +347,7 @@ def _parsed(body: Mapping[str, Any], placement: str, *, owner: str) -> Placement
         tuple(map(str, content.get("incomplete") or ())),
         fence,
         str(metadata["resourceVersion"]),
+        has_identity,
     )
 
 
@@ -314,6 +381,7 @@ def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> d
             _GROUP_KINDS: ",".join(sorted(kinds)),
             _NAMESPACES: ",".join(sorted(namespaces)),
             OWNER: owner_value(access.hub_id, inventory.placement),
+            MEMBER: access.identity.member,
             FENCE: str(inventory.fence),
         },
     }

@@ -24,9 +24,10 @@ from clusters.drivers.kubernetes.diff import (
     object_diff,
 )
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
+from clusters.drivers.kubernetes.identity import OTHER_MEMBER, annotation, is_ours
 from clusters.drivers.kubernetes.inventory import Entry, PlacementInventory, read_inventory
 from clusters.drivers.kubernetes.parallel import run_each
-from clusters.drivers.kubernetes.targets import OWNER, Target, owner_value, prepare_targets
+from clusters.drivers.kubernetes.targets import MEMBER, OWNER, Target, owner_value, prepare_targets
 from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
 
 Live: TypeAlias = Mapping[str, Any]
@@ -75,7 +76,7 @@ def observe_placements(
     this thread, for placements with objects that may have drifted. Raise DriverUnavailable, DriverRejected.
     """
     left = access.until(deadline)
-    read = partial(read_inventory, access, deadline=deadline)
+    read = partial(read_own_inventory, access, deadline=deadline)
     inventories = {name: one for name, one in run_each(read, placements, time_left=left) if one.exists}
     known = {name: cleared(name) for name in inventories}
     objects = [
@@ -100,6 +101,16 @@ def observe_placements(
     )
 
 
+def read_own_inventory(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
+    """Return the inventory of a placement, an empty one where it is of another member: an apply says so."""
+    try:
+        return read_inventory(access, placement, deadline=deadline)
+    except DriverRejected as error:
+        if error.code != OTHER_MEMBER:
+            raise
+        return PlacementInventory(placement)
+
+
 def sight_object(
     access: MemberAccess, placement: str, entry: Entry, known: Cleared, *, deadline: float
 ) -> Sighting:
@@ -111,12 +122,15 @@ def sight_object(
         return Sighting(placement, entry, problem=error.message)
     if live is None or live["metadata"].get("uid") != entry.uid:
         return Sighting(placement, entry)
-    owner = str((live["metadata"].get("annotations") or {}).get(OWNER) or "")
-    ours = owner_value(access.hub_id, placement)
-    if owner != ours:
-        path = "/metadata/annotations/" + OWNER.replace("/", "~1")
+    if not is_ours(access, live, placement):
         target = Target(entry.ref, entry.api_version, {})
-        comparison = Comparison((FieldDiff(path, owner, ours),))
+        wanted = {OWNER: owner_value(access.hub_id, placement), MEMBER: access.identity.member}
+        fields = (
+            FieldDiff("/metadata/annotations/" + name.replace("/", "~1"), annotation(live, name), value)
+            for name, value in wanted.items()
+            if annotation(live, name) != value
+        )
+        comparison = Comparison(tuple(fields))
         return Sighting(placement, entry, live, drift=object_diff(target, live, comparison))
     state = managed_fields_digest(live), generation_of(live)
     is_suspect = state != (entry.fields, entry.generation) and known.get(entry.ref) != (entry.uid, *state)

@@ -32,11 +32,13 @@ from clusters.drivers.kubernetes.diff import (
     object_diff,
 )
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
+from clusters.drivers.kubernetes.identity import annotation, is_of_member, is_ours, member_name
 from clusters.drivers.kubernetes.inventory import Entry, live_entry
 from clusters.drivers.kubernetes.parallel import Planned
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     MANIFEST_HASH,
+    MEMBER,
     OWNER,
     RECREATE,
     TAKEN_OVER,
@@ -151,13 +153,13 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
             return DEFERRED
         raise RefusedError(APPLY_FAILED, f"{target.ref} is being deleted; applied again once it is deleted")
     record = call.records.get(target.ref)
-    is_ours = annotations.get(OWNER) == call.owner
-    if not is_ours:
+    if not is_ours(call.access, live, call.version.placement):
         check_takeover(call, target, live)
         return _planned_patch(call, target, live, is_taken_over=True)
 
     is_loss = record is None or not record.uid
-    is_taken_over = annotations.get(TAKEN_OVER) == "true"
+    is_recorded = record is not None and record.is_taken_over and record.uid == metadata.get("uid")
+    is_taken_over = is_recorded or annotations.get(TAKEN_OVER) == "true"
     if record and options.comparison == "PartialComparison" and is_unchanged(call, target, record, live):
         entry = live_entry(target.ref, live, manifest_hash=target.hash)
         return ObjectResult(entry, is_established=_is_established(target, live))
@@ -180,6 +182,8 @@ def _planned_patch(
 def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
     if (record.hash, record.uid) != (target.hash, live["metadata"].get("uid")):
         return False
+    if not annotation(live, MEMBER):  # from before members had an identity
+        return False
     state = managed_fields_digest(live), generation_of(live)
     return state == (record.fields, record.generation) or call.cleared.get(target.ref) == (record.uid, *state)
 
@@ -187,8 +191,12 @@ def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> 
 def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     """Raise RefusedError where an object that is not ours may not be taken over."""
     options, metadata = call.version.options, live["metadata"]
-    owner = str((metadata.get("annotations") or {}).get(OWNER) or "")
+    owner = annotation(live, OWNER)
     hub, _, placement = owner.partition("/")
+    if owner and hub == call.access.hub_id and not is_of_member(call.access, live):
+        member = member_name(annotation(live, MEMBER))
+        message = f"{target.ref} belongs to member {member} of this hub: one server is joined under two names"
+        raise RefusedError("FailedToTakeOver", message)
     if owner and hub == call.access.hub_id:
         raise RefusedError("FailedToTakeOver", f"{target.ref} belongs to placement {placement} of this hub")
     if owner:
@@ -230,6 +238,7 @@ def apply_object(
         live,
         part_of=applyset_id(inventory_name(call.access.hub_id, call.version.placement)),
         owner=call.owner,
+        member=call.access.identity.member,
         is_taken_over=is_taken_over,
         resource_version=guard,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.discovery import ApiClient
+from clusters.drivers.kubernetes.identity import read_cluster_uid
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 
 NODE_COUNT = "kubernetes-fleet.io/node-count"
@@ -16,11 +17,13 @@ ENTRYPOINT = "k8s.io/cluster-entrypoint"
 RESOURCES = ("cpu", "memory")
 PAGE = 500
 NODES_SECONDS, PODS_SECONDS, VERSION_SECONDS = 60.0, 300.0, 900.0
+IDENTITY_SECONDS = 300.0
 LONGEST_SECONDS = 900.0
 """Older readings are dropped."""
 CPU_FACTOR = 100
 """A reading that took a second of processor time is repeated after 100: at most 1 % of a core."""
 NO_PODS = "no permission to list pods: available capacity is not known"
+NO_IDENTITY = "no permission to get the namespace kube-system: which cluster this is, is not known"
 NO_NODES = "no permission to list nodes: capacity is not known"
 _PODS_QUERY = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -41,11 +44,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is reported; `notice` says what may not be read."""
+    """What is reported; `notice` says what may not be read, `cluster_uid` is None where it was not read."""
 
     properties: Mapping[str, str]
     usage: Mapping[str, Mapping[str, str]]
     notice: str = ""
+    cluster_uid: str | None = None
 
 
 class ForbiddenError(Exception):
@@ -62,6 +66,7 @@ class Readings:
     version: Reading = field(default_factory=Reading)
     nodes: Reading = field(default_factory=Reading)
     pods: Reading = field(default_factory=Reading)
+    identity: Reading = field(default_factory=Reading)
     _lock: Lock = field(default_factory=Lock)
 
     def take(self, *, deadline: float) -> Facts | None:
@@ -70,6 +75,7 @@ class Readings:
             return None
         try:
             steps = (
+                (self.identity, self.read_identity, IDENTITY_SECONDS),
                 (self.version, self.read_version, VERSION_SECONDS),
                 (self.nodes, self.read_nodes, NODES_SECONDS),
                 (self.pods, self.read_pods, PODS_SECONDS),
@@ -114,8 +120,15 @@ class Readings:
             if pods is not None:
                 free = {name: max(0, allocatable[name] - pods[name]) for name in RESOURCES}
                 usage["available"] = written_totals(free)
-        notices = [text for one, text in ((self.nodes, NO_NODES), (self.pods, NO_PODS)) if one.is_forbidden]
-        return Facts(properties, usage, "; ".join(notices))
+        readings = ((self.identity, NO_IDENTITY), (self.nodes, NO_NODES), (self.pods, NO_PODS))
+        notices = [text for one, text in readings if one.is_forbidden]
+        return Facts(properties, usage, "; ".join(notices), self.identity.value)
+
+    def read_identity(self, deadline: float) -> str:
+        uid = read_cluster_uid(self.client, deadline=deadline)
+        if not uid:
+            raise ForbiddenError
+        return uid
 
     def read_version(self, deadline: float) -> str:
         answer = self.client.request("GET", "/version", deadline=deadline)

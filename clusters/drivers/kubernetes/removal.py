@@ -24,12 +24,19 @@ from clusters.drivers.kubernetes.access import (
 )
 from clusters.drivers.kubernetes.diff import is_own_entry
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
+from clusters.drivers.kubernetes.identity import (
+    NOT_CONFIRMED,
+    OTHER_MEMBER,
+    is_ours,
+    member_name,
+)
 from clusters.drivers.kubernetes.inventory import (
     Entry,
     InventoryChangedError,
+    NamespaceUser,
     PlacementInventory,
     delete_inventory,
-    list_inventories,
+    list_users,
     read_inventory,
     write_inventory,
 )
@@ -38,6 +45,7 @@ from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     LAST_WAVE,
     MANIFEST_HASH,
+    MEMBER,
     OWNER,
     PART_OF,
     TAKEN_OVER,
@@ -53,7 +61,8 @@ APPLY_FAILED = "ManifestApplyFailed"
 RESERVE_SECONDS = 0.25
 MERGE_PATCH = "application/merge-patch+json"
 _RELEASE_TRIES = 2
-_RELEASED_KINDS = {("", "Namespace"), CUSTOM_RESOURCE_DEFINITION}
+CONTAINER_KINDS = {("", "Namespace"), CUSTOM_RESOURCE_DEFINITION}
+"""What is deleted with one of these may belong to others."""
 _NAMESPACE_CONDITIONS = (
     "NamespaceContentRemaining",
     "NamespaceFinalizersRemaining",
@@ -92,7 +101,13 @@ class Removal:
 
 
 def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float) -> Removal:
-    """Delete the objects of these records in reverse wave order; taken-over namespaces are released."""
+    """Delete the objects of these records in reverse wave order; taken-over namespaces are released.
+
+    Nothing is deleted from a server that another member shares: what one removes, the other may want.
+    """
+    if access.identity.shared_with:
+        why = shared_message(access)
+        return Removal(refusals=[Refusal(one.ref, NOT_CONFIRMED, why) for one in entries])
     users = _NamespaceUsers(access, placement, stop)
     end = partial(delete_entry, access, placement=placement, users=users, stop=stop)
     return _end_all(access, entries, end, stop=stop)
@@ -104,6 +119,11 @@ def release_entries(
     return _end_all(
         access, entries, partial(release_entry, access, placement=placement, stop=stop), stop=stop
     )
+
+
+def shared_message(access: MemberAccess) -> str:
+    other = access.identity.shared_with
+    return f"not removed: member {other} has the same API server; one of the two has to leave the fleet"
 
 
 def remove_placement(access: MemberAccess, placement: str, *, fence: int, deadline: float) -> bool:
@@ -132,7 +152,7 @@ def _end_placement(
     deadline: float,
 ) -> bool:
     stop = deadline - RESERVE_SECONDS
-    inventory = read_inventory(access, placement, deadline=deadline)
+    inventory = _inventory_to_end(access, placement, deadline=deadline)
     if not inventory.exists:
         return False
     if fence < inventory.fence:
@@ -156,6 +176,26 @@ def _end_placement(
         raise DriverRejected(message, tuple(removal.refusals))
     delete_inventory(access, placement, deadline=deadline)
     return True
+
+
+def _inventory_to_end(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
+    """Return what this member has of a placement, nothing where the inventory is of another member.
+
+    Raise DriverPending or DriverRejected where it is not proved whose it is.
+    """
+    try:
+        inventory = read_inventory(access, placement, deadline=deadline)
+    except DriverRejected as error:
+        if error.code != OTHER_MEMBER:
+            raise
+        return PlacementInventory(placement)
+    if inventory.exists and not inventory.has_identity and not access.identity.proves_older_records:
+        if access.identity.shared_with:
+            raise DriverRejected(shared_message(access), code=NOT_CONFIRMED)
+        # Read with the next heartbeat.
+        message = "waiting until the UID of the namespace kube-system is known, which the account has to get"
+        raise DriverPending(message, total=len(inventory.entries))
+    return inventory
 
 
 def _written(
@@ -217,12 +257,14 @@ def delete_entry(
 ) -> Ending | Planned[Ending]:
     def read() -> Ending | Planned[Ending]:
         live = read_object(access, entry.api_version, entry.ref, deadline=stop)
-        if live is None or not _is_ours(access, live, placement):
+        if live is None or not is_ours(access, live, placement):
             return FINISHED
         if live["metadata"].get("deletionTimestamp"):
             return Ending(waiting=_deletion_message(live))
+        # Recorded twice: either record alone keeps what was there before us.
         is_taken_over = (live["metadata"].get("annotations") or {}).get(TAKEN_OVER) == "true"
-        if is_taken_over and (entry.ref.group, entry.ref.kind) in _RELEASED_KINDS:
+        is_taken_over |= entry.is_taken_over and entry.uid == live["metadata"].get("uid")
+        if is_taken_over and (entry.ref.group, entry.ref.kind) in CONTAINER_KINDS:
             step = partial(_release, access, entry, live, placement=placement, stop=stop)
         else:
             step = partial(delete_live, access, entry, live, placement=placement, users=users, stop=stop)
@@ -236,16 +278,11 @@ def release_entry(
 ) -> Ending | Planned[Ending]:
     def step() -> Ending:
         live = read_object(access, entry.api_version, entry.ref, deadline=stop)
-        if live is None or not _is_ours(access, live, placement):
+        if live is None or not is_ours(access, live, placement):
             return FINISHED
         return _release(access, entry, live, placement=placement, stop=stop)
 
     return _guarded(access, entry, step, stop=stop)
-
-
-def _is_ours(access: MemberAccess, live: Live, placement: str) -> bool:
-    annotations = live["metadata"].get("annotations") or {}
-    return bool(annotations.get(OWNER) == owner_value(access.hub_id, placement))
 
 
 def delete_live(
@@ -256,7 +293,7 @@ def delete_live(
         if users.have(ref):
             # Refused, it could never end: the other placement waits until this one leaves the namespace.
             return _release(access, entry, live, placement=placement, stop=stop)
-        raise RefusedError(APPLY_FAILED, f"{ref} is still used by placement {', '.join(others)}")
+        raise RefusedError(APPLY_FAILED, f"{ref} is still used by {', '.join(others)}")
     uid = str(live["metadata"].get("uid"))
     answer = delete_object(access, entry.api_version, ref, uid=uid, deadline=stop)
     if answer.status not in (200, 202, 404, 409):
@@ -293,7 +330,7 @@ def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, 
         changed = {
             "resourceVersion": metadata.get("resourceVersion"),
             "labels": {PART_OF: None},
-            "annotations": {OWNER: None, TAKEN_OVER: None, MANIFEST_HASH: None},
+            "annotations": dict.fromkeys((OWNER, MEMBER, TAKEN_OVER, MANIFEST_HASH)),
             "managedFields": others if others else [{}],
         }
         answer = patch_object(
@@ -310,32 +347,41 @@ def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, 
         if answer.status != 409:
             raise RefusedError(APPLY_FAILED, server_message(answer))
         newer = read_object(access, entry.api_version, entry.ref, deadline=stop)
-        if newer is None or not _is_ours(access, newer, placement):
+        if newer is None or not is_ours(access, newer, placement):
             return FINISHED
         live = newer
     return Ending(waiting="others change it all the time")
 
 
 class _NamespaceUsers:
-    """The other placements with objects in a namespace, from one LIST that is made when it is needed."""
+    """The others with objects in a namespace, from one LIST that is made when it is needed.
+
+    Those of other consoles and members count as well: a namespace is deleted with everything in it.
+    """
 
     def __init__(self, access: MemberAccess, placement: str, stop: float) -> None:
         self._access, self._placement, self._stop = access, placement, stop
-        self._inventories: list[PlacementInventory] | None = None
+        self._users: list[NamespaceUser] | None = None
         self._lock = Lock()
 
     def of(self, namespace: str) -> list[str]:
-        others = self._others()
-        return sorted(
-            one.placement for one in others if any(ref.namespace == namespace for ref in one.entries)
-        )
+        return sorted(self._words(one) for one in self._others() if namespace in one.namespaces)
 
     def have(self, ref: ObjectRef) -> bool:
         """Return whether another placement has, or waits for, the namespace itself."""
         return any(ref in one.entries for one in self._others())
 
-    def _others(self) -> list[PlacementInventory]:
+    def _words(self, user: NamespaceUser) -> str:
+        hub, _, placement = user.owner.partition("/")
+        if hub != self._access.hub_id:
+            return f"placement {placement} of another console"
+        is_of_other = user.member not in ("", self._access.identity.member)
+        return f"placement {placement}" + (f" of member {member_name(user.member)}" if is_of_other else "")
+
+    def _others(self) -> list[NamespaceUser]:
         with self._lock:
-            if self._inventories is None:
-                self._inventories = list_inventories(self._access, deadline=self._stop)
-        return [one for one in self._inventories if one.placement != self._placement]
+            if self._users is None:
+                self._users = list_users(self._access, deadline=self._stop)
+        owner = owner_value(self._access.hub_id, self._placement)
+        mine = ("", self._access.identity.member)
+        return [one for one in self._users if one.owner != owner or one.member not in mine]

@@ -17,6 +17,7 @@ from clusters.drivers.kubernetes.parallel import run_each
 INVENTORY_NAMESPACE = "fleetui-system"
 PART_OF = "applyset.kubernetes.io/part-of"
 OWNER = "fleetui.io/owner"
+MEMBER = "fleetui.io/member"
 TAKEN_OVER = "fleetui.io/taken-over"
 MANIFEST_HASH = "fleetui.io/manifest-hash"
 RECREATE = "fleetui.io/recreate"
@@ -126,12 +127,13 @@ def with_ownership(
     *,
     part_of: str,
     owner: str,
+    member: str,
     is_taken_over: bool,
     resource_version: str = "",
 ) -> dict[str, Any]:
     """Return the manifest as it is applied; `resource_version` makes the server refuse a changed object."""
     metadata = target.manifest["metadata"]
-    ours = {OWNER: owner, MANIFEST_HASH: target.hash}
+    ours = {OWNER: owner, MEMBER: member, MANIFEST_HASH: target.hash}
     if is_taken_over:
         ours[TAKEN_OVER] = "true"
     changed: dict[str, Any] = {

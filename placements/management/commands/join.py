@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from clusters.drivers.kubernetes.check import CheckStep
+from clusters.drivers.kubernetes.check import OTHER_CLUSTER, CheckStep
 from clusters.kubeconfig import LARGEST_KUBECONFIG
 from clusters.operations.connection import (
     ConnectionCheckFailed,
@@ -52,6 +52,11 @@ class Command(HubCommand):
         )
         add("--replace", action="store_true", help="set the connection of a cluster that is in the fleet")
         add("--confirm", action="store_true", help="save the connection although its check fails")
+        add(
+            "--other-cluster",
+            action="store_true",
+            help="the member has another cluster than before, or the cluster had another name",
+        )
 
     def handle(self, *, name: str, kubeconfig: str | None, **options: Any) -> None:
         """Check the connection and save it; exit status 3 if the check fails and --confirm is missing."""
@@ -68,7 +73,8 @@ class Command(HubCommand):
                 ConnectionInput(text, options["context"], fields),
                 by=None,
                 now=datetime.now(UTC),
-                confirmed=options["confirm"],
+                confirmed=options["confirm"] or options["other_cluster"],
+                other_cluster=options["other_cluster"],
                 joins=joins,
                 kinds=kinds,
                 labels=typed.labels,
@@ -76,7 +82,8 @@ class Command(HubCommand):
             )
         except ConnectionCheckFailed as error:
             self.stdout.write(step_lines(error.steps))
-            message = "The check failed, and nothing was saved; repeat the command with --confirm to save it"
+            option = "--other-cluster" if error.confirm == OTHER_CLUSTER else "--confirm"
+            message = f"The check failed, and nothing was saved; repeat the command with {option} to save it"
             raise CommandError(message, returncode=UNCONFIRMED) from error
         self.stdout.write(step_lines(result.steps))
         for warning in result.warnings:

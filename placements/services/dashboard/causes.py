@@ -41,6 +41,7 @@ from placements.services.fleet.queries import stale_on_cordoned, stale_placement
 from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.approvals import first_waiting, waiting_for
 from placements.services.rollouts.attention import AttentionItem, needs_attention
+from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 
 MOST_CAUSES = 10
@@ -287,6 +288,7 @@ def _of_placements(counts: Counts, away: dict[str, _Away]) -> list[Cause]:
         causes.append(_of_placement(invalid.full_name, "failed", message))
     for item in needs_attention(has_runs=bool(counts.rolling), has_staged=bool(counts.of_placements.staged)):
         causes += _unless_absorbed(item, away)
+    causes += _removals()
     has_stale = counts.of_placements.by_state[PlacementFilterState.STALE]
     causes += _on_cordoned() if has_stale and counts.cordoned else []
     for entry in stale_placements(most=MOST) if has_stale else ():
@@ -301,6 +303,21 @@ def _of_placements(counts: Counts, away: dict[str, _Away]) -> list[Cause]:
             when = f"as of {entry.checked_at:%H:%M:%S} UTC"
             message = f"{clusters} would not be selected if rescheduled ({when})."
             causes.append(_of_placement(entry.placement, "outdated", message))
+    return causes
+
+
+def _removals() -> list[Cause]:
+    """Return a cause for each cluster from which something would be removed that nobody asked for."""
+    by_cluster: dict[str, list[str]] = defaultdict(list)
+    for one in waiting_removals(most=MOST):
+        by_cluster[one.cluster_name].append(one.placement_name)
+    causes = []
+    for cluster, placements in by_cluster.items():
+        message = f"The removal of {first_names(placements)} waits for a confirmation."
+        path = reverse("web:cluster-removals", args=[cluster])
+        causes.append(
+            Cause(f"removals/{cluster}", "attention", cluster, message, path, f"Removals from {cluster}")
+        )
     return causes
 
 

@@ -29,6 +29,7 @@ from clusters.drivers.base import (
     Refusal,
 )
 from clusters.drivers.concurrency import NotCalled
+from clusters.drivers.kubernetes.identity import NOT_CONFIRMED
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
@@ -72,6 +73,9 @@ MOST_LIVE_OBJECTS = 1_000
 MOST_BYTES = 256 * 1024
 """Differences of one binding take at most so much; those of further objects are dropped."""
 NOT_READY = "ManifestNotAvailableYet"
+MISSING = "is missing"
+BEHIND, WAITING = "behind", "waiting"
+"""Values of `Binding.removal_check`."""
 FOUND_DRIFTS = "FoundDrifts"
 _MESSAGE_LENGTH = 500
 
@@ -149,6 +153,7 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
             # Written only under a lease that is still valid: the fence is behind after a restore of the
             # database.
             columns = {"next_call_at": now, "calls": binding.calls_beyond(answer.fence)}
+            columns |= {"removal_check": BEHIND} if not binding.removal_check else {}
             return CallResult(tuple(columns.items()), failure=None)
         case DriverRejected():
             return _rejection_result(binding, answer, now=now)
@@ -202,10 +207,11 @@ def _apply_result(call: ClusterCall, applied: Applied, *, now: datetime, is_busy
     return CallResult((*changes.items(), *_apply_columns(binding).items()), is_applied=True, drifted=drifted)
 
 
-def _apply_columns(binding: Binding) -> dict[str, Any]:
+def _apply_columns(binding: Binding, removal_check: str = "") -> dict[str, Any]:
     """Return what an apply that was answered changes in a binding."""
-    columns = {"was_applied": True, **_answer_columns(binding)}
-    return columns if not binding.was_applied else _answer_columns(binding)
+    columns = _answer_columns(binding)
+    columns |= {"was_applied": True} if not binding.was_applied else {}
+    return columns | ({"removal_check": removal_check} if binding.removal_check != removal_check else {})
 
 
 def _answer_columns(binding: Binding) -> dict[str, Any]:
@@ -244,7 +250,10 @@ def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) 
 def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
     message = _object_messages((one.object, one.message) for one in error.refusals) or str(error)
     result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
-    reached = _apply_columns(binding) if binding.phase == Phase.APPLYING else _answer_columns(binding)
+    reached = _answer_columns(binding)
+    if binding.phase == Phase.APPLYING:
+        is_waiting = error.code == NOT_CONFIRMED and binding.removal_check
+        reached = _apply_columns(binding, WAITING if is_waiting else binding.removal_check)
     return replace(
         result,
         columns=(*result.columns, *reached.items()),
@@ -395,7 +404,14 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
                 "contested_since": since,
                 **_answer_columns(binding),
             }
-            return CallResult(tuple(columns.items()), failure=None, drifted=drifted)
+            if not state.missing:
+                return CallResult(tuple(columns.items()), failure=None, drifted=drifted)
+            # What is not there is not available, also while it waits for its next repair.
+            columns |= {"phase": Phase.APPLIED, "untrackable_since": None}
+            columns |= {"phase_changed_at": now} if binding.phase != Phase.APPLIED else {}
+            gone = [ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing]
+            failure = unready_failure(binding, gone)
+            return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
     repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
     message = f"Changed on the cluster, applying again: {names}"
     return _reapply_result(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)

@@ -18,8 +18,11 @@ from clusters.models import MemberCluster, Membership
 from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import claim_batch
 from fleetui.threads import close_connections
+from placements.engine.rollout.state import Phase
+from placements.manifests.strategy import ApplyType
 from placements.models import Binding, Leftover
 from placements.services.results import PLACEMENT
+from placements.services.rollouts.removals import hold_back
 
 BATCH = 100
 THREADS = 16
@@ -59,12 +62,16 @@ def remove_orphans(
         at_end=close_connections,
     )
     observed = {rows[pk].name: one for pk, one in call(take) if isinstance(one, Observation)}
-    orphans = find_orphans({name: one.fences for name, one in observed.items() if one.fences is not None})
+    found = {name: one for name, one in observed.items() if one.fences is not None}
+    orphans = find_orphans({name: one.fences or {} for name, one in found.items()})
+    waiting = hold_back(orphans, {name: one.held for name, one in found.items()}, now=now)
+    look_again({name: one.fences or {} for name, one in found.items()}, now=now)
 
     by_name = {row.name: row for row in rows.values()}
     removals = {
         (cluster, placement): partial(remove_orphan, by_name[cluster], placement, fence, clock)
         for (cluster, placement), fence in orphans.items()
+        if (cluster, placement) not in waiting
     }
     removed = [key for key, answer in call(removals) if answer is True]
     events = [
@@ -91,6 +98,19 @@ def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, 
     if gone:
         Leftover.objects.filter(pk__in=gone).delete()
     return {pair: fence for pair, fence in pairs.items() if pair not in bound and pair not in leftovers}
+
+
+def look_again(inventory: Mapping[str, Mapping[str, int]], *, now: datetime) -> None:
+    """Let the objects be read now where a cluster has no inventory of what is available there.
+
+    At rest they are read every 15 minutes; what someone has deleted would be called available until then.
+    """
+    settled = Binding.objects.filter(cluster_name__in=inventory, phase=Phase.AVAILABLE, next_call_at__gt=now)
+    settled = settled.exclude(apply_strategy__type=ApplyType.REPORT_DIFF)  # which writes no inventory
+    keys = settled.values_list("pk", "cluster_name", "placement__full_name")
+    lost = [pk for pk, cluster, placement in keys if placement not in inventory[cluster]]
+    if lost:
+        Binding.objects.filter(pk__in=lost, phase=Phase.AVAILABLE).update(next_call_at=now)
 
 
 def take_inventory(row: MemberCluster, clock: Callable[[], datetime]) -> Observation:

@@ -73,7 +73,7 @@ _READ = (
     *("placement", "cluster_name", "phase", "phase_changed_at", "untrackable_since", "attempts", "message"),
     *("applied_version", "resource_snapshot", "override_snapshots", "apply_strategy", "was_applied"),
     *("objects_done", "objects_digest", "unavailable_code", "drifted_objects", "diffed_objects"),
-    *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls"),
+    *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls", "removal_check"),
 )
 """What of a binding its calls and results need; each further column of a batch costs milliseconds."""
 _OVERRIDE_GONE = OverrideFailed(
@@ -282,6 +282,7 @@ def version_of(call: ClusterCall, manifests: Manifests) -> Version:
         apply_options(binding.apply_strategy),
         call.kinds,
         binding.was_applied,
+        bool(binding.removal_check),
     )
 
 

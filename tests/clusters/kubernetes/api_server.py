@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.clusters.kubernetes.servers import Member, Request, answer, status_body
+from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
+from tests.clusters.kubernetes.servers import INVENTORIES, Member, Request, answer, status_body
 
 _KINDS = {
     "/api/v1": [("namespaces", "Namespace", False), ("configmaps", "ConfigMap", True)],
@@ -37,7 +38,8 @@ class ApiServer(Member):
             return self._patched(f"{url.path}/{name}", name, request, is_dry=False, status=201)
         if request.method == "PATCH":
             return self._patched(url.path, name, request, is_dry=parse_qs(url.query).get("dryRun") == ["All"])
-        if request.method == "GET" and url.path.startswith(("/api/v1/", "/apis/")):
+        is_own = url.path in (SYSTEM_NAMESPACE_PATH, INVENTORIES)
+        if request.method == "GET" and url.path.startswith(("/api/v1/", "/apis/")) and not is_own:
             if url.path in self.objects:
                 return answer(200, self.objects[url.path])
             return answer(404, {**status_body(404, "NotFound"), "details": {"name": name}})

@@ -19,8 +19,16 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
+from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
 from tests.clusters.kubernetes.certificates import authority
-from tests.clusters.kubernetes.servers import LocalServer, Request, answer, serve, status_body
+from tests.clusters.kubernetes.servers import (
+    LocalServer,
+    Request,
+    answer,
+    serve,
+    status_body,
+    system_namespace,
+)
 
 VERBS = ["get", "list", "create", "patch", "delete"]
 KINDS = {
@@ -74,6 +82,7 @@ class MemberFleet:
     requests: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     heartbeats: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     frozen: dict[str, threading.Event] = field(default_factory=dict)
+    uids: dict[str, str] = field(default_factory=dict)
     answered: Callable[[str, str], None] = lambda _token, _path: None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -88,7 +97,10 @@ class MemberFleet:
             thawed.wait()
         with self.lock:
             self.requests[token][f"{request.method} {path}"] += 1
-            content = FIXED.get(path) or self._stored(token, request, path)
+            content = FIXED.get(path)
+            if path == SYSTEM_NAMESPACE_PATH:
+                content = answer(200, system_namespace(self.uids.get(token) or f"uid-of-{token}"))
+            content = content or self._stored(token, request, path)
         link.sendall(content)
         self.answered(token, path)
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
+from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
 from clusters.drivers.kubernetes.tls import load_certificate
 from tests.clusters.kubernetes.certificates import Authority, Pair, authority
 
@@ -202,6 +205,13 @@ def _forward(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
+INVENTORIES = "/api/v1/namespaces/fleetui-system/configmaps"
+
+
+def system_namespace(uid: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": uid}}
+
+
 @dataclass
 class Member:
     """Answers like an API server for what a check and a renewal need; `denied` holds "verb resource"."""
@@ -210,6 +220,7 @@ class Member:
     denied: set[str] = field(default_factory=set)
     issued: list[str] = field(default_factory=list)
     requested_seconds: list[int] = field(default_factory=list)
+    cluster_uid: str = field(default_factory=lambda: str(uuid4()))
 
     def __call__(self, link: socket.socket, request: Request, server: LocalServer) -> None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -218,6 +229,12 @@ class Member:
     def _answer(self, request: Request) -> bytes:
         if request.path == "/readyz":
             return answer(200, raw=b"ok")
+        if request.path == SYSTEM_NAMESPACE_PATH:
+            if "get namespaces" in self.denied:
+                return answer(403, status_body(403, "Forbidden"))
+            return answer(200, system_namespace(self.cluster_uid))
+        if request.method == "GET" and urlsplit(request.path).path == INVENTORIES:
+            return answer(200, {"items": []})
         if request.path == "/version":
             return answer(200, {"gitVersion": "v1.30.1"})
         if request.path == "/apis/apps/v1":

@@ -174,10 +174,10 @@ def test_a_failed_check_saves_only_after_confirmation(server: LocalServer, membe
 def test_steps_after_a_failed_one_are_not_run(server: LocalServer) -> None:
     joined("member")
     for changes, failed, rest in (
-        ({"token": "wrong"}, "authentication", 1),
-        ({"ca": authority("other").pem}, "TLS", 3),
-        ({"server": "https://127.0.0.1:1"}, "TCP", 4),
-        ({"server": "https://none.invalid"}, "address", 5),
+        ({"token": "wrong"}, "authentication", 2),
+        ({"ca": authority("other").pem}, "TLS", 4),
+        ({"server": "https://127.0.0.1:1"}, "TCP", 5),
+        ({"server": "https://none.invalid"}, "address", 6),
     ):
         with pytest.raises(ConnectionCheckFailed) as error:
             save(fields_of(server, **changes))

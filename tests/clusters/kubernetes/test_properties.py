@@ -7,6 +7,7 @@ import pytest
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Response
+from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
 from clusters.drivers.kubernetes.properties import Readings, add_quantities, written_quantity
 
 
@@ -52,6 +53,8 @@ class Server:
             raise DriverUnavailable("away", code="refused")
         if status := self.status.get(path):
             return Response(status, {"kind": "Status", "message": "forbidden"})
+        if path == SYSTEM_NAMESPACE_PATH:
+            return Response(200, {"metadata": {"uid": "the-uid"}})
         if path == "/version":
             return Response(200, {"gitVersion": "v1.30.1"})
         pages = self.pages[path]
@@ -97,7 +100,7 @@ def test_lists_are_read_in_pages(readings: Readings, server: Server) -> None:
     assert facts is not None
     assert facts.usage["capacity"] == {"cpu": "2500m", "memory": "3Gi"}
     assert facts.properties["kubernetes-fleet.io/node-count"] == "3"
-    assert [one.get("limit") for one in server.queries] == [None, "500", "500", "500"]
+    assert [one.get("limit") for one in server.queries] == [None, None, "500", "500", "500"]
     assert (
         server.queries[-1]["fieldSelector"] == "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
     )

@@ -113,14 +113,21 @@ def test_ownership_metadata_is_added_and_not_hashed() -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "1"}}}
     target = Target(ObjectRef("", "ConfigMap", "shop", "a"), "v1", manifest)
 
-    plain = with_ownership(target, None, part_of="set", owner="hub/web", is_taken_over=False)
+    plain = with_ownership(target, None, part_of="set", owner="hub/web", member="0/one", is_taken_over=False)
     taken = with_ownership(
-        target, {}, part_of="set", owner="hub/web", is_taken_over=True, resource_version="7"
+        target,
+        {},
+        part_of="set",
+        owner="hub/web",
+        member="0/one",
+        is_taken_over=True,
+        resource_version="7",
     )
 
     assert plain["metadata"]["labels"] == {"x": "1", "applyset.kubernetes.io/part-of": "set"}
     assert plain["metadata"]["annotations"] == {
         "fleetui.io/owner": "hub/web",
+        "fleetui.io/member": "0/one",
         "fleetui.io/manifest-hash": target.hash,
     }
     assert "resourceVersion" not in plain["metadata"]

@@ -1,0 +1,64 @@
+"""Removals from clusters that wait for a person."""
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.models import MemberCluster
+from clusters.operations.edit import UnknownClusterError
+from placements.api.base import BaseViewSet, actor, query_params
+from placements.api.parsers import parse_body
+from placements.api.schema import documented, operation
+from placements.api.serializers import CamelCaseSerializer, Text
+from placements.services.rollouts.removals import confirm_removal, keep_objects, waiting_removals
+
+CONFIRM, KEEP = "confirm", "keep"
+
+
+class RemovalSerializer(CamelCaseSerializer):
+    """A removal that nobody asked for, which waits for a person."""
+
+    cluster = serializers.CharField(source="cluster_name")
+    placement = serializers.CharField(source="placement_name")
+    reason = serializers.CharField(help_text="Why it is not done without a person.")
+    since = serializers.DateTimeField(allow_null=True)
+    is_orphan = serializers.BooleanField(
+        help_text="No placement wants the objects there; otherwise they are of another version than its."
+    )
+
+
+class RemovalDecisionSerializer(CamelCaseSerializer):
+    """What to do with the objects of a placement on the cluster."""
+
+    placement = Text(max_length=253)
+    decision = serializers.ChoiceField(
+        [CONFIRM, KEEP], help_text="`confirm` removes the objects; `keep` leaves an orphan there for good."
+    )
+
+
+class RemovalViewSet(BaseViewSet):
+    """Removals from a cluster that wait for a person."""
+
+    model = MemberCluster
+    not_found = UnknownClusterError
+
+    @operation("list_cluster_removals", RemovalSerializer(many=True))
+    def removals(self, request: Request, name: str) -> Response:
+        """List the removals from a cluster that wait for a person."""
+        query_params(request)
+        return Response(RemovalSerializer(waiting_removals(self.get_object().name), many=True).data)
+
+    @documented(
+        "decide_cluster_removal",
+        RemovalSerializer(many=True),
+        body=RemovalDecisionSerializer,
+        problems=(409,),
+    )
+    @removals.mapping.post
+    def decide(self, request: Request, name: str) -> Response:
+        """Confirm a removal that waits, or keep the objects; the answer is what still waits."""
+        cluster = self.get_object().name
+        chosen = parse_body(request, RemovalDecisionSerializer)
+        decide = confirm_removal if chosen["decision"] == CONFIRM else keep_objects
+        decide(cluster, chosen["placement"], **actor(request))
+        return Response(RemovalSerializer(waiting_removals(cluster), many=True).data)
