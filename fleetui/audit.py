@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
+from fleetui.encryption import without_values
 from fleetui.models import Event
 
 SYSTEM = "system"
@@ -57,7 +58,7 @@ def record_of_others(events: Iterable[tuple[AuditEvent, str]], *, now: datetime)
 
 
 def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:
-    facts = {name: getattr(one, name) for name in AuditEvent.__slots__}
+    facts = {name: without_values(getattr(one, name)) for name in AuditEvent.__slots__}
     return Event(at=now, actor=by, actor_name=name, is_warning=warns(one.verb, one.after), **facts)
 
 

@@ -82,7 +82,7 @@ def read_period(environ: Mapping[str, str], name: str, *, default: timedelta) ->
 _SQLITE_OPTIONS = {
     # Without these two more than half of the writes fail while a worker writes as well.
     "transaction_mode": "IMMEDIATE",
-    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;",
     "timeout": 20,
 }
 # Opening the file for every request takes as long as a response "not modified".

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from fleetui.encryption import SEALED, sealed, unsealed
+from fleetui.encryption import hidden, hidden_text, sealed, sealed_text
 
 
 class OrderedJSONField(models.JSONField):
@@ -32,18 +32,34 @@ class OrderedJSONField(models.JSONField):
 
 
 class ManifestField(OrderedJSONField):
-    """A manifest, or a list of them; values of Secrets are encrypted in the database, and nowhere else.
+    """A manifest, or a list of them, which is read without values of Secrets: `plain_manifest` has them.
 
-    Keys and metadata stay readable there, so that the database can look for kinds and names.
+    They are encrypted in the database. Keys and metadata stay readable there, so that the database can look
+    for kinds and names.
     """
 
     def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
-        """Return the document as it is stored. Raise KeysUnreadable."""
+        """Return the document as it is stored. Raise KeysUnreadable, HiddenValueStored."""
         return super().get_db_prep_value(sealed(value), connection, prepared)
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
-        """Return the document. Raise KeysUnreadable."""
-        document = super().from_db_value(value, expression, connection)
-        manifests = document if isinstance(document, list) else [document]
-        is_sealed = any(isinstance(one, dict) and SEALED in one for one in manifests)
-        return unsealed(document) if is_sealed else document
+        """Return the document without values of Secrets."""
+        return hidden(super().from_db_value(value, expression, connection))
+
+
+class SealedTextField(models.TextField):  # type: ignore[type-arg]
+    """A text that may have manifests of Secrets: encrypted, and read as one word. `plain_manifest` has it."""
+
+    def deconstruct(self) -> Any:
+        """Return a text: the column is the same, and migrations see what is stored."""
+        name, _, args, kwargs = super().deconstruct()
+        return name, "django.db.models.TextField", args, kwargs
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        """Return the text as it is stored. Raise KeysUnreadable."""
+        prepared_value = super().get_db_prep_value(value, connection, prepared)
+        return prepared_value if value is None else sealed_text(value)
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:  # noqa: ARG002
+        """Return what stands for the text."""
+        return value if value is None else hidden_text(value)

@@ -1,7 +1,7 @@
 """Objects of the hub: which fields are dropped before they are stored, and hiding of Secret values."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +15,27 @@ HIDDEN_AND_CHANGED = "(hidden, changed)"
 _SECRET = "Secret"  # noqa: S105 -- a kind
 _REACHING = (_SECRET, "Namespace", *ENVELOPE_KINDS)
 """Kinds that an override selects to change a Secret."""
-_FIELDS = ("data", "stringData")
+_SHOWN = ("apiVersion", "kind", "metadata")
+_SHOWN_OF_A_SECRET = {"type": str, "immutable": bool}
+"""Fields of a Secret without values, and their types. All others are hidden, also misspelt ones."""
+_SHOWN_IN_METADATA = (
+    *("name", "generateName", "namespace", "labels", "annotations", "finalizers"),
+    *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
+    *("ownerReferences", "resourceVersion", "selfLink", "uid"),
+)
+_SHOWN_OF_A_PATCH = ("op", "path", "from")
+_OF_OTHER_KINDS = ("spec", "rules", "subjects", "roleRef", "webhooks")
+"""Fields that an override of a whole Namespace changes in objects that are no Secrets."""
 _COPY = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation that repeats the whole object."""
-_COPY_IN_PATH = _COPY.replace("/", "~1")
+_COPIES = (
+    _COPY,
+    "banzaicloud.com/last-applied",
+    "kapp.k14s.io/original",
+    "objectset.rio.cattle.io/applied",
+)
+_SHORTEST_VALUE = 6
+"""An annotation may repeat a shorter value by chance."""
 _ANNOTATIONS = ["metadata", "annotations"]
 _SELECTORS = {CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors", OVERRIDE_KIND: "resourceSelectors"}
 _ABSENT = object()
@@ -28,42 +45,117 @@ def without_secrets(content: Any, before: Any = None) -> Any:
     """Return a manifest with secret values hidden; keys stay, and values that differ from `before` are
     marked.
 
-    That is a Secret, also inside an envelope, or an override whose patches may reach one. Anything else comes
-    back as it is.
+    That is a Secret, also inside an envelope or a list, or an override whose patches may reach one. Anything
+    else comes back as it is.
     """
     if not isinstance(content, Mapping):
         return content
-    older = _mapping(before)
-    if content.get("kind") == _SECRET:
-        fields = {field: _hidden(content[field], older.get(field)) for field in _FIELDS if field in content}
-        return {**content, **_metadata(content), **fields}
+    older, kind = _mapping(before), str(content.get("kind"))
+    if kind.casefold() == _SECRET.casefold():  # also a misspelt one
+        return _hidden_secret(content, older)
 
-    if is_envelope(content.get("apiVersion"), content.get("kind")) and isinstance(
-        content.get("data"), Mapping
-    ):
-        earlier = _mapping(older.get("data"))
-        wrapped = {key: without_secrets(one, earlier.get(key)) for key, one in content["data"].items()}
-        return {**content, **_metadata(content), "data": wrapped}
+    if is_envelope(content.get("apiVersion"), kind):
+        rest = {key: one for key, one in content.items() if key not in (*_SHOWN, "data")}
+        wrapped = {"data": _hidden_wrapped(content["data"], older.get("data"))} if "data" in content else {}
+        shown = {key: content[key] for key in content if key not in rest}
+        hidden = {key: _hidden(one, older.get(key)) for key, one in rest.items()}
+        return {**shown, **_metadata(content), **hidden, **wrapped}
 
-    field = _SELECTORS.get(str(content.get("kind")))
+    if kind.endswith("List") and isinstance(content.get("items"), list):
+        item = {"kind": kind.removesuffix("List")}
+        pairs = _pairs(content["items"], older.get("items"))
+        items = [_hidden_item(one, previous, item) for one, previous in pairs]
+        is_shown = all(new is old for new, old in zip(items, content["items"], strict=True))
+        return content if is_shown else {**content, **_metadata(content), "items": items}
+
+    field = _SELECTORS.get(kind)
     selected = _items(_mapping(content.get("spec")).get(field)) if field else []
-    reaches_secrets = any(_mapping(one).get("kind") in _REACHING for one in selected)
-    if reaches_secrets:
+    kinds = {_mapping(one).get("kind") for one in selected}
+    if not kinds.isdisjoint(_REACHING):
         policy = _mapping(content["spec"].get("policy"))
         earlier = _mapping(_mapping(older.get("spec")).get("policy"))
-        rules = [_rule(*pair) for pair in _pairs(policy.get("overrideRules"), earlier.get("overrideRules"))]
+        pairs = _pairs(policy.get("overrideRules"), earlier.get("overrideRules"))
+        others = _OF_OTHER_KINDS if _SECRET not in kinds else ()
+        rules = [_rule(*pair, others) for pair in pairs]
         spec = {**content["spec"], "policy": {**policy, "overrideRules": rules}}
         return {**content, **_metadata(content), "spec": spec}
 
     return content
 
 
+def without_nested_secrets(value: Any) -> Any:
+    """Return plain data with the values of all Secrets in it hidden, at any depth."""
+    shown = without_secrets(value)
+    if shown is not value:
+        return shown
+    if isinstance(value, Mapping):
+        return {key: without_nested_secrets(one) for key, one in value.items()}
+    return [without_nested_secrets(one) for one in value] if isinstance(value, list) else value
+
+
+def holds_secrets(content: Any) -> bool:
+    """Return whether a manifest, or one of a list, has a form without secret values."""
+    if isinstance(content, list):
+        return any(map(holds_secrets, content))
+    return without_secrets(content) is not content
+
+
+def _hidden_secret(content: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, Any]:
+    secret: dict[str, Any] = {}
+    for key, value in content.items():
+        is_shown = key in _SHOWN or isinstance(value, _SHOWN_OF_A_SECRET.get(key, ()))
+        secret[key] = value if is_shown else _hidden(value, older.get(key))
+    return {**secret, **_metadata(content, values=tuple(secret_values(content)))}
+
+
+def _hidden_wrapped(data: Any, before: Any) -> Any:
+    older = _mapping(before)
+    if not isinstance(data, Mapping):
+        return _hidden(data, before)
+    return {
+        key: without_secrets(one, older.get(key))
+        if isinstance(one, Mapping)
+        else _mark(one, older.get(key, _ABSENT))
+        for key, one in data.items()
+    }
+
+
+def _hidden_item(item: Any, before: Any, implied: Mapping[str, str]) -> Any:
+    """Return an item of a list, whose kind may be that of the list."""
+    if not isinstance(item, Mapping) or "kind" in item:
+        return without_secrets(item, before)
+    named = {**implied, **item}
+    hidden = without_secrets(named, before)
+    return item if hidden is named else {key: hidden[key] for key in item}
+
+
+def secret_values(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of a Secret as they are written, also those in unknown fields."""
+    for key, value in content.items():
+        if key not in _SHOWN and not isinstance(value, _SHOWN_OF_A_SECRET.get(key, ())):
+            yield from _texts_in(value)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    inner = value.values() if isinstance(value, Mapping) else value
+    if isinstance(inner, (str, int, float)) or inner is None:
+        yield "" if inner is None else str(inner)
+        return
+    for one in inner:
+        yield from _texts_in(one)
+
+
 def refuse_hidden(content: Any) -> None:
     """Raise InvalidManifest for a manifest that was read with hidden values, which would replace them."""
-    hidden = [] if without_secrets(content) is content else _hidden_in(content, ())
+    hidden = hidden_places(content)
     message, allowed = "the value was hidden when the manifest was read", "the value itself, or no such key"
     if errors := [FieldError(format_path(place), "hidden-value", message, allowed) for place in hidden]:
         raise InvalidManifest(errors)
+
+
+def hidden_places(content: Any) -> list[Keys]:
+    """Return where a manifest has the word that stands for a hidden value."""
+    return list(_hidden_in(content, ())) if holds_secrets(content) else []
 
 
 def _hidden_in(value: Any, place: Keys) -> Iterator[Keys]:
@@ -98,19 +190,39 @@ def _mark(value: Any, before: Any) -> str:
     return HIDDEN if before in (_ABSENT, value) else HIDDEN_AND_CHANGED
 
 
-def _metadata(content: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = content.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    if not isinstance(metadata, Mapping) or not isinstance(annotations, Mapping) or _COPY not in annotations:
+def _metadata(content: Mapping[str, Any], values: Collection[str] = ()) -> dict[str, Any]:
+    """Return the metadata that is shown, if there is any: without unknown fields, and without copies."""
+    if "metadata" not in content:
         return {}
-    return {"metadata": {**metadata, "annotations": {**annotations, _COPY: HIDDEN}}}
+    metadata = content["metadata"]
+    if not isinstance(metadata, Mapping):
+        return {"metadata": _hidden(metadata, None)}
+    shown = {key: one if key in _SHOWN_IN_METADATA else HIDDEN for key, one in metadata.items()}
+    if "annotations" in shown:
+        shown["annotations"] = _annotations(metadata["annotations"], values)
+    return {"metadata": shown}
 
 
-def _rule(rule: Any, before: Any) -> Any:
+def _annotations(annotations: Any, values: Collection[str] = ()) -> Any:
+    """Return annotations with those hidden that repeat the object, or one of these values."""
+    if not isinstance(annotations, Mapping):
+        return annotations
+    return {key: HIDDEN if _is_copy(key, one, values) else one for key, one in annotations.items()}
+
+
+def _is_copy(key: Any, text: Any, values: Collection[str]) -> bool:
+    if not isinstance(text, str):
+        return text is not None
+    is_object = text.lstrip().startswith(("{", "["))
+    repeats = any(len(value) >= _SHORTEST_VALUE and value in text for value in values)
+    return key in _COPIES or is_object or repeats
+
+
+def _rule(rule: Any, before: Any, others: Collection[str]) -> Any:
     if not isinstance(rule, Mapping) or "jsonPatchOverrides" not in rule:
         return rule
     pairs = _pairs(rule["jsonPatchOverrides"], _mapping(before).get("jsonPatchOverrides"))
-    return {**rule, "jsonPatchOverrides": [_patch(*pair) for pair in pairs]}
+    return {**rule, "jsonPatchOverrides": [_patch(*pair, others) for pair in pairs]}
 
 
 def _pairs(after: Any, before: Any) -> list[tuple[Any, Any]]:
@@ -118,23 +230,44 @@ def _pairs(after: Any, before: Any) -> list[tuple[Any, Any]]:
     return [(one, older[place] if place < len(older) else None) for place, one in enumerate(_items(after))]
 
 
-def _patch(patch: Any, before: Any) -> Any:
-    if not isinstance(patch, Mapping) or "value" not in patch:
-        return patch
+def _patch(patch: Any, before: Any, others: Collection[str]) -> Any:
+    """Return a patch with its value hidden unless its path is that of no value of a Secret."""
+    if not isinstance(patch, Mapping):
+        return HIDDEN
     older = _mapping(before)
     same_place = older.get("value", _ABSENT) if older.get("path") == patch.get("path") else _ABSENT
-    value = patch["value"]
-    parts = str(patch.get("path")).split("/")[1:]
     known = None if same_place is _ABSENT else same_place
-    if parts[:1] in ([field] for field in _FIELDS):
-        patched = _hidden(value, known)
-    elif parts[:2] == _ANNOTATIONS and parts[2:] == [_COPY_IN_PATH]:
-        patched = HIDDEN
-    elif parts == _ANNOTATIONS and isinstance(value, Mapping) and _COPY in value:
-        patched = {**value, _COPY: HIDDEN}
+    parts = str(patch.get("path")).split("/")[1:]
+    patched = {key: one if key in _SHOWN_OF_A_PATCH else HIDDEN for key, one in patch.items()}
+    if "value" not in patch:
+        return patched
+    value = patch["value"]
+    if parts[:2] == _ANNOTATIONS and len(parts) == 3:
+        key = parts[2].replace("~1", "/").replace("~0", "~")
+        shown = HIDDEN if _is_copy(key, value, ()) else value
+    elif parts == _ANNOTATIONS:
+        shown = _annotations(value)
+    elif parts == ["metadata"]:
+        shown = _metadata({"metadata": value})["metadata"]
+    elif _has_no_value(parts, value, others):
+        shown = value
+    elif parts in ([], [""]) and isinstance(value, Mapping):
+        shown = _hidden_secret(value, _mapping(known))
     else:
-        patched = value
-    return {**patch, "value": patched}
+        shown = _hidden(value, known)
+    return {**patched, "value": shown}
+
+
+def _has_no_value(parts: list[str], value: Any, others: Collection[str]) -> bool:
+    """Return whether a patch of this path, below the root, changes no value of a Secret."""
+    match parts:
+        case ["metadata", name, *_]:
+            return name in _SHOWN_IN_METADATA
+        case [name] if name in _SHOWN_OF_A_SECRET:
+            return isinstance(value, _SHOWN_OF_A_SECRET[name])
+        case [name, *_]:
+            return name in _SHOWN or name in others
+    return False
 
 
 Content: TypeAlias = Mapping[str, Any]

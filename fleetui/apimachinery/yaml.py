@@ -512,6 +512,7 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
+_Dumper.add_multi_representer(dict, yaml.representer.SafeRepresenter.represent_dict)
 _Dumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar(

@@ -11,7 +11,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from clusters.operations.join import CLUSTER
-from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, column, list_filter, structured
@@ -132,7 +131,7 @@ class ResourceAdmin(ReadOnlyAdmin):
     )
     large_columns = ("content", "labels")
 
-    manifest = column("manifest", lambda row: block(dump_yaml(without_secrets(row.content))))
+    manifest = column("manifest", lambda row: block(dump_yaml(row.content)))
 
 
 @admin.register(PolicySnapshot)
@@ -261,8 +260,8 @@ class EventAdmin(ReadOnlyAdmin):
             queryset = queryset.filter(Q(name__contains=word) | Q(actor_name__contains=word))
         return queryset, False
 
-    before_text = column("before", lambda row: structured(without_secrets(row.before)))
-    after_text = column("after", lambda row: structured(without_secrets(row.after)))
+    before_text = column("before", lambda row: structured(row.before))
+    after_text = column("after", lambda row: structured(row.after))
 
 
 @admin.register(Drain)

@@ -22,10 +22,9 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from fleetui.access.audit import record_access
+from fleetui.access.secret_values import manifest_for, plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
-from fleetui.apimachinery.secrets import without_secrets
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
 from fleetui.middleware import body_size, reserve, settle
@@ -36,7 +35,6 @@ from fleetui.permissions import (
     may_administer_clusters,
     may_change_at,
     may_read,
-    may_view_secrets,
 )
 from placements.api.filters import DeleteQuery, DryRunQuery, NoQuery, PageQuery
 from placements.api.hub_objects import DRY_RUNS, is_on_live_hub, mirrored_metadata, write_object
@@ -230,11 +228,7 @@ class BaseViewSet(GenericViewSet[Any]):
         """Respond with the manifest of an object and its entity tag."""
         row = row or self.get_object()
         manifest, state = self.manifest_and_status(row)
-        hidden = without_secrets(manifest)
-        if not may_view_secrets(self.request.user):
-            manifest = hidden
-        elif hidden is not manifest:
-            record_access("secret values read", str(row))
+        manifest = manifest_for(self.request.user, manifest, name=str(row))
         document, version = read_manifest(row, manifest, state), row.revision
         if known := self.metadata_of_hub(manifest):
             document["metadata"] = {**document["metadata"], **known}
@@ -328,7 +322,7 @@ class BaseViewSet(GenericViewSet[Any]):
         if self.request.method != "PATCH":
             return document
         patch = object_in(document, what="a merge patch")
-        return merged(self.get_object().document, patch)
+        return merged(plain_manifest(self.get_object().document), patch)
 
 
 class FullNameViewSet(BaseViewSet):

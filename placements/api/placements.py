@@ -8,6 +8,7 @@ from django.shortcuts import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from fleetui.access.secret_values import manifest_for
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.api.base import FullNameViewSet, Params, Rows, actor, page_response, paged_list, query_params
 from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
@@ -270,6 +271,6 @@ class SnapshotViewSet(FullNameViewSet):
             "identities": row.identities,
             "part": position,
             "parts": row.parts.count(),
-            "manifests": part.manifests if part else [],
+            "manifests": manifest_for(request.user, part.manifests, name=str(row)) if part else [],
         }
         return Response(document)

@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
+from fleetui.fields import SealedTextField
 from placements.models.placements import LONGEST_FULL_NAME
 
 
@@ -18,7 +19,7 @@ class DryRun(HubRow):
     """
 
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME, blank=True)
-    manifests = models.TextField(blank=True)
+    manifests = SealedTextField(blank=True)
     clusters = models.JSONField(default=list)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)

@@ -9,6 +9,7 @@ from django.db.models import F, Q
 
 from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
+from fleetui.fields import SealedTextField
 from fleetui.hub_scope import LOCAL_HUB
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
@@ -201,7 +202,7 @@ class Draft(HubRow):
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="drafts")
-    text = models.TextField()
+    text = SealedTextField()
     base = models.JSONField(null=True)
     revision = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField()

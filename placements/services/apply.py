@@ -15,6 +15,7 @@ from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
 from clusters.queries import load_fleet
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
@@ -153,7 +154,9 @@ def _unchanged_rows(kind: "_Kind", model: type[Model], documents: Sequence[Docum
     for one in documents:
         manifest = manifests[id(one)]
         row = there.get((manifest.namespace, manifest.metadata.name))
-        if row is None or row.document != stored_document(one.data) or getattr(row, "deleting_since", None):
+        if row is None or getattr(row, "deleting_since", None):
+            continue
+        if plain_manifest(row.document) != stored_document(one.data):
             continue
         warnings = warnings_of(parse_placement(one.data)) if isinstance(row, Placement) else ()
         results[id(one)] = Result(kind.noun, manifest.full_name, UNCHANGED, warnings)

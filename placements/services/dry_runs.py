@@ -21,8 +21,8 @@ from clusters.drivers.registry import ACTING_DRIVERS, REPORTED
 from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import MemberCluster
 from clusters.queries import cluster_of, load_fleet
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.secrets import sanitised
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.task_queue import enqueue
 from fleetui.threads import close_connections
@@ -38,7 +38,7 @@ from placements.services.apply import apply_documents
 from placements.services.fleet.forms import read_documents
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.queries import Manifests, applying_to, frozen_of, overridden
-from placements.services.resources.queries import selection_for
+from placements.services.resources.queries import plain_objects, selection_for
 from placements.services.resources.snapshots import take_resource_snapshot
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import Versions, target_of
@@ -177,7 +177,8 @@ def _placed_by(row: DryRun, *, now: datetime) -> Iterator[tuple[Placement, list[
     before = set(Placement.objects.values_list(*columns))
     named = {row.placement_name}
     if row.manifests:
-        results = apply_documents(read_documents(row.manifests), by=None, now=now, confirmed=True)
+        documents = read_documents(plain_manifest(row.manifests))
+        results = apply_documents(documents, by=None, now=now, confirmed=True)
         enqueue_affected_placements()
         named |= {one.name for one in results if one.kind == PLACEMENT}
     changed = {pk for pk, *_ in set(Placement.objects.values_list(*columns)) - before}
@@ -196,7 +197,8 @@ def _add_calls(plan: Plan, row: DryRun, placement: Placement, names: Sequence[st
     overrides = applying_to(placement.full_name, target)
     versions = Versions.of(target, parse_placement(placement.document), overrides)
     parts = ResourceSnapshotPart.objects.filter(snapshot=target).order_by("position")
-    manifests = tuple(one for several in parts.values_list("manifests", flat=True) for one in several)
+    plain = map(plain_manifest, parts.values_list("manifests", flat=True))
+    manifests = tuple(one for several in plain for one in several)
     members = MemberCluster.objects.filter(name__in=names).select_related("credential").order_by("name")
     for member in members:
         if member.driver not in ACTING_DRIVERS:
@@ -215,7 +217,7 @@ def _add_calls(plan: Plan, row: DryRun, placement: Placement, names: Sequence[st
 def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
     if placement.pinned_snapshot is not None:
         return target_of(placement)
-    objects = tuple(map(sanitised, selection_for(placement).objects))
+    objects = plain_objects(selection_for(placement).objects)
     return take_resource_snapshot(placement, objects, by=SYSTEM, now=now)
 
 

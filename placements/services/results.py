@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from django.contrib.auth.models import User
 from django.db.models import Model
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.metadata import with_hub_metadata, without_hub_metadata
 from fleetui.apimachinery.secrets import without_secrets
@@ -81,7 +82,7 @@ def save_row(
     row: Any, kind: str, document: Mapping[str, Any], *, by: User | None, now: datetime, label: str = ""
 ) -> SaveResult[Any]:
     """Save a manifest into its row; the same manifest again changes nothing. A new row has revision 0."""
-    content, before = stored_document(document), row.document if row.revision else None
+    content, before = stored_document(document), plain_manifest(row.document) if row.revision else None
     if before == content:
         return SaveResult(row, OperationResult.UNCHANGED)
     row.document, row.updated_at, row.revision = content, now, row.revision + 1
@@ -94,7 +95,7 @@ def save_row(
 
 
 def delete_row(row: Any, kind: str, *, by: User | None, now: datetime, label: str = "") -> None:
-    before = without_secrets(row.document)
+    before = row.document
     row.delete()
     event = AuditEvent("deleted", kind, label or row.name, row.revision + 1, before=before)
     record(event, by=by, now=now)

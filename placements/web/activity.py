@@ -10,7 +10,6 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.models import AuditEventType, Event
@@ -180,7 +179,7 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     event = get_object_or_404(Event, pk=number)
     [row] = event_rows([event])
     sides = {"Before": event.before, "After": event.after}
-    texts = {title: dump_yaml(without_secrets(side)) for title, side in sides.items() if side}
+    texts = {title: dump_yaml(side) for title, side in sides.items() if side}
     lines = line_diff(*texts.values(), context=_EVERY_LINE) if len(texts) == 2 else []
     context = {"event": event, "row": row, "lines": lines, "texts": [] if lines else list(texts.items())}
     return render_page(request, "activity/event.html", context, fragment="activity/event.html")

@@ -37,6 +37,7 @@ from placements.services.editor.queries import (
     manifest_at,
     starting_text,
     summaries_of,
+    text_for,
 )
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft
@@ -79,8 +80,9 @@ class EditTarget:
 
     @classmethod
     def of_draft(cls, draft: Draft) -> "EditTarget":
+        """Return the draft of its owner, who sees all of it."""
         address = reverse("web:draft", args=[draft.pk])
-        return cls(draft.text, address, draft.placement, draft)
+        return cls(text_for(draft, draft.owner), address, draft.placement, draft)
 
     @property
     def name(self) -> str:
@@ -153,7 +155,7 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
         request.user, of_draft, {"number": number}, Role.OPERATOR
     ):
         return _show(request, EditTarget.of_draft(row))
-    context = {"draft": row, **editor_context(preview_row(row))}
+    context = {"draft": row, **editor_context(preview_row(row, request.user))}
     return render(request, "editor/read.html", context)
 
 

@@ -31,6 +31,7 @@ from fleetui.permissions import for_readers
 from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
+from placements.services.editor.queries import text_for
 from placements.services.editor.validation import PlacementDraft
 from placements.services.fleet.impact import impact_of
 from placements.services.hub_writes.catalogue import ACTIONS, Action
@@ -80,7 +81,7 @@ class WritePage:
     def title(self) -> str:
         subject = self.fields.get("name") or self.fields.get("placement") or ""
         if self.draft:
-            data = PlacementDraft.parse(self.draft.text).data
+            data = PlacementDraft.parse(text_for(self.draft, self.request.user)).data
             subject = data.get("metadata", {}).get("name", "") if isinstance(data, dict) else ""
             return f"Apply {subject}".strip()
         on = f" from {self.fields['cluster']}" if self.fields.get("cluster") else ""
@@ -130,7 +131,8 @@ def write_draft(request: HttpRequest, number: int) -> HttpResponse:
         *(request, _hub(), ACTIONS["save"], {}, request.path, reverse("web:draft-review", args=[number])),
         draft=row,
     )
-    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
+    name = row.placement.full_name if row.placement else ""
+    draft = PlacementDraft.parse(text_for(row, request.user), name=name)
     if draft.errors or not isinstance(draft.data, dict):
         page.errors = draft.errors
         return show(page, status=422)

@@ -4,7 +4,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
@@ -37,5 +36,5 @@ def show_override(request: HttpRequest, kind: str, namespace: str, name: str) ->
     row = Override.objects.filter(kind=kind, namespace=own, name=name).first()
     if row is None:
         raise Http404(f"{kind} {name} not found on the hub.")
-    context = {"effects": effects_of(row), "manifest": dump_yaml(without_secrets(row.document))}
+    context = {"effects": effects_of(row), "manifest": dump_yaml(row.document)}
     return render(request, "overrides/override.html", context)

@@ -13,9 +13,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.hubs.dispatch import acts_through
-from fleetui.access.audit import record_access
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.secrets import HubObject, without_secrets
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
@@ -87,7 +87,7 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
         "url": resource_url(row),
         "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
         "placements": _selecting([one]),
-        "manifest": dump_yaml(without_secrets(row.content)),
+        "manifest": dump_yaml(row.content),
         "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
     }
     return render_page(request, "resources/resource.html", context)
@@ -168,11 +168,8 @@ def _results_context(documents: Sequence[Document], results: Sequence[Result]) -
 
 def _editable_text(request: HttpRequest, row: Resource) -> str:
     """Return the manifest to edit; values of a Secret only for a user who may change it."""
-    hidden = without_secrets(row.content)
-    if hidden is row.content or not may_change(request.user, row.labels):
-        return dump_yaml(hidden)
-    record_access("secret values read", str(row))
-    return dump_yaml(row.content)
+    may_edit = may_change(request.user, row.labels)
+    return dump_yaml(plain_manifest(row.content, shown_as=str(row)) if may_edit else row.content)
 
 
 @acts_through(start_dry_run)

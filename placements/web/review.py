@@ -17,7 +17,7 @@ from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators
+from fleetui.permissions import AnyUser, for_operators
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
 from placements.explain.vocabulary import counted, policy_sentence
@@ -26,6 +26,7 @@ from placements.models import Draft
 from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
 from placements.services.editor.preview import DraftPreview, SchedulePreview, preview_draft
+from placements.services.editor.queries import text_for
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import UnschedulesEverything
 from placements.services.results import PLACEMENT
@@ -74,8 +75,8 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Start a dry run of saving a draft on the clusters."""
     row = own_draft(request, number)
-    now = datetime.now(UTC)
-    return redirect("web:dry-run", start_dry_run(manifests=row.text, by=current_user(request), now=now).pk)
+    by, now = current_user(request), datetime.now(UTC)
+    return redirect("web:dry-run", start_dry_run(manifests=text_for(row, by), by=by, now=now).pk)
 
 
 def own_draft(request: HttpRequest, number: int) -> Draft:
@@ -92,7 +93,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     Planning the rollout and finding issues take as long as all the rest: `?panel=rollout`, which the page
     fetches once it is shown, has them.
     """
-    placement, preview = row.placement, preview_row(row)
+    placement, preview = row.placement, preview_row(row, request.user)
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
     old = dump_yaml(placement.document).splitlines() if placement else []
@@ -128,8 +129,8 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     return render_page(request, "editor/review.html", context, fragment="editor/_rollout.html", status=status)
 
 
-def preview_row(row: Draft) -> DraftPreview:
-    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
+def preview_row(row: Draft, reader: AnyUser) -> DraftPreview:
+    draft = PlacementDraft.parse(text_for(row, reader), name=row.placement.full_name if row.placement else "")
     return preview_draft(draft, saved=row.placement, now=datetime.now(UTC))
 
 

@@ -103,7 +103,7 @@ def test_reads_of_secret_values_are_written() -> None:
     assert ("cGxhbnRlZA==" in hidden.text, "cGxhbnRlZA==" in shown.text) == (False, True)
     assert [(one.actor_name, one.subject) for one in lines("secret values read")] == [
         ("ann", "Secret shop/key"),
-        ("system", "export resources"),
+        ("system", "export Secret shop/key"),
     ]
 
 

@@ -7,7 +7,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import override_settings
 
-from fleetui.encryption import SEALED, KeysUnreadable, sealed, unsealed
+from fleetui.access.secret_values import plain_manifest
+from fleetui.encryption import SEALED, KeysUnreadable, hidden, sealed
 from fleetui.env import new_encryption_key
 from placements.models import Resource
 from placements.services.overrides.operations import save_override
@@ -60,7 +61,7 @@ def test_no_row_of_any_table_has_a_value_and_clusters_get_them() -> None:
     assert dump.count(SEALED) > 5
     assert handed_to("c000")["Secret"]["stringData"] == {"key": "planted-wrapped"}
     stored = Resource.objects.get(kind="Secret")
-    assert stored.content["metadata"]["annotations"][COPY].count("planted-copy") == 1
+    assert plain_manifest(stored.content)["metadata"]["annotations"][COPY].count("planted-copy") == 1
 
 
 def test_a_lost_key_is_named_and_reads_nothing() -> None:
@@ -68,11 +69,13 @@ def test_a_lost_key_is_named_and_reads_nothing() -> None:
     with override_settings(CREDENTIAL_KEYS=(old,)):
         apply_resources([namespace("shop"), secret("login", data={"a": "Yw=="})], by=None, now=NOW)
     with override_settings(CREDENTIAL_KEYS=(new, old)):
-        assert Resource.objects.get(kind="Secret").content["data"] == {"a": "Yw=="}
+        read = Resource.objects.get(kind="Secret")
+        assert read.content["data"] == {"a": "(hidden)"}
+        assert plain_manifest(read.content)["data"] == {"a": "Yw=="}
 
     with override_settings(CREDENTIAL_KEYS=(new,)):
         with pytest.raises(KeysUnreadable, match="Secret login"):
-            Resource.objects.get(kind="Secret")
+            plain_manifest(Resource.objects.get(kind="Secret").content)
         with pytest.raises(CommandError, match=r"Resource \d"):
             call_command("credentials", "check")
 
@@ -92,6 +95,6 @@ def test_only_manifests_with_secret_values_are_sealed_and_a_forged_seal_is_conte
     plain = config_map("plain")
     assert sealed(plain) is plain
     forged = {**plain, SEALED: "gAAAAA-not-a-token"}
-    assert unsealed(sealed(forged)) == forged
+    assert plain_manifest(hidden(sealed(forged))) == forged
     both = [plain, secret("login", data={"b": "1", "a": "2"})]
-    assert list(unsealed(sealed(both))[1]["data"]) == ["b", "a"]
+    assert list(plain_manifest(hidden(sealed(both)))[1]["data"]) == ["b", "a"]

@@ -9,9 +9,8 @@ from django.db.models import QuerySet
 
 from clusters import queries
 from clusters.models import MemberCluster
-from fleetui.access.audit import record_access
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.metadata import with_hub_metadata
-from fleetui.apimachinery.secrets import without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.management.hub_command import HubCommand
 from placements.models import (
@@ -32,7 +31,7 @@ NOT_FOUND = 1
 
 
 def _document_of(row: Any) -> dict[str, Any]:
-    return read_manifest(row, row.document)
+    return read_manifest(row, plain_manifest(row.document, shown_as=f"export {row}"))
 
 
 def _approval_of(row: ApprovalRequest) -> dict[str, Any]:
@@ -50,7 +49,7 @@ _KINDS: dict[str, tuple[Callable[[], QuerySet[Any]], Callable[[Any], dict[str, A
     "placements": (lambda: Placement.objects.order_by("full_name"), status.manifest_of),
     "resources": (
         lambda: Resource.objects.order_by("group", "kind", "namespace", "name"),
-        lambda row: read_manifest(row, row.content),
+        lambda row: read_manifest(row, plain_manifest(row.content, shown_as=f"export {row}")),
     ),
     "runs": (
         lambda: StagedRun.objects.order_by("full_name"),
@@ -93,8 +92,6 @@ class Command(HubCommand):
         manifests = list(map(manifest_of, objects))
         if missing:
             raise CommandError(f"Not found: {', '.join(sorted(missing))}", returncode=NOT_FOUND)
-        if any(without_secrets(one) is not one for one in manifests):
-            record_access("secret values read", f"export {kind}", details={"names": names})
         if no_status:
             manifests = [stored_document(one) for one in manifests]
         if output == "json":

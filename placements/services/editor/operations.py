@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.operations.change_log import lock_fleet
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.models import Draft, Placement
 from placements.services.editor.merge import MergeResult, Side, merge
@@ -81,7 +82,7 @@ def start_draft(
 
 
 def write_draft(draft: Draft, text: str, *, now: datetime) -> None:
-    if text != draft.text:
+    if text != plain_manifest(draft.text):
         draft.text, draft.updated_at = text, now
         draft.save(update_fields=["text", "updated_at"])
 
@@ -103,9 +104,9 @@ def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = Non
     with transaction.atomic():
         draft = draft_of(number, by=by)
         if draft.placement is None:
-            return MergeResult(draft.text)
+            return MergeResult(plain_manifest(draft.text))
         theirs = draft.placement.document
-        result = merge(draft.text, base=draft.base, theirs=theirs, keep=keep)
+        result = merge(plain_manifest(draft.text), base=draft.base, theirs=theirs, keep=keep)
         if not result.conflicts or keep is not None:
             draft.text, draft.base, draft.revision = result.text, theirs, draft.placement.revision
             draft.updated_at = now
@@ -126,7 +127,8 @@ def confirm_draft(
     """
     lock_fleet()
     row = draft_of(number, by=by)
-    draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
+    name = row.placement.full_name if row.placement else ""
+    draft = PlacementDraft.parse(plain_manifest(row.text), name=name)
     if draft.digest != reviewed.digest:
         raise PreviewOutdatedError(is_text=True)
     if draft.manifest is None:

@@ -12,7 +12,7 @@ from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
-from fleetui.apimachinery.secrets import HubObject, sanitised
+from fleetui.apimachinery.secrets import HubObject
 from placements.engine.advice.diagnosis import feasibility_bound
 from placements.engine.doctor.findings import Finding
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
@@ -39,7 +39,7 @@ from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_nam
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
-from placements.services.resources.queries import hub_objects, names_among, selection_of
+from placements.services.resources.queries import hub_objects, names_among, plain_objects, selection_of
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
 from placements.services.snapshots import content_hash, draft_cycle
 
@@ -189,7 +189,7 @@ class SchedulePreview:
         manifest, saved = self.manifest, self.saved
         strategy = manifest.spec.strategy.rolling_update or RollingUpdate()
         with collector_paused():
-            hashed = content_hash_of_resources(map(sanitised, self.selection.objects))
+            hashed = content_hash_of_resources(plain_objects(self.selection.objects))
             version = version_of_content(hashed, manifest)
             if saved is None:
                 state = RolloutState((), manifest.spec.policy, strategy, now)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.secrets import HubObject, sanitised, without_secrets
+from fleetui.apimachinery.secrets import HubObject, sanitise, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.explain.decision_diffs import DecisionDiff, decision_diff
 from placements.explain.diff import Piece, line_diff, sentence_diff
@@ -160,10 +161,10 @@ def changes_by_unpinning(placement: Placement, selected: Iterable[HubObject]) ->
     """Compare what a pinned placement has with what it selects on the hub now."""
     latest = placement.resource_snapshots.get(is_latest=True)
     has_content = 2 * latest.parts.count() <= _MOST_PARTS
-    new: Contents = {
-        (one.api_version, one.kind, one.namespace, one.name): one.content if has_content else None
-        for one in map(sanitised, selected)
-    }
+    new: Contents = {}
+    for one in selected:
+        content = sanitise(plain_manifest(one.content)) if has_content else None
+        new[one.api_version, one.kind, one.namespace, one.name] = content
     return _resource_changes(_contents(latest, has_content=has_content), new)
 
 
@@ -171,7 +172,8 @@ def _contents(snapshot: ResourceSnapshot, *, has_content: bool) -> Contents:
     identities = [tuple(key) for key in snapshot.identities]
     if not has_content:
         return dict.fromkeys(identities)
-    manifests = (each for part in snapshot.parts.order_by("position") for each in part.manifests)
+    parts = snapshot.parts.order_by("position").values_list("manifests", flat=True)
+    manifests = (each for part in parts for each in plain_manifest(part))
     return dict(zip(identities, manifests, strict=True))
 
 

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.metadata import full_name
@@ -69,7 +70,7 @@ def save_override(
     noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
     current = locked_row(Override, noun, expected, label=label, **place)
     check_documents(by, f"{manifest.kind} {label}", current.document if current else None, raw)
-    if current and current.document == stored_document(raw):
+    if current and plain_manifest(current.document) == stored_document(raw):
         return SaveResult(current, OperationResult.UNCHANGED)
     if isinstance(manifest, ClusterResourceOverride):
         field, selected = "clusterResourceSelectors", manifest.spec.cluster_resource_selectors

@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 
 from clusters.fleet import Cluster
 from clusters.queries import current_fleet
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND
 from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import HubObject
@@ -45,7 +46,7 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
     rows = {(row.kind, str(row)): row for row in _candidates(placement, target.identities)}
     if not rows:
         return {}
-    contents, fleet = map(frozen_of, rows.values()), current_fleet().fleet
+    contents, fleet = map(_hidden_content, rows.values()), current_fleet().fleet
     by_cluster = applicable_to_each(contents, placement=placement, fleet=fleet, objects=objects)
     return {
         name: tuple(rows[one.override.kind, one.full_name] for one in several)
@@ -94,8 +95,18 @@ KEY = ("namespace", "group", "version", "kind", "name")
 
 
 def frozen_of(row: OverrideSnapshot) -> OverrideContent:
+    """Return the content of a snapshot with values of Secrets, to be applied to manifests."""
+    return _content_of(row, plain_manifest(row.document))
+
+
+def _hidden_content(row: OverrideSnapshot) -> OverrideContent:
+    """Return the content of a snapshot, for what it selects: values of Secrets are not read."""
+    return _content_of(row, row.document)
+
+
+def _content_of(row: OverrideSnapshot, document: Mapping[str, Any]) -> OverrideContent:
     parse = parse_cluster_override if row.kind == CLUSTER_OVERRIDE_KIND else parse_override
-    return OverrideContent(row.name, parse(row.document))
+    return OverrideContent(row.name, parse(document))
 
 
 def overridden(

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import no_effect_reason
 from fleetui.apimachinery.metadata import without_hub_metadata
@@ -73,7 +74,7 @@ def apply_resources(
     for each in objects:
         saved = [there[each.key].labels] if each.key in there else []
         check_change(by, *saved, each.labels, what=str(each))
-    before = {key: HubObject.of(row.content) for key, row in there.items()}
+    before = {key: HubObject.of(plain_manifest(row.content)) for key, row in there.items()}
     applied = [_apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
     created = (one.object for one in applied if one.result is OperationResult.CREATED)
     Resource.objects.bulk_create(created, batch_size=200)
@@ -102,7 +103,7 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
     there = _rows_by_key(objects, lock=False)
     return [
         SaveResult(row, OperationResult.UNCHANGED, _warnings(one))
-        if (row := there.get(one.key)) and row.content == one.content
+        if (row := there.get(one.key)) and plain_manifest(row.content) == one.content
         else None
         for one in objects
     ]
@@ -137,7 +138,7 @@ def delete_resources(rows: Sequence[Resource], *, by: User | None, now: datetime
     Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
     objects = [HubObject.of(row.content) for row in rows]
     events = [
-        AuditEvent("deleted", RESOURCE, name_of(one), row.revision + 1, before=without_secrets(row.content))
+        AuditEvent("deleted", RESOURCE, name_of(one), row.revision + 1, before=row.content)
         for one, row in zip(objects, rows, strict=True)
     ]
     record_all(events, by=by, now=now)
@@ -167,7 +168,7 @@ def _apply(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool
         key = {"group": group, "kind": kind, "namespace": namespace, "name": name}
         row = Resource(**key, created_at=now, is_demo=is_demo)
         did = OperationResult.CREATED
-    elif row.content == one.content:
+    elif plain_manifest(row.content) == one.content:
         return SaveResult(row, OperationResult.UNCHANGED, warnings)
     else:
         row.revision += 1

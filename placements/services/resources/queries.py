@@ -1,9 +1,11 @@
 """The resources on the hub, and their selection by placements."""
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
-from fleetui.apimachinery.secrets import HubObject
+from fleetui.apimachinery.secrets import HubObject, sanitised
 from placements.engine.selection import Selection, concerns, select
 from placements.manifests.placement import (
     ClusterResourcePlacement,
@@ -18,6 +20,7 @@ _MOST_NAMES = 50
 
 
 def hub_objects() -> Iterator[HubObject]:
+    """Yield the objects on the hub without values of Secrets, which no selection needs."""
     for content in Resource.objects.values_list("content", flat=True).iterator():
         yield HubObject.of(content)
 
@@ -36,6 +39,11 @@ _NO_RESOURCES = (
     "the annotation is missing, so clusters are selected but no resources are placed: "
     'set for example [{"group": "", "version": "v1", "kind": "Namespace", "name": "my-namespace"}]'
 )
+
+
+def plain_objects(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:
+    """Return objects of the hub as a snapshot stores them, with values of Secrets."""
+    return tuple(sanitised(replace(one, content=plain_manifest(one.content))) for one in objects)
 
 
 def selection_for(placement: Placement) -> Selection:

@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db import transaction
 
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.secrets import HubObject, sanitised
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.audit import SYSTEM
 from placements.engine.envelopes import wrapped_identities
 from placements.engine.selection import content_hash, parts
@@ -13,7 +13,7 @@ from placements.manifests.placement import ClusterResourcePlacement, parse_place
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, ResourceSnapshot, ResourceSnapshotPart
 from placements.services.pruning import prune_resource_snapshots
-from placements.services.resources.queries import selection_of
+from placements.services.resources.queries import plain_objects, selection_of
 from placements.services.workqueue import enqueue_rollout
 
 
@@ -41,7 +41,7 @@ def refresh_resources(
         return False
     with transaction.atomic():
         _save_selection(placement, [], count=len(selected))
-        objects = tuple(map(sanitised, selected))
+        objects = plain_objects(selected)
         if manifest.spec.strategy.type is StrategyType.EXTERNAL:
             latest = placement.resource_snapshots.filter(is_latest=True).first()
             is_newer = latest is not None and latest.content_hash != content_hash(objects)

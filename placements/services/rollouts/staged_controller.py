@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.secrets import sanitised
 from fleetui.audit import SYSTEM, AuditEvent, record
 from fleetui.bulk import batched
 from placements.engine.rollout.actions import StartUpdate
@@ -23,7 +22,7 @@ from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_run
 from placements.models import ApprovalRequest, Binding, ResourceSnapshot, StagedRun
 from placements.services.overrides.queries import applying_to
-from placements.services.resources.queries import selection_for
+from placements.services.resources.queries import plain_objects, selection_for
 from placements.services.resources.snapshots import take_resource_snapshot
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import (
@@ -133,7 +132,7 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
     if target is None:
         by = run.started_by or run.created_by or SYSTEM
         try:
-            selected = tuple(map(sanitised, selection_for(placement).objects))
+            selected = plain_objects(selection_for(placement).objects)
             target = take_resource_snapshot(placement, selected, by=by, now=now)
         except InvalidManifest:  # invalid resource selectors
             return None

@@ -28,6 +28,7 @@ from clusters.drivers.simulated.state import Stored
 from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
+from fleetui.access.secret_values import plain_manifest
 from fleetui.bulk import claim_batch
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
@@ -195,7 +196,9 @@ class ManifestCache:
         if snapshot not in self._manifests:
             parts = ResourceSnapshotPart.objects.filter(snapshot=snapshot).order_by("position")
             self._manifests[snapshot] = tuple(
-                manifest for part in parts.values_list("manifests", flat=True) for manifest in part
+                manifest
+                for part in parts.values_list("manifests", flat=True)
+                for manifest in plain_manifest(part)
             )
             self._applied[snapshot] = unwrapped(self._manifests[snapshot])
         if not keys:
