@@ -182,6 +182,7 @@ def read_proxies(environ: Mapping[str, str], name: str) -> frozenset[str]:
 
 _LDAP = re.compile(r"ldaps?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+TOKEN_COMMAND, HUB_SERVER = "FLEETUI_HUB_TOKEN_COMMAND_", "FLEETUI_HUB_SERVER_"
 _ADDRESS = re.compile(r"(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+")
 
 
@@ -222,6 +223,19 @@ def read_address(environ: Mapping[str, str], name: str) -> str:
     """Return the https:// address of a server, empty when absent; http:// only for this machine."""
     example = "an address such as https://id.example.com/realms/fleet"
     return _matching(environ, name, _ADDRESS, example).rstrip("/")
+
+
+def check_hub_servers(environ: Mapping[str, str]) -> None:
+    """Raise SettingRefused for a token command of a hub without the server that its token is for."""
+    hubs = [name.removeprefix(TOKEN_COMMAND) for name in environ if name.startswith(TOKEN_COMMAND)]
+    for hub in hubs:
+        name = f"{HUB_SERVER}{hub}"
+        value = environ.get(name, "")
+        if not re.fullmatch(
+            r"https://([^\s/?#@:]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[^\s?#]*)?", value.strip()
+        ):
+            allowed = f"write the server that the token of {TOKEN_COMMAND}{hub} is for, such as https://"
+            raise SettingRefused(name, value, f"{allowed}hub.example.com:6443")
 
 
 def read_ldap_server(environ: Mapping[str, str], name: str) -> str:

@@ -218,14 +218,14 @@ class ContentSecurityPolicyMiddleware(Middleware):
 
 
 class NoNullsMiddleware(Middleware):
-    """Rejects page addresses with a NUL character, which PostgreSQL cannot compare.
+    """Rejects addresses of pages and the admin with a NUL character, which PostgreSQL cannot compare.
 
-    The REST API and the admin have their own responses.
+    The REST API has its own response.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Return the response. Raises SuspiciousOperation: status 400."""
-        is_page = not request.path_info.startswith(("/api/", "/admin/"))
+        is_page = not request.path_info.startswith("/api/")
         if is_page and "%00" in request.META.get("QUERY_STRING", ""):
             raise SuspiciousOperation("the address holds a NUL character")
         return self._get_response(request)

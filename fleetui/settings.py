@@ -12,6 +12,7 @@ from fleetui import broker
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from fleetui.env import (
     SettingRefused,
+    check_hub_servers,
     keep_secret,
     read_address,
     read_broker,
@@ -252,6 +253,7 @@ KEEP_TOMBSTONES = read_period(os.environ, "FLEETUI_KEEP_TOMBSTONES", default=tim
 # (`clusters/kubernetes_drivers.py`).
 CREDENTIAL_KEYS = read_encryption_keys(os.environ, "FLEETUI_CREDENTIAL_KEYS")
 CREDENTIAL_KEY_FILE = VAR_DIR / "credential.keys"
+check_hub_servers(os.environ)
 ALLOW_INSECURE_TLS = read_flag(os.environ, "FLEETUI_ALLOW_INSECURE_TLS", default=False)
 IN_CLUSTER = read_flag(os.environ, "FLEETUI_IN_CLUSTER", default=False)
 MEMBER_NETWORKS = read_networks(os.environ, "FLEETUI_MEMBER_NETWORKS")

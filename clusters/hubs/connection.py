@@ -14,17 +14,27 @@ from uuid import UUID
 from clusters.credentials import HUB_PURPOSE, CredentialsUnreadable, decrypt
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
-from clusters.drivers.kubernetes.configuration import parse_connection
+from clusters.drivers.kubernetes.configuration import parse_connection, split_server
 from clusters.kubeconfig import token_claims
 from clusters.kubernetes_drivers import open_client
 from clusters.models import Hub, HubCredential
 from fleetui import __version__
+from fleetui.env import HUB_SERVER, TOKEN_COMMAND
 
 USER_AGENT = f"fleetui/{__version__} (hub)"
 BLOCKED_SECONDS = 300.0
 REREAD_SECONDS = 5.0
 COMMAND_SECONDS = 10.0
 RENEW_BEFORE_EXPIRY = 300.0
+
+
+class ServerNotAllowedError(DriverUnavailable):
+    """The token of a hub's command belongs to another server; `allowed` is what can be done."""
+
+    def __init__(self, name: str, variable: str, server: str) -> None:
+        message = f"the token command of hub {name} is for another server"
+        super().__init__(message, code="credentials-unreadable")
+        self.allowed = server or f"set {variable} in the environment of the console"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +69,21 @@ def credential_of_hub(hub: Hub) -> HubCredential | None:
 
 def token_command(name: str) -> tuple[str, ...]:
     """Return the command that prints the token of a hub, which only the operator of this host can set."""
-    variable = f"FLEETUI_HUB_TOKEN_COMMAND_{name.upper().replace('-', '_')}"
+    variable = f"{TOKEN_COMMAND}{name.upper().replace('-', '_')}"
     return tuple(shlex.split(os.environ.get(variable, "")))
+
+
+def check_token_server(name: str, connection: Mapping[str, Any]) -> None:
+    """Raise ServerNotAllowedError unless the token of a hub's command may go to the server of a connection.
+
+    The operator of this host names both: a person who only connects hubs must not choose who gets the token.
+    """
+    if not token_command(name):
+        return
+    variable = f"{HUB_SERVER}{name.upper().replace('-', '_')}"
+    allowed = os.environ.get(variable, "").strip()
+    if not allowed or split_server(parse_connection(connection).server) != split_server(allowed):
+        raise ServerNotAllowedError(name, variable, allowed)
 
 
 def run_token_command(command: tuple[str, ...]) -> str:
@@ -87,6 +110,7 @@ def run_token_command(command: tuple[str, ...]) -> str:
 def secret_values(target: HubTarget) -> Mapping[str, str]:
     """Return the secret of a hub, from its token command or as it is stored. Raise DriverUnavailable."""
     if command := token_command(target.name):
+        check_token_server(target.name, target.connection)
         return {"token": run_token_command(command)}
     if not target.ciphertext:
         if target.connection.get("inCluster"):

@@ -24,7 +24,14 @@ from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheckFailed
 from clusters.hub_state import HubState
 from clusters.hubs.check import HubCheckReport, check_hub
-from clusters.hubs.connection import HubTarget, credential_of_hub, secret_values, token_command
+from clusters.hubs.connection import (
+    HubTarget,
+    ServerNotAllowedError,
+    check_token_server,
+    credential_of_hub,
+    secret_values,
+    token_command,
+)
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.queries import UnknownHubError, live_hub, removed_hubs_with_rows
 from clusters.kubeconfig import ParsedConnection, Secret
@@ -125,7 +132,13 @@ def parse_hub_input(
         credential = credential_of_hub(hub) if hub else None
         return kept_secret(hub, credential, connection, purpose=HUB_PURPOSE)
 
-    return parse_connection_input(wanted, kept=kept, now=now, names_context=True)
+    parsed = parse_connection_input(wanted, kept=kept, now=now, names_context=True)
+    try:
+        check_token_server(name, parsed.connection)
+    except ServerNotAllowedError as error:
+        path, message = parsed.server_path, f"Forbidden: {error}"
+        raise InvalidManifest.of(path, "not-allowed", message, error.allowed) from error
+    return parsed
 
 
 def check_parsed(spec: HubSpec, parsed: ParsedConnection) -> HubCheckReport:

@@ -185,6 +185,7 @@ class BindingAdmin(PartOfPlacementAdmin):
     )
     list_display_links = ("placement_name", "cluster_name")
     list_filter = ("state",)
+    linked_lookups = ("cluster_name",)
     list_select_related = ("placement", "policy_snapshot", "decision")
     search_fields = ("=cluster_name", "placement__full_name")
     ordering = ("placement__full_name", "cluster_name")
@@ -246,6 +247,7 @@ KindFilter = list_filter("kind", "kind", _KINDS, lambda rows, value: rows.filter
 class EventAdmin(ReadOnlyAdmin):
     list_display = ("at", "actor_name", "verb", "kind", "name", "revision")
     list_filter = (KindFilter,)
+    linked_lookups = ("name",)
     search_fields = ("name", "actor_name")
     search_help_text = "Part of the name of an object or a user."
     ordering = ("-at", "-pk")

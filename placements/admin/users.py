@@ -197,6 +197,7 @@ class ApiTokensAdmin(RecordedAdmin, admin.ModelAdmin):
     verb = "token revoked"
     list_display = ("user", "name", "prefix", "scopes", "expires_at", "last_used_at")
     list_filter = ("scopes",)
+    linked_lookups = ("user__id__exact",)
     search_fields = ("user__username", "name", "prefix")
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:

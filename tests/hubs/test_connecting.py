@@ -419,6 +419,7 @@ def test_a_token_command_gives_the_token(
     script.write_text(f'#!/bin/sh\necho \'{{"kind": "ExecCredential", "status": {{"token": "{TOKEN}"}}}}\'\n')
     script.chmod(0o700)
     monkeypatch.setenv("FLEETUI_HUB_TOKEN_COMMAND_PROD_EU", str(script))
+    monkeypatch.setenv("FLEETUI_HUB_SERVER_PROD_EU", served[1].url.replace("https", "HTTPS") + "/")
     config = kubeconfig(served[1].url)
     config["users"][0]["user"] = {"username": ""}
 
