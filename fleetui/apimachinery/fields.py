@@ -117,15 +117,24 @@ def property_name_problem(text: str) -> NameProblem | None:
     """Return why a text names no property: reported resource usage, a qualified name, or a longer path."""
     if text.startswith(_RESOURCE_PREFIX):
         sort, dash, resource = text.removeprefix(_RESOURCE_PREFIX).partition("-")
-        if not dash or sort not in ("total", "allocatable", "available"):
+        if not dash or not resource or sort not in ("total", "allocatable", "available"):
             return _bad("must name total, allocatable or available, and a resource")
-        return label_key_problem(resource)
+        # The whole name is a qualified name, so that the resource has no "/".
+        return _part_problem(text.removeprefix(_RESOURCE_PREFIX))
     prefix, *parts = text.split("/")
     if not parts:
         return _part_problem(prefix)
     if subdomain_problem(prefix):
         return _bad('must have a DNS name before the first "/"')
     return next(filter(None, map(_part_problem, parts)), None)
+
+
+def has_second_dash(name: str) -> bool:
+    """Return whether a property names a resource with a dash, such as ephemeral-storage.
+
+    KubeFleet splits such a name at every dash and cannot read it.
+    """
+    return name.startswith(_RESOURCE_PREFIX) and name.removeprefix(_RESOURCE_PREFIX).count("-") > 1
 
 
 def object_name_problem(text: str) -> NameProblem | None:

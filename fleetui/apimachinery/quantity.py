@@ -1,8 +1,9 @@
 """Kubernetes quantities (`500m`, `1Gi`, `1E3`), compared exactly.
 
-The rules are those of the Kubernetes resource quantity format as `spec/scheduler.md` 4.1 states them:
-finer than 10⁻⁹ rounds away from zero to 1n, above 2⁶³ − 1 is capped, `1E` is exa and `1E3` is 1000. As in
-Kubernetes, a sign or suffix without any digit counts as 0.
+The rules are those of the Kubernetes quantity parser as `spec/scheduler.md` 4.1 states them: finer than
+10⁻⁹ rounds away from zero to 1n, above 2⁶³ − 1 only a value with a binary suffix is capped, `1E` is exa and
+`1E3` is 1000. Doubles follow the parser, too: it holds a short number as it is written and any other one in
+units of 10⁻⁹, and multiplies that integer by the power of ten.
 """
 
 import re
@@ -10,7 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _NANO_DIGITS = 9
-_LARGEST = 2**63 - 1
+_LARGEST_BINARY = 2**63 - 1
+_MOST_DECIMAL_DIGITS = 256
+_SHORT_DECIMAL = 18
+_SHORT_BINARY = 14
 _DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _SHAPE = re.compile(
@@ -38,30 +42,65 @@ class Quantity:
 
     @property
     def approximate(self) -> float:
-        """Return the nearest double, computed as the released scheduler does: integer times power of ten."""
-        if self.exponent == 0:
-            return float(self.unscaled)
-        return float(self.unscaled) * float(f"1e{self.exponent}")
+        """Return the double that the Kubernetes parser gives: the integer times the power of ten."""
+        if self.exponent < 0:
+            return float(self.unscaled) * float(f"1e{self.exponent}")
+        # Go has a table of the powers up to 10³¹ and one of every thirty-second power.
+        high, low = divmod(self.exponent, 32)
+        return float(self.unscaled) * (float(f"1e{high * 32}") * float(f"1e{low}"))
 
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity:
-    """Return the quantity of a text. Raise QuantityError for text that is none."""
+    """Return the quantity of a text. Raise QuantityError for text that is none.
+
+    A decimal above 10²⁵⁶ counts as 10²⁵⁶, a limit of this console that keeps every number a finite double.
+    """
     match = _SHAPE.fullmatch(text) if len(text) <= LONGEST_TEXT else None
     if not text or match is None:
-        raise QuantityError(
-            f"invalid quantity {text[:40]!r}: must be a number such as 4, 0.5, 500m, 1Gi or 1E3"
-        )
+        raise _refusal(text)
+    whole = match["whole"]
     part = match["part"] or ""
-    unscaled, exponent, suffix = int((match["whole"] + part) or "0"), -len(part), match["suffix"] or ""
+    suffix = match["suffix"] or ""
+    digits = len(whole.lstrip("0") or "0") + len(part)
+    unscaled = int((whole + part) or "0")
+    exponent = -len(part)
     if suffix in _BINARY_EXPONENTS:
-        unscaled <<= _BINARY_EXPONENTS[suffix]
-    elif suffix in _DECIMAL_EXPONENTS:
-        exponent += _DECIMAL_EXPONENTS[suffix]
+        power = _BINARY_EXPONENTS[suffix]
+        unscaled <<= power
+        # 2¹⁰ takes about three digits.
+        is_short = not part and digits + power * 3 // 10 <= _SHORT_BINARY
     else:
-        exponent += int(suffix[1:])
-    unscaled, exponent = _within_bounds(unscaled, exponent)
+        exponent += _DECIMAL_EXPONENTS[suffix] if suffix in _DECIMAL_EXPONENTS else int(suffix[1:])
+        is_short = digits <= _SHORT_DECIMAL and exponent >= -_NANO_DIGITS
+    if not unscaled and is_short:
+        exponent = 0
+    elif suffix not in _BINARY_EXPONENTS and exponent + len(str(unscaled)) > _MOST_DECIMAL_DIGITS:
+        unscaled = min(unscaled, 1)
+        exponent = _MOST_DECIMAL_DIGITS
+    elif not is_short:
+        if not whole + part:
+            raise _refusal(text)
+        unscaled = _in_nano(unscaled, exponent)
+        exponent = -_NANO_DIGITS
+        if suffix in _BINARY_EXPONENTS and unscaled > _LARGEST_BINARY * 10**_NANO_DIGITS:
+            unscaled = _LARGEST_BINARY
+            exponent = 0
     return Quantity(-unscaled if match["sign"] == "-" else unscaled, exponent)
+
+
+def _refusal(text: str) -> QuantityError:
+    return QuantityError(f"invalid quantity {text[:40]!r}: must be a number such as 4, 0.5, 500m, 1Gi or 1E3")
+
+
+def _in_nano(unscaled: int, exponent: int) -> int:
+    """Return a number in units of 10⁻⁹, rounded up."""
+    dropped = -_NANO_DIGITS - exponent
+    if dropped <= 0:
+        return unscaled * int(10**-dropped)
+    if dropped > len(str(unscaled)):
+        return min(unscaled, 1)
+    return -(-unscaled // int(10**dropped))
 
 
 def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -> str:
@@ -83,20 +122,3 @@ def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -
     if (isinstance(value, str) and 0 < abs(amount) < 1) or (exact and round(number, 2) != number):
         return str(value)
     return f"{number:,.2f}".rstrip("0").rstrip(".") + ("", *_BINARY_EXPONENTS)[place]
-
-
-def _within_bounds(unscaled: int, exponent: int) -> tuple[int, int]:
-    if unscaled == 0:
-        return 0, 0
-    if exponent + len(str(unscaled)) > len(str(_LARGEST)) + 1:
-        return _LARGEST, 0
-    if exponent < -_NANO_DIGITS:
-        # Round up to units of 10⁻⁹.
-        dropped = -_NANO_DIGITS - exponent
-        unscaled = 1 if dropped > len(str(unscaled)) else -(-unscaled // 10**dropped)
-        exponent = -_NANO_DIGITS
-    if exponent >= 0 and unscaled * 10**exponent > _LARGEST:
-        return _LARGEST, 0
-    if exponent < 0 and unscaled > _LARGEST * 10**-exponent:
-        return _LARGEST, 0
-    return unscaled, exponent

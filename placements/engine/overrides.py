@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import jsonpatch
 
 from clusters.fleet import Cluster, Fleet
-from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest, ManifestWarning
 from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import HubObject, canonical_json
 from placements.engine.resource_manifest import parse_hub_object
@@ -121,7 +121,7 @@ def _selected_keys(snapshot: OverrideContent) -> frozenset[_Key]:
     return frozenset((snapshot.namespace, one.group, one.version, one.kind, one.name) for one in selectors)
 
 
-def clusters_matching_rule(rule: OverrideRule, fleet: Fleet) -> Iterable[str]:
+def clusters_matching_rule(rule: OverrideRule, fleet: Fleet) -> Sequence[str]:
     """Return the clusters that a rule selects: without a selector none, without terms all."""
     if rule.cluster_selector is None:
         return ()
@@ -130,6 +130,20 @@ def clusters_matching_rule(rule: OverrideRule, fleet: Fleet) -> Iterable[str]:
         return fleet.names
     masks = [match_labels(term.label_selector, fleet).tolist() for term in terms]
     return [name for name, *matches in zip(fleet.names, *masks, strict=True) if any(matches)]
+
+
+def idle_rule_warnings(override: Override, fleet: Fleet) -> tuple[ManifestWarning, ...]:
+    """Return a warning for each rule of an override that selects no cluster of the fleet."""
+    warnings = []
+    for index, rule in enumerate(override.spec.policy.override_rules):
+        message = "no cluster matches: the rule has no effect"
+        if rule.cluster_selector is None:
+            message = "a rule without a clusterSelector selects no cluster and has no effect"
+        elif not len(fleet) or clusters_matching_rule(rule, fleet):
+            continue
+        path = f"spec.policy.overrideRules[{index}].clusterSelector"
+        warnings.append(ManifestWarning("matches-nothing", path, message))
+    return tuple(warnings)
 
 
 def override(

@@ -19,10 +19,10 @@ from placements.engine.scheduling.candidates import Candidates, candidates_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.filters.taint_toleration import untolerated
+from placements.engine.scheduling.malformed import malformed_properties
 from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.selectors import match_any_term
 from placements.engine.scheduling.spread.base import SpreadInput
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, PlacementType
@@ -224,7 +224,7 @@ class Subject:
             or binding_classes.dangling
             or len(binding_classes.current) > (policy.number_of_clusters or 0)
             or any(term.preference.property_sorter for term in policy.preferred_terms)
-            or match_any_term(policy.required_terms, cycle.fleet).malformed
+            or malformed_properties(cycle)
         ):
             return None
         return candidates_of(cycle)

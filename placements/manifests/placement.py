@@ -57,7 +57,7 @@ from placements.manifests.ocm import (
 )
 from placements.manifests.ocm_placement import parse_ocm_placement
 from placements.manifests.policy import PlacementPolicy, policy_warnings
-from placements.manifests.strategy import ApplyStrategy, RolloutStrategy
+from placements.manifests.strategy import ApplyStrategy, ReportBackType, RolloutStrategy
 
 _RESERVED_PREFIXES = ("fleet-", "kube-")
 _RESERVED_NAMES = ("default",)
@@ -423,6 +423,10 @@ def spec_warnings(spec: PlacementSpec) -> tuple[ManifestWarning, ...]:
     if strategy.apply_strategy != ApplyStrategy():
         place = f"spec{APPLY_STRATEGY}"
         warnings.append(ManifestWarning("not-acted-on-yet", place, _NO_APPLY_STRATEGY))
+    report_back = strategy.report_back_strategy
+    if report_back and report_back.type is ReportBackType.MIRROR:
+        place = "spec.strategy.reportBackStrategy"
+        warnings.append(ManifestWarning("not-acted-on-yet", place, f"Mirror: {_STORED}"))
     if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
         message = f"NamespaceAccessible: {_NO_EFFECT if is_namespaced else _STORED}"
         warnings.append(ManifestWarning("not-acted-on-yet", "spec.statusReportingScope", message))

@@ -16,6 +16,7 @@ from fleetui.apimachinery.fields import (
     LabelKey,
     LabelValue,
     OptionalLabelKey,
+    has_second_dash,
     integer,
     list_of,
     literal,
@@ -215,6 +216,9 @@ def parse_policy(
     return parse_manifest(PlacementPolicy, raw, semantics=semantics, path=path)
 
 
+_SECOND_DASH = "KubeFleet cannot read a resource name with a second dash: on a hub every cycle fails"
+
+
 def policy_warnings(policy: PlacementPolicy, *, path: str = "policy") -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (`spec/scheduler.md` 4.4)."""
     warnings: list[ManifestWarning] = []
@@ -226,11 +230,20 @@ def policy_warnings(policy: PlacementPolicy, *, path: str = "policy") -> tuple[M
         place = f"{affinity}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}]"
         if term.matches_everything:
             warnings.append(ManifestWarning("empty-term", place, "empty term: every cluster matches"))
+        properties = () if term.property_selector is None else term.property_selector.match_expressions
+        for number, requirement in enumerate(properties):
+            if has_second_dash(requirement.name):
+                at = f"{place}.propertySelector.matchExpressions[{number}].name"
+                warnings.append(ManifestWarning("second-dash", at, _SECOND_DASH))
     for index, preferred in enumerate(policy.preferred_terms):
         place = f"{affinity}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
         if preferred.preference.matches_everything:
             message = "empty term: every cluster gets the weight"
             warnings.append(ManifestWarning("empty-term", f"{place}.preference", message))
+        sorter = preferred.preference.property_sorter
+        if sorter is not None and has_second_dash(sorter.name):
+            at = f"{place}.preference.propertySorter.name"
+            warnings.append(ManifestWarning("second-dash", at, _SECOND_DASH))
         if preferred.weight == 0:
             warnings.append(ManifestWarning("weight-zero", f"{place}.weight", "a weight of 0 has no effect"))
     return tuple(warnings)

@@ -1,9 +1,9 @@
 """How a placement's changes reach the clusters: `spec.strategy` (`spec/lifecycle.md` A.2, A.17, B.1.4)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -13,12 +13,12 @@ from fleetui.apimachinery.model import (
     IntOrPercent,
     ManifestModel,
     Raw,
-    UnsupportedField,
     conflict,
     quote_value,
+    required,
 )
 
-_AMOUNT = re.compile(r"(?P<percent>100|[0-9]{1,2})%|(?P<number>[0-9]{1,10})")
+_PERCENTAGE = "^(100|[0-9]{1,2})%$"
 _ZERO = re.compile(r"0+%?")
 _ALLOWED_AMOUNT = "an integer from 0, or 0% to 100%"
 
@@ -63,24 +63,40 @@ class PropagationPolicy(StrEnum):
     ABANDON = "Abandon"
 
 
+class ReportBackType(StrEnum):
+    DISABLED = "Disabled"
+    MIRROR = "Mirror"
+
+
+class ReportBackDestination(StrEnum):
+    ORIGINAL_RESOURCE = "OriginalResource"
+    WORK_API = "WorkAPI"
+
+
 def amount(value: object) -> IntOrPercent:
-    """Return an integer >= 0, or a percentage from 0 to 100. Raise an error for anything else."""
+    """Return an integer >= 0, or a percentage from 0 to 100. Raise an error for anything else.
+
+    As on a hub, text is a percentage and never an integer.
+    """
     if isinstance(value, IntOrPercent):
         return value
-    message = f"Invalid value: {quote_value(value)}: must be an integer or a percentage"
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
+    if isinstance(value, str):
+        percentage = re.fullmatch(_PERCENTAGE, value)
+        if percentage is None:
+            message = f"Invalid value: {quote_value(value)}: text must be a percentage"
+            raise refusal("bad-format", message, _ALLOWED_AMOUNT)
+        return IntOrPercent(int(percentage[1]), is_percent=True)
+    if isinstance(value, bool) or not isinstance(value, int):
+        message = f"Invalid value: {quote_value(value)}: must be an integer or a percentage"
         raise refusal("wrong-type", message, _ALLOWED_AMOUNT)
-    match = _AMOUNT.fullmatch(str(value)) if isinstance(value, str) or value >= 0 else None
-    if match is None and isinstance(value, str):
-        raise refusal("bad-format", message, _ALLOWED_AMOUNT)
-    if match is None or int(match["number"] or 0) > INT32_MAX:
+    if not 0 <= value <= INT32_MAX:
         message = f"Invalid value: {value}: must be from 0 to {INT32_MAX}"
         raise refusal("out-of-range", message, _ALLOWED_AMOUNT)
-    return IntOrPercent(int(match["percent"] or match["number"]), is_percent=bool(match["percent"]))
+    return IntOrPercent(value)
 
 
 WrittenAmount: TypeAlias = (
-    Annotated[int, Field(ge=0, le=INT32_MAX)] | Annotated[str, Field(pattern="^[0-9]{1,10}%?$")]
+    Annotated[int, Field(ge=0, le=INT32_MAX)] | Annotated[str, Field(pattern=_PERCENTAGE)]
 )
 Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(amount, json_schema_input_type=WrittenAmount)]
 _QUARTER = IntOrPercent(25, is_percent=True)
@@ -143,19 +159,27 @@ class DeleteStrategy(ManifestModel):
     propagation_policy: Annotated[PropagationPolicy, one_of(PropagationPolicy)] = PropagationPolicy.DELETE
 
 
+class ReportBackStrategy(ManifestModel):
+    """Whether the status of placed objects is copied to the hub; stored only, as KubeFleet does."""
+
+    type: Annotated[ReportBackType, one_of(ReportBackType)] = ReportBackType.DISABLED
+    destination: Annotated[ReportBackDestination, one_of(ReportBackDestination)] | None = None
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """A mirror needs a destination (lifecycle B.1.4)."""
+        if raw.get("type") == ReportBackType.MIRROR and raw.get("destination") is None:
+            yield required("destination", "type Mirror needs it", ", ".join(ReportBackDestination))
+
+
 class RolloutStrategy(ManifestModel):
     """How changes reach the clusters; `rolling_update` is there exactly for the type RollingUpdate."""
-
-    refused: ClassVar[Mapping[str, UnsupportedField]] = {
-        "reportBackStrategy": UnsupportedField(
-            "not-supported", "Forbidden: reporting status back to the hub is not supported"
-        )
-    }
 
     type: Annotated[StrategyType, one_of(StrategyType)] = StrategyType.ROLLING_UPDATE
     rolling_update: RollingUpdate | None = None
     apply_strategy: ApplyStrategy = Field(default_factory=ApplyStrategy)
     delete_strategy: DeleteStrategy = Field(default_factory=DeleteStrategy)
+    report_back_strategy: ReportBackStrategy | None = None
 
     @property
     def abandons(self) -> bool:

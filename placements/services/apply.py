@@ -41,6 +41,7 @@ from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.models import Event
 from fleetui.permissions import check_change
 from placements.engine.doctor.findings import Finding
+from placements.engine.overrides import idle_rule_warnings
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.assertions import parse_placement_assertion
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
@@ -158,7 +159,11 @@ def _unchanged_rows(kind: "_Kind", model: type[Model], documents: Sequence[Docum
             continue
         if plain_manifest(row.document) != stored_document(one.data):
             continue
-        warnings = warnings_of(parse_placement(one.data)) if isinstance(row, Placement) else ()
+        warnings: tuple[ManifestWarning, ...] = ()
+        if isinstance(row, Placement):
+            warnings = warnings_of(manifest)
+        elif isinstance(row, Override):
+            warnings = idle_rule_warnings(manifest, load_fleet())
         results[id(one)] = Result(kind.noun, manifest.full_name, UNCHANGED, warnings)
     return results
 

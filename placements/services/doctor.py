@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -30,9 +30,11 @@ from placements.engine.doctor.examination import (
     rules_named,
 )
 from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
+from placements.engine.overrides import Override as OverrideManifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
-from placements.models import DoctorCheck, Placement
+from placements.models import DoctorCheck, Override, Placement
+from placements.services.overrides.operations import PARSERS
 from placements.services.snapshots import cycles_of
 
 MUTE_ANNOTATION = "fleetui.io/doctor"
@@ -100,7 +102,9 @@ def current_report() -> DoctorReport:
     """Return the examination of all placements; computed once for each state of the fleet and placements."""
     view = current_fleet()
     facts = Placement.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"), Sum("decisions_made"))
-    key = "-".join(map(str, ("doctor", current_hub_id(), view.version, *facts.values())))
+    written = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
+    numbers = (current_hub_id(), view.version, *facts.values(), *written.values())
+    key = "-".join(map(str, ("doctor", *numbers)))
     report: DoctorReport | None = caches["process"].get(key)
     if report is None:
         rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
@@ -108,7 +112,11 @@ def current_report() -> DoctorReport:
         for row, cycle in cycles_of(list(rows), view.fleet):
             with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
                 several.append((row.full_name, parse_placement(row.document), cycle))
-        report = replace(examine(view.fleet, several), fleet_version=view.version)
+        overrides = []
+        for row in Override.objects.order_by("kind", "namespace", "name"):
+            with suppress(InvalidManifest):
+                overrides.append(PARSERS[row.kind](row.document))
+        report = replace(examine(view.fleet, several, overrides), fleet_version=view.version)
         caches["process"].set(key, report, KEPT_SECONDS)
     return report
 
@@ -178,8 +186,8 @@ def doctor_check_of(placement: Placement) -> DoctorCheck | None:
     return getattr(placement, "doctor_check", None)
 
 
-def fleet_examination(fleet: Fleet) -> Examination:
-    return _log_errors(examine_fleet(fleet, muted=muted_rules()))
+def fleet_examination(fleet: Fleet, overrides: Sequence[OverrideManifest] = ()) -> Examination:
+    return _log_errors(examine_fleet(fleet, overrides, muted=muted_rules()))
 
 
 def _log_errors(examination: Examination) -> Examination:
@@ -191,11 +199,15 @@ def _log_errors(examination: Examination) -> Examination:
 def examine(
     fleet: Fleet,
     placements: Iterable[tuple[str, ClusterResourcePlacement, Cycle]],
+    overrides: Sequence[OverrideManifest] = (),
     *,
     clock: Callable[[], float] = monotonic,
 ) -> DoctorReport:
-    """Return the examination of a fleet and of placements, each with its cycle; bindings do not count."""
-    labels = fleet_examination(fleet)
+    """Return the examination of a fleet with its overrides, and of placements, each with its cycle.
+
+    Bindings do not count.
+    """
+    labels = fleet_examination(fleet, overrides)
     examinations = {
         name: examine_one(manifest, cycle, labels.findings, clock=clock)
         for name, manifest, cycle in placements

@@ -1,5 +1,8 @@
 """Kubernetes quantities, compared exactly (`spec/scheduler.md` 4.1)."""
 
+from math import isfinite
+from pathlib import Path
+
 import pytest
 
 from fleetui.apimachinery.quantity import (
@@ -9,7 +12,10 @@ from fleetui.apimachinery.quantity import (
     parse_quantity,
     quantity_words,
 )
+from tests.documents import SHARED
 
+SAMPLE = Path(__file__).parents[1] / "data" / "quantities.tsv"
+"""Every fifth line of what was recorded."""
 NANO = 10**9
 LARGEST = 2**63 - 1
 
@@ -90,16 +96,47 @@ def test_rounds_what_is_finer_than_nano_away_from_zero(text: str, nano: int) -> 
     assert parse_quantity(text).nano == nano
 
 
-@pytest.mark.parametrize(
-    "text", ["9223372036854775807", "9223372036854775808", "10E", "8Ei", "1e400", "1e999999999"]
-)
-def test_caps_what_is_too_large(text: str) -> None:
+@pytest.mark.parametrize("text", ["8Ei", "9Ei", "64303Pi", f"{'9' * 200}Ki"])
+def test_caps_a_binary_suffix_at_the_largest_integer(text: str) -> None:
     assert parse_quantity(text) == Quantity(LARGEST, 0)
     assert parse_quantity(f"-{text}") == Quantity(-LARGEST, 0)
 
 
-def test_keeps_the_largest_number_below_the_cap() -> None:
+def test_does_not_cap_decimals_at_the_largest_integer() -> None:
     assert parse_quantity("9223372036854775806").nano == (LARGEST - 1) * NANO
+    assert parse_quantity("9223372036854775808").nano == (LARGEST + 1) * NANO
+    assert parse_quantity("10E").nano == 10**19 * NANO
+
+
+def test_a_decimal_stays_a_finite_double() -> None:
+    for text in ("1e400", "1e999999999", f"{'9' * 250}e9"):
+        assert parse_quantity(text) == Quantity(1, 256)
+    assert parse_quantity("0e999999999") == Quantity(0, 0)
+    assert isfinite(parse_quantity("9" * LONGEST_TEXT).approximate)
+
+
+@pytest.mark.parametrize("path", [SAMPLE, SHARED / "faults" / "values" / "quantity-golden.tsv"], ids=str)
+def test_has_the_values_of_the_kubernetes_parser(path: Path) -> None:
+    """Each line: the text, its order against 2⁶³ − 1 or ERR, and its double."""
+    if path is not SAMPLE and not path.exists():
+        pytest.skip("needs ../shared")
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    differing = {}
+    for line in lines:
+        text, order, *double = line.split("\t")
+        try:
+            quantity = parse_quantity(text)
+        except QuantityError:
+            answer = ["ERR"]
+        else:
+            above = quantity.nano - LARGEST * NANO
+            answer = [(above > 0) - (above < 0), quantity.approximate]
+        expected = ["ERR"] if order == "ERR" else [int(order), *map(float, double)]
+        if answer != expected:
+            differing[text] = (answer, expected)
+
+    assert len(lines) == (160 if path is SAMPLE else 800)
+    assert differing == {}
 
 
 def test_compares_beyond_the_precision_of_a_double() -> None:
@@ -117,7 +154,7 @@ def test_approximates_as_integer_times_power_of_ten(text: str, double: float) ->
     assert parse_quantity(text).approximate == double
 
 
-_NO_QUANTITIES = """abc 1x 1ki 1mi 1e 1e+ 1_000 0x10 1,5 --1 1.2.3 १ NaN Inf 1Kim 1e1234567890"""
+_NO_QUANTITIES = """Ei .Pi e-10 abc 1x 1ki 1mi 1e 1e+ 1_000 0x10 1,5 --1 1.2.3 १ NaN Inf 1e1234567890"""
 
 
 @pytest.mark.parametrize("text", [".", "+", "-", "m", "Ki"])

@@ -20,7 +20,6 @@ ACCEPTED: dict[str, Any] = {
     "a qualified label key": requiring(expression("topology.kubernetes.io/zone", "Exists")),
     "weights at both ends": preferring(prefer(-100, labelled(a="b")), prefer(100, sorted_by("a"))),
     "a resource property": measuring(("resources.kubernetes-fleet.io/total-cpu", "Ge", "4")),
-    "an extended resource": measuring(("resources.kubernetes-fleet.io/available-nvidia.com/gpu", "Gt", "0")),
     "a property path": measuring(("kubernetes.azure.com/vm-sizes/Standard_D8s_v3/count", "Ge", "2")),
     "a plain property": measuring(("cost", "Eq", "1e3")),
     "bounds that leave one value": measuring(("a", "Ge", "1Gi"), ("a", "Le", "1024Mi")),
@@ -36,6 +35,11 @@ def test_takes(raw: object) -> None:
 
 
 REFUSED: dict[str, tuple[object, str, str]] = {
+    "an extended resource, which makes a second slash": (
+        measuring(("resources.kubernetes-fleet.io/available-nvidia.com/gpu", "Gt", "0")),
+        f"{TERMS}[0].propertySelector.matchExpressions[0].name",
+        "bad-format",
+    ),
     "eleven required terms": (requiring(*[labelled(a="b")] * 11), TERMS, "too-many"),
     "required without terms": (
         {"affinity": {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},

@@ -2,9 +2,11 @@
 
 import pytest
 
+from clusters.fleet import ResourceUsage
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.selectors import Malformed
-from placements.manifests.policy import PlacementPolicy
+from placements.engine.scheduling.warnings import decision_warnings
+from placements.manifests.policy import PlacementPolicy, policy_warnings
 from tests.builders import (
     binding,
     cluster,
@@ -26,6 +28,7 @@ def _states(decision: Decision) -> dict[str, str]:
     }
 
 
+STORAGE = "resources.kubernetes-fleet.io/total-ephemeral-storage"
 MALFORMED = fleet(
     cluster("odd", properties={"cpu": "lots"}),
     cluster("a", properties={"cpu": "2"}),
@@ -57,6 +60,31 @@ def test_a_malformed_property_fails_the_cycle_of_kubefleet_and_warns_under_fleet
     assert failed.unscheduled == ("gone",)
     assert (warned.picked_names, warned.is_fulfilled) == (("a",), True)
     assert failed.malformed == warned.malformed == (Malformed("odd", "cpu", "lots"),)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pick_all(required=[measured(STORAGE, "Ge", "1")]),
+        pick_n(1, prefer=[prefer(10, sorted_by(STORAGE))]),
+        pick_n(1, prefer=[prefer(0, sorted_by(STORAGE))]),
+    ],
+    ids=["selector", "sorter", "weight zero"],
+)
+def test_a_resource_name_with_a_second_dash_fails_the_cycle_of_kubefleet_and_warns_at_the_door(
+    policy: PlacementPolicy,
+) -> None:
+    one = fleet(cluster("a", usage=ResourceUsage(capacity={"ephemeral-storage": "5Gi"})))
+
+    failed = decide(one, policy, semantics="kubefleet")
+    read = decide(one, policy, semantics="fleet")
+
+    assert failed.is_failed
+    assert [warning.message for warning in decision_warnings(failed)] == [
+        "a resource name with a second dash cannot be read: the cycle fails"
+    ]
+    assert (read.picked_names, read.malformed) == (("a",), ())
+    assert "second-dash" in {warning.code for warning in policy_warnings(policy)}
 
 
 def test_a_failed_cycle_leaves_current_and_obsolete_bindings_alone() -> None:

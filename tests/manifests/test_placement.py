@@ -65,7 +65,11 @@ ACCEPTED = {
         selector(group="apps", kind="Deployment", name="web"),
     ),
     "budgets in every form": rolling(maxUnavailable="0%", maxSurge=2, unavailablePeriodSeconds=0),
-    "digits in quotes": rolling(maxUnavailable="3", maxSurge="100%"),
+    "all of the clusters": rolling(maxUnavailable=3, maxSurge="100%"),
+    "no report to the hub": strategy(reportBackStrategy={"type": "Disabled"}),
+    "a mirror of the status": strategy(
+        reportBackStrategy={"type": "Mirror", "destination": "OriginalResource"}
+    ),
     "a staged placement": strategy(type="External"),
     "every apply option": strategy(
         applyStrategy={
@@ -224,10 +228,15 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         f"{STRATEGY}.deleteStrategy.propagationPolicy",
         "not-one-of",
     ),
-    "reporting back": (
+    "a mirror of the status without a destination": (
         strategy(reportBackStrategy={"type": "Mirror"}),
-        f"{STRATEGY}.reportBackStrategy",
-        "not-supported",
+        f"{STRATEGY}.reportBackStrategy.destination",
+        "required",
+    ),
+    "an integer as text": (
+        strategy(rollingUpdate={"maxUnavailable": "5"}),
+        f"{STRATEGY}.rollingUpdate.maxUnavailable",
+        "bad-format",
     ),
     "a kind inside namespaces": (
         placement(resourceSelectors=[selector(group="apps", kind="Deployment")]),
@@ -375,6 +384,11 @@ def test_the_export_keeps_version_labels_and_annotations() -> None:
         (rolling(maxSurge="0%"), [("zero-max-surge", f"{STRATEGY}.rollingUpdate.maxSurge")]),
         (strategy(applyStrategy={"type": "ReportDiff"}), [("not-acted-on-yet", f"{STRATEGY}.applyStrategy")]),
         (strategy(applyStrategy={"whenToApply": "Always"}), []),
+        (strategy(reportBackStrategy={"type": "Disabled"}), []),
+        (
+            strategy(reportBackStrategy={"type": "Mirror", "destination": "OriginalResource"}),
+            [("not-acted-on-yet", f"{STRATEGY}.reportBackStrategy")],
+        ),
         (
             placement(statusReportingScope="NamespaceAccessible"),
             [("not-acted-on-yet", "spec.statusReportingScope")],

@@ -1,13 +1,15 @@
 """Every rule on staged updates, overrides, budgets and evictions as documents (lifecycle B.1.7 to B.1.9)."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.fields import parse_duration
-from fleetui.apimachinery.model import IntOrPercent
+from fleetui.apimachinery.model import IntOrPercent, ManifestModel
 from fleetui.apimachinery.yaml import load_documents
 from placements.manifests.disruption import (
     budget_errors,
@@ -319,3 +321,30 @@ def test_another_kind_is_named() -> None:
         "kind: Unsupported kind ClusterStagedUpdateStrategy: must be a placement, "
         "not a staged update strategy (allowed: ClusterResourcePlacement or ResourcePlacement)"
     )
+
+
+def _models(base: type[ManifestModel] = ManifestModel) -> Iterator[type[ManifestModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
+
+
+def test_no_field_takes_an_integer_as_text() -> None:
+    """As the webhooks of a hub: text is a percentage, in every field that takes a number or a percentage."""
+    fields = {
+        (model, name)
+        for model in _models()
+        for name, field in model.model_fields.items()
+        if IntOrPercent.__name__ in str(field.annotation)
+    }
+
+    assert {name for _, name in fields} == {
+        "max_unavailable",
+        "max_surge",
+        "min_available",
+        "max_concurrency",
+    }
+    for model, name in fields:
+        alias = model.model_fields[name].alias or name
+        with pytest.raises(ValidationError, match="text must be a percentage"):
+            model.model_validate({alias: "5"})

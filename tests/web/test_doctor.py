@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -15,14 +16,26 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
 from sarif_kit.validate import validation_errors
 
-from fleetui.apimachinery.yaml import load_documents
+from fleetui.apimachinery.yaml import Document, load_documents
 from placements.engine.doctor.findings import Fix
 from placements.models import DoctorCheck, Placement
+from placements.services.apply import apply_documents
 from placements.services.doctor import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
 from placements.services.placements import save_placement
-from tests.rows import NOW, joined, member_document, pick_n_spec, placement_document, run_due
+from tests.rows import (
+    NOW,
+    api_token,
+    joined,
+    member_document,
+    person,
+    pick_n_spec,
+    placement_document,
+    run_due,
+)
+from tests.services.rollouts.overrides import annotate, for_resource, rule
 
 pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
@@ -36,6 +49,35 @@ def _save(name: str, **fields: Any) -> None:
 def _unknown_key(name: str = "web") -> None:
     constraint = {"topologyKey": "regoin", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
     _save(name, topologySpreadConstraints=[constraint])
+
+
+def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Client, fetch: Fetch) -> None:
+    """At every entry point: apply again, apply, REST; and then the doctor on its page and as a command."""
+    document = for_resource("host", rule(annotate(a="b"), location="here"), rule(annotate(c="d")))
+    joined("a", region="west")
+    path = "spec.policy.overrideRules[0].clusterSelector"
+
+    api = APIClient()
+    api.credentials(HTTP_AUTHORIZATION=f"Token {api_token(person('olga', 'operator'))}")
+    put = api.put("/api/v1/overrides/ResourceOverride/shop/host", document, format="json")
+    again = apply_documents([Document(document, 1)], by=None, now=NOW)
+    changed = deepcopy(document)
+    changed["metadata"]["labels"] = {"team": "x"}
+    applied = apply_documents([Document(changed, 1)], by=None, now=NOW)
+
+    assert put.status_code == 201, put.json()
+    assert f"{path}: no cluster matches" in put.headers["Warning"]
+    for [result] in (again, applied):
+        assert [(one.code, one.path) for one in result.warnings] == [("matches-nothing", path)]
+    [found] = current_report().findings_of("", "O01")
+    assert found[1].message == "ResourceOverride shop/host: no cluster matches: the rule has no effect."
+    assert "Override rule without a cluster" in fetch(operator, "/doctor/")
+    output = StringIO()
+    call_command("doctor", stdout=output)
+    assert "O01  fleet: ResourceOverride shop/host" in output.getvalue()
+
+    joined("b", location="here")
+    assert current_report().findings_of("", "O01") == []
 
 
 def test_more_findings_with_plans_take_no_more_queries(

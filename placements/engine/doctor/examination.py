@@ -1,6 +1,6 @@
 """The registry of the rules, and the examination of a fleet and of a placement by them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,22 +8,25 @@ from clusters.fleet import Fleet
 from placements.engine.doctor.affinity import AFFINITY
 from placements.engine.doctor.findings import Case, Finding, Needs, NotCheckedError, Rule, Severity, joined
 from placements.engine.doctor.hygiene import HYGIENE
+from placements.engine.doctor.overrides import OVERRIDES, OverridesOnFleet
 from placements.engine.doctor.placement import PLACEMENT
 from placements.engine.doctor.spread import SPREAD
+from placements.engine.overrides import Override
 
-RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *SPREAD, *AFFINITY, *PLACEMENT)}
+RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT)}
+OF_PLACEMENTS = tuple(one for one in RULES.values() if one not in (*HYGIENE, *OVERRIDES))
 ALIASES = {
     "unknown-key": ("S01", "A01"),
     "unknown-property": ("A01",),
     "single-group": ("S02",),
     "clusters-lack-key": ("S06",),
-    "matches-nothing": ("A04",),
+    "matches-nothing": ("A04", "O01"),
     "zero-max-unavailable": ("R01",),
     "not-a-quantity": ("H07",),
     "malformed-property": ("H07",),
 }
 """The rules for each code of a warning."""
-_FAMILIES = "HASTNRF"
+_FAMILIES = "HASTNRFO"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -50,8 +53,18 @@ def rank(rule: str) -> tuple[int, str]:
     return _FAMILIES.index(rule[0]), rule
 
 
-def examine_fleet(fleet: Fleet, *, muted: Collection[str] = ()) -> Examination:
-    return _examine(HYGIENE, fleet, muted)
+def examine_fleet(
+    fleet: Fleet, overrides: Sequence[Override] = (), *, muted: Collection[str] = ()
+) -> Examination:
+    """Check what belongs to no placement: the labels of a fleet, and overrides on it."""
+    labels = _examine(HYGIENE, fleet, muted)
+    others = _examine(OVERRIDES, OverridesOnFleet(fleet, overrides), muted)
+    return Examination(
+        (*labels.findings, *others.findings),
+        labels.muted + others.muted,
+        (*labels.not_checked, *others.not_checked),
+        (*labels.errors, *others.errors),
+    )
 
 
 def examine_placement(
@@ -66,7 +79,7 @@ def examine_placement(
     Without clusters only the rules that read the policy alone are checked, and what they find is information.
     `needs` limits the rules to those that read no more.
     """
-    rules = [one for one in RULES.values() if one.needs is not Needs.LABELS and one.needs in needs]
+    rules = [one for one in OF_PLACEMENTS if one.needs in needs]
     if not len(case.fleet):
         examination = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
         findings = tuple(replace(one, severity=Severity.INFO) for one in examination.findings)

@@ -40,9 +40,13 @@ class Severity(StrEnum):
 
 
 class Needs(StrEnum):
-    """What a rule reads: the labels of a fleet, a policy alone, a policy on a fleet, or its decision."""
+    """What a rule reads: the labels of a fleet, overrides, or the policy of a placement and more.
+
+    That is a policy alone, a policy on a fleet, its decision, or an exact search.
+    """
 
     LABELS = "labels"
+    OVERRIDES = "overrides"
     POLICY = "policy"
     FLEET = "fleet"
     DECISION = "decision"

@@ -22,7 +22,7 @@ from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import KeyType, PlacementPolicy
 
-ENGINE_VERSION = "1"
+ENGINE_VERSION = "2"
 
 
 class CycleKind(StrEnum):

@@ -15,9 +15,8 @@ from clusters.fleet import Fleet
 from placements.engine.scheduling.candidates import verdicts
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.malformed import malformed_properties
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.scores.preferred_affinity import malformed_sorter_values
-from placements.engine.scheduling.selectors import match_any_term
 from placements.engine.scheduling.spread.base import is_hard
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.policy import PlacementType
@@ -46,10 +45,7 @@ def can_change_picks(
     hard_keys = {one.topology_key for one in policy.topology_spread_constraints if is_hard(one)}
     if hard_keys and (is_membership_changed or not hard_keys.isdisjoint(label_keys)):
         return True
-    is_malformed = match_any_term(policy.required_terms, cycle.fleet).malformed
-    if policy.placement_type is PlacementType.PICK_N:
-        is_malformed = is_malformed or malformed_sorter_values(cycle)
-    return has_failed or bool(is_malformed) or bool((verdicts(cycle) == 0).any())
+    return has_failed or bool(malformed_properties(cycle)) or bool((verdicts(cycle) == 0).any())
 
 
 def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -> Decision | None:
@@ -79,7 +75,7 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
     partial = replace(cycle, fleet=part, bindings=bindings)
     if partial.binding_classes.obsolete or partial.binding_classes.dangling or len(names) > MOST_CHANGED:
         return None
-    if match_any_term(cycle.policy.required_terms, part).malformed:
+    if malformed_properties(partial):
         return None
     before, after = was.fleet.positions, fleet.positions
     removed = [before[name] for name in names if name in before and name not in after]

@@ -77,7 +77,8 @@ class Profile:
     """What the semantics of a placement decide, apart from its policy.
 
     `fails_on_malformed_property`: a property value that is no quantity fails the whole cycle where it is
-    needed, as on a released hub; else it counts as absent, with a warning. `chooses_again`: every cycle
+    needed, as on a released hub, and so does a resource name with a second dash; else such a value counts as
+    absent, with a warning. `chooses_again`: every cycle
     chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
     on each cluster. `domains_depend_on_filters`: which clusters count in a domain depends on more than
     labels. `has_exact_search`: a set is judged by its final skews, so that exact search applies;

@@ -9,11 +9,11 @@ from clusters.columns import Codes
 from placements.engine.scheduling.candidates import candidates_of, verdicts
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.malformed import malformed_properties
 from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.round import Round, SpreadScore
-from placements.engine.scheduling.scores.preferred_affinity import malformed_sorter_values
-from placements.engine.scheduling.selectors import Malformed, match_any_term
+from placements.engine.scheduling.selectors import Malformed
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementType
 
@@ -77,7 +77,7 @@ def _pick_fixed(cycle: Cycle) -> Decision:
 
 
 def _pick_all(cycle: Cycle) -> Decision:
-    malformed = match_any_term(cycle.policy.required_terms, cycle.fleet).malformed
+    malformed = malformed_properties(cycle)
     if malformed and profile_of(cycle).fails_on_malformed_property:
         return _failed(cycle, malformed)
     failed = verdicts(cycle)
@@ -128,8 +128,7 @@ def _trim_order(binding: PlacedBinding) -> tuple[object, ...]:
 
 
 def _pick_more(cycle: Cycle, wanted: int) -> Decision:
-    required = match_any_term(cycle.policy.required_terms, cycle.fleet).malformed
-    malformed = tuple(dict.fromkeys((*required, *malformed_sorter_values(cycle))))
+    malformed = malformed_properties(cycle)
     profile = profile_of(cycle)
     if malformed and profile.fails_on_malformed_property:
         return _failed(cycle, malformed)

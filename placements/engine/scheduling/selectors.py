@@ -7,6 +7,7 @@ import numpy as np
 
 from clusters.columns import Bools
 from clusters.fleet import Fleet
+from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.quantity import parse_quantity
 from placements.manifests.affinity import (
     ClusterSelectorTerm,
@@ -92,11 +93,14 @@ def meets_property(requirement: PropertyRequirement, fleet: Fleet, *, only: int 
     return fleet.property(requirement.name).compare(requirement.operator, limit, only=only)
 
 
-def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsColumn:
+def match_any_term(
+    terms: Sequence[ClusterSelectorTerm], fleet: Fleet, *, splits_names: bool = False
+) -> TermsColumn:
     """Return which clusters match at least one term; no terms match all.
 
     A malformed property is reported only where it is reached: terms and requirements are evaluated
     in order, and a cluster that has matched, or has failed a requirement, is not looked at again.
+    `splits_names` is as for `malformed_values`.
     """
     if not terms:
         return TermsColumn(np.ones(len(fleet), dtype=np.bool_), ())
@@ -107,14 +111,18 @@ def match_any_term(terms: Sequence[ClusterSelectorTerm], fleet: Fleet) -> TermsC
         if term.claim_selector is not None:
             reached &= match_labels(term.claim_selector, fleet, claims=True)
         for requirement in property_requirements(term):
-            malformed += malformed_values(requirement.name, fleet, among=reached)
+            malformed += malformed_values(requirement.name, fleet, among=reached, splits_names=splits_names)
             reached &= meets_property(requirement, fleet)
         passes |= reached
     return TermsColumn(passes, tuple(malformed))
 
 
-def malformed_values(name: str, fleet: Fleet, *, among: Bools) -> list[Malformed]:
-    """Return the clusters among these whose value of this property is no quantity."""
+def malformed_values(name: str, fleet: Fleet, *, among: Bools, splits_names: bool) -> list[Malformed]:
+    """Return the clusters among these whose value of this property is no quantity.
+
+    With `splits_names` a resource name with a second dash has no value that can be read, on any cluster.
+    """
     column = fleet.property(name)
-    positions = np.nonzero(column.is_malformed & among)[0].tolist()
+    is_unreadable = among if splits_names and has_second_dash(name) else column.is_malformed & among
+    positions = np.nonzero(is_unreadable)[0].tolist()
     return [Malformed(fleet.names[position], name, column.texts[position] or "") for position in positions]

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ManifestWarning, format_path
+from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -62,12 +63,15 @@ def decision_warnings(decision: Decision) -> tuple[ManifestWarning, ...]:
     for one in decision.malformed:
         clusters.setdefault(one.property, []).append(one.cluster)
     is_fatal = decision.is_failed and not decision.is_unsatisfiable
-    effect = "the cycle fails" if is_fatal else "it counts as absent"
-    places = {format_path(("properties", name)): _some(names) for name, names in clusters.items()}
-    return tuple(
-        ManifestWarning("malformed-property", place, f"no quantity on {names}: {effect}")
-        for place, names in places.items()
-    )
+    warnings = []
+    for name, names in clusters.items():
+        message = f"no quantity on {_some(names)}: it counts as absent"
+        if is_fatal and has_second_dash(name):
+            message = "a resource name with a second dash cannot be read: the cycle fails"
+        elif is_fatal:
+            message = f"no quantity on {_some(names)}: the cycle fails"
+        warnings.append(ManifestWarning("malformed-property", format_path(("properties", name)), message))
+    return tuple(warnings)
 
 
 _WITHOUT_KEY = {

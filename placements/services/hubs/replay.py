@@ -15,6 +15,7 @@ from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP, PREFIX
 from clusters.hubs.mirror import GONE, moment_of
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.model import HUB_SEMANTICS
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, fleet_digest, properties_read
@@ -423,6 +424,8 @@ def _scheduled(cycle: Cycle) -> Decision:
     decision = schedule(cycle)
     if decision.malformed and decision.is_failed:
         one = decision.malformed[0]
+        if has_second_dash(one.property):
+            raise NotReplayable(f"a hub cannot read {one.property}, a name with a second dash")
         raise NotReplayable(f"{one.property} of {one.cluster} is no quantity: {one.text[:60]}")
     if decision.is_failed:
         raise NotReplayable("the replay failed as a whole")

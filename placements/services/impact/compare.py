@@ -12,8 +12,8 @@ from placements.engine.assertions import (
     assertions_about,
     evaluate_assertions,
 )
-from placements.engine.doctor.examination import RULES, Examination
-from placements.engine.doctor.findings import Finding, Needs
+from placements.engine.doctor.examination import OF_PLACEMENTS, RULES, Examination
+from placements.engine.doctor.findings import Finding
 from placements.engine.doctor.placement import least_seconds
 from placements.engine.resilience import (
     CLUSTER,
@@ -275,7 +275,7 @@ def _examine(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
     if row.base is not None and row.before is not None:
         was = examine_one(row.base.manifest, row.before.cycle, hygiene[0], clock=float)
     findings = introduced(was.findings, examination.findings)
-    new = (one for one in findings if RULES[one.rule].needs != Needs.LABELS)
+    new = (one for one in findings if RULES[one.rule] in OF_PLACEMENTS)
     missing = tuple(rule for rule in examination.not_checked if rule not in was.not_checked)
     return replace(row, findings=tuple(new), not_checked=missing)
 

@@ -1,6 +1,7 @@
 """Saving and deleting overrides (`spec/lifecycle.md` B.1.8, B.3.3)."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -8,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
+from clusters.queries import load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
@@ -15,6 +17,7 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import refuse_hidden
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.concurrency import retry_on_conflict
+from placements.engine.overrides import idle_rule_warnings
 from placements.manifests.override import (
     ClusterResourceOverride,
     ResourceOverride,
@@ -70,8 +73,9 @@ def save_override(
     noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
     current = locked_row(Override, noun, expected, label=label, **place)
     check_documents(by, f"{manifest.kind} {label}", current.document if current else None, raw)
+    warnings = idle_rule_warnings(manifest, load_fleet())
     if current and plain_manifest(current.document) == stored_document(raw):
-        return SaveResult(current, OperationResult.UNCHANGED)
+        return SaveResult(current, OperationResult.UNCHANGED, warnings)
     if isinstance(manifest, ClusterResourceOverride):
         field, selected = "clusterResourceSelectors", manifest.spec.cluster_resource_selectors
     else:
@@ -96,7 +100,7 @@ def save_override(
     _take_snapshot(row, manifest, by=by, now=now)
     trigger = f"{manifest.kind} {label} {saved.result}"
     _enqueue_affected(row.placement_name, before | set(keys), trigger=trigger, by=actor_name(by))
-    return saved
+    return replace(saved, warnings=warnings)
 
 
 @on_live_hub(refuse)

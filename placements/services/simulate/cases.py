@@ -8,6 +8,7 @@ from typing import Any
 from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
+from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.model import Semantics, parse_semantics
 from fleetui.apimachinery.yaml import load_json
 from placements.engine.scheduling.cycle import Cycle
@@ -229,4 +230,6 @@ def failure_fault(decision: Decision, path: str) -> FieldError:
     first = decision.malformed[0]
     place = format_path(("clusters", first.cluster, "properties", first.property))
     message = f"Invalid value: {first.text[:60]!r}: must be a quantity, since the policy compares it"
+    if has_second_dash(first.property):
+        message = "Invalid name: KubeFleet cannot read a resource name with a second dash"
     return FieldError(place, "malformed-property", message)

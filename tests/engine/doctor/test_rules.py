@@ -11,13 +11,16 @@ from fleetui.apimachinery.model import Semantics, parse_manifest
 from placements.engine.doctor import examination
 from placements.engine.doctor.examination import RULES, examine_fleet, examine_placement, rank
 from placements.engine.doctor.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
+from placements.engine.doctor.overrides import OverridesOnFleet
 from placements.engine.exact.rebalance import MovePlan, plan_rebalance
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.override import parse_override
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.manifests.strategy import RollingUpdate
 from tests.builders import (
     cluster,
+    expression,
     fleet,
     labelled,
     pick_all,
@@ -64,6 +67,24 @@ ZONES = [
 ]
 TAINTED = [cluster("gpu", taints=(taint("gpu"),), region="east"), *_regions(2, 2)]
 CORDON = [cluster("gone", taints=(taint("cordon"),), region="east"), *_regions(2, 2)]
+IN_LOCATIONS = parse_override(
+    {
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+        "kind": "ResourceOverride",
+        "metadata": {"name": "host", "namespace": "shop"},
+        "spec": {
+            "resourceSelectors": [{"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}],
+            "policy": {
+                "overrideRules": [
+                    {
+                        "clusterSelector": {"clusterSelectorTerms": [expression("location", "Exists")]},
+                        "jsonPatchOverrides": [{"op": "add", "path": "/data/host", "value": "x"}],
+                    }
+                ]
+            },
+        },
+    }
+)
 EXAMPLES = {
     "H01": Example(
         ([*_many(97, region="east"), *_many(3, "x", regoin="east")], ALL),
@@ -87,6 +108,7 @@ EXAMPLES = {
         has_fix=False,
     ),
     "H06": Example(([*ZONES, cluster("odd", zone="a", region="west")], ALL), (ZONES, ALL)),
+    "O01": Example((_many(2), ALL), (_many(2, location="here"), ALL), has_fix=False),
     "S01": Example(
         (_regions(3, 3), pick_n(2, spread=[spread("regoin")])),
         (_regions(3, 3), pick_n(2, spread=[spread("region")])),
@@ -186,7 +208,11 @@ def _rolling(plain: dict[str, Any]) -> RollingUpdate:
 
 
 def _check(rule: str, case: Case) -> list[Finding]:
-    subject = case.fleet if RULES[rule].needs is Needs.LABELS else case
+    subject: object = case
+    if RULES[rule].needs is Needs.LABELS:
+        subject = case.fleet
+    elif RULES[rule].needs is Needs.OVERRIDES:
+        subject = OverridesOnFleet(case.fleet, [IN_LOCATIONS])
     return list(RULES[rule].check(subject))
 
 

@@ -69,7 +69,7 @@ def test_a_record_of_another_engine_is_refused(monkeypatch: pytest.MonkeyPatch) 
     record = pack(decide(fleet("a"), pick_n(1)))
     monkeypatch.setattr("placements.engine.scheduling.record.ENGINE_VERSION", "0")
 
-    with pytest.raises(UnreadableRecordError, match="record of engine 1, this one is 0"):
+    with pytest.raises(UnreadableRecordError, match="record of engine 2, this one is 0"):
         unpack(record, fleet("a"))
 
 

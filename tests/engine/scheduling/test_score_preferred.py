@@ -3,9 +3,9 @@
 import pytest
 
 from clusters.fleet import Fleet, ResourceUsage
+from placements.engine.scheduling.malformed import malformed_properties
 from placements.engine.scheduling.scores.preferred_affinity import (
     affinity,
-    malformed_sorter_values,
     observed_range,
 )
 from placements.engine.scheduling.selectors import Malformed
@@ -102,19 +102,23 @@ def test_computes_in_doubles_in_the_order_that_the_rules_give() -> None:
     assert _scores(one, prefer(100, sorted_by("cpu")))[1] == 14
 
 
-def test_a_term_of_weight_zero_is_skipped() -> None:
+def test_a_term_of_weight_zero_is_skipped_except_on_a_released_hub() -> None:
     one = _with_cpu("lots", "1")
     terms = [prefer(0, sorted_by("cpu")), prefer(0, labelled(region="east"))]
+    policy = pick_n(1, prefer=terms)
 
     assert _scores(one, *terms) == [0, 0]
-    assert malformed_sorter_values(cycle(one, pick_n(1, prefer=terms))) == ()
+    assert malformed_properties(cycle(one, policy)) == ()
+    assert malformed_properties(cycle(one, policy, semantics="kubefleet")) == (
+        Malformed("c0", "cpu", "lots"),
+    )
 
 
 def test_lists_each_malformed_value_of_a_sorter_once() -> None:
     one = _with_cpu("lots", "1")
     terms = [prefer(5, sorted_by("cpu")), prefer(6, sorted_by("cpu", "Ascending"))]
 
-    malformed = malformed_sorter_values(cycle(one, pick_n(1, prefer=terms)))
+    malformed = malformed_properties(cycle(one, pick_n(1, prefer=terms)))
 
     assert malformed == (Malformed("c0", "cpu", "lots"),)
 

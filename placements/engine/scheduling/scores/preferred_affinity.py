@@ -5,7 +5,7 @@ import numpy as np
 from clusters.columns import Floats, Ints
 from clusters.fleet import Fleet
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.selectors import Malformed, malformed_values, match_labels
+from placements.engine.scheduling.selectors import match_labels
 from placements.manifests.affinity import PreferredTerm, SortOrder
 
 
@@ -43,19 +43,6 @@ def observed_range(name: str, fleet: Fleet) -> tuple[float, float] | None:
     if np.isnan(values).all():
         return None
     return float(np.nanmin(values)), float(np.nanmax(values))
-
-
-def malformed_sorter_values(cycle: Cycle) -> tuple[Malformed, ...]:
-    """Return the values that a sorter needs but that are no quantities, in the order of the terms."""
-    fleet = cycle.fleet
-    everywhere = np.ones(len(fleet), dtype=np.bool_)
-    names = [
-        term.preference.property_sorter.name
-        for term in cycle.policy.preferred_terms
-        if term.weight and term.preference.property_sorter is not None
-    ]
-    needed = dict.fromkeys(names)
-    return tuple(one for name in needed for one in malformed_values(name, fleet, among=everywhere))
 
 
 def _round_half_away_from_zero(values: Floats) -> Ints:

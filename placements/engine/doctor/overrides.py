@@ -1,0 +1,28 @@
+"""Rules about overrides: those whose rules select no cluster."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clusters.fleet import Fleet
+from fleetui.apimachinery.errors import format_path
+from placements.engine.doctor.findings import Finding, Needs, Rule, Severity
+from placements.engine.overrides import Override, idle_rule_warnings
+
+
+@dataclass(frozen=True)
+class OverridesOnFleet:
+    fleet: Fleet
+    overrides: Sequence[Override]
+
+
+def idle_rules(subject: OverridesOnFleet) -> Iterator[Finding]:
+    for override in subject.overrides:
+        for one in idle_rule_warnings(override, subject.fleet):
+            name = f"{override.kind} {override.full_name}"
+            path = f"{format_path(('overrides', override.full_name))}.{one.path}"
+            message = f"{name}: {one.message}."
+            yield O01.finding(path, message, (name, one.path))
+
+
+O01 = Rule("O01", Severity.WARNING, Needs.OVERRIDES, "Override rule without a cluster", idle_rules)
+OVERRIDES = (O01,)
