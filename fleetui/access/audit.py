@@ -68,7 +68,7 @@ def record_access(
 
 def record_refusal(request: HttpRequest) -> None:
     """Write that an action was refused; the same one by the same user once a minute and process."""
-    user = getattr(request, "user", None)
+    user = getattr(request, "_cached_user", None) or getattr(request, "user", None)
     name = user.get_username() if user is not None and user.is_authenticated else ""
     address = f"{request.method} {request.path}"
     key = hashlib.sha256(f"{name} {request.META.get('REMOTE_ADDR')} {address}".encode(errors="replace"))

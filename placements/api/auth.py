@@ -23,7 +23,7 @@ from fleetui.accounts.attempts import WAIT_SECONDS
 from fleetui.accounts.tokens import LoginRefusedError, TooManyAttemptsError, log_in_for_token
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import scopes_of
-from placements.api.authentication import ApiTokenAuthentication
+from placements.api.authentication import WRITING, ApiTokenAuthentication
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, paged_list
 from placements.api.parsers import parse_body
 from placements.api.schema import Schema, documented
@@ -127,7 +127,13 @@ class ApiTokenViewSet(BaseViewSet):
         """List API tokens."""
         return visible_tokens(_caller(self.request))
 
-    @documented("create_named_token", CreatedApiTokenSerializer, status=201, body=NewApiTokenSerializer)
+    @documented(
+        "create_named_token",
+        CreatedApiTokenSerializer,
+        status=201,
+        body=NewApiTokenSerializer,
+        scopes=WRITING,
+    )
     def create(self, request: Request) -> Response:
         """Create an API token; with a token, one with no more scopes and no later expiry than its own."""
         fields, by, now = parse_body(request, NewApiTokenSerializer), _caller(request), datetime.now(UTC)
@@ -148,7 +154,7 @@ class ApiTokenViewSet(BaseViewSet):
         document: dict[str, Any] = {**ApiTokenSerializer(row).data, "token": secret}
         return Response(document, status=201)
 
-    @documented("revoke_token", None, status=204)
+    @documented("revoke_token", None, status=204, scopes=WRITING)
     def destroy(self, request: Request, number: int) -> Response:
         """Revoke an API token; it is refused from the next request on."""
         own = request.auth
@@ -164,8 +170,6 @@ class ApiTokenViewSet(BaseViewSet):
     @documented("revoke_all_tokens", None, status=204)
     def destroy_all(self, request: Request) -> Response:
         """Revoke all API tokens of the caller, for example after a change of the password."""
-        if "operate" not in (scopes_of(request.user) or SCOPES):
-            raise PermissionDenied("A token without the scope operate revokes only itself.")
         user = _caller(request)
         revoke_all_tokens(user, by=user, now=datetime.now(UTC))
         return Response(status=204)

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from fleetui.apimachinery.model import Semantics
+from placements.api.authentication import COMPUTING
 from placements.api.base import (
     BaseViewSet,
     MayRead,
@@ -380,6 +381,7 @@ class DecisionViewSet(BaseViewSet):
         body=ExactInputSerializer,
         also={202: SearchStartedSerializer},
         is_costly=True,
+        scopes=COMPUTING,
     )
     def exact(self, request: Request, decision: str) -> Response:
         """Search for the best set of a decision."""

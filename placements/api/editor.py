@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from placements.api.assertions import AssertionSerializer
+from placements.api.authentication import COMPUTING
 from placements.api.base import FullNameViewSet, MayRead, check_names
 from placements.api.decisions import ComparisonSerializer
 from placements.api.doctor import FindingSerializer
@@ -119,7 +120,9 @@ class PreviewViewSet(PlacementViewSet):
     def get_permissions(self) -> Any:
         return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
 
-    @documented("preview_placement", PreviewSerializer, body=PLACEMENT_MANIFEST, is_costly=True)
+    @documented(
+        "preview_placement", PreviewSerializer, body=PLACEMENT_MANIFEST, is_costly=True, scopes=COMPUTING
+    )
     def preview(self, request: Request, name: str) -> Response:
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
@@ -144,7 +147,9 @@ class PreviewViewSet(PlacementViewSet):
         }
         return Response(PreviewSerializer(document).data)
 
-    @documented("preview_semantics", ComparisonSerializer, body=PLACEMENT_MANIFEST, is_costly=True)
+    @documented(
+        "preview_semantics", ComparisonSerializer, body=PLACEMENT_MANIFEST, is_costly=True, scopes=COMPUTING
+    )
     def preview_semantics(self, request: Request) -> Response:
         """Schedule a draft under all scheduling rules, and compare the decisions."""
         with read_document(request) as document:
@@ -181,7 +186,7 @@ class PlanViewSet(FullNameViewSet):
         """Plan the rollout of a placement."""
         return Response(plan_document(*plan_now(get_placement(name), now=datetime.now(UTC))))
 
-    @documented("plan_draft", PlanSerializer, body=PLACEMENT_MANIFEST, is_costly=True)
+    @documented("plan_draft", PlanSerializer, body=PLACEMENT_MANIFEST, is_costly=True, scopes=COMPUTING)
     @plan.mapping.post
     def plan_draft(self, request: Request, name: str) -> Response:
         """Plan the rollout that saving a draft of a placement would start."""

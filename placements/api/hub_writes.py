@@ -11,6 +11,7 @@ from clusters.hubs.queries import UnknownHubError, visible_hub, visible_hubs, wr
 from clusters.models import HubWrite
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import Role, has_role, teams_of
+from placements.api.authentication import WRITING
 from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, paged_list, query_params
 from placements.api.filters import HubWriteQuery, SendWriteQuery
 from placements.api.hub_objects import WRITE_HEADER, forced_paths
@@ -128,6 +129,7 @@ class HubWriteViewSet(BaseViewSet):
         query=SendWriteQuery,
         is_costly=True,
         problems=(409,),
+        scopes=WRITING,
     )
     def create(self, request: Request, name: str) -> Response:
         """Preview an action by a dry run of the hub, or have it sent after one."""

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from fleetui.permissions import Role
+from placements.api.authentication import APPROVING, OPERATING
 from placements.api.base import (
     FullNameViewSet,
     MayApprove,
@@ -288,6 +289,7 @@ def rollout_action(
         response,
         method="post",
         path=path,
+        scopes=APPROVING if chosen.permission is Role.APPROVER else OPERATING,
         route={"permission_classes": [permission]},
         body=body,
         is_edit=is_edit,

@@ -1,7 +1,7 @@
 """The OpenAPI document: names, inputs and responses of every operation; and the page that shows it."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from placements.api.authentication import OPERATING
 from placements.api.filters import DryRunQuery
 from placements.api.problems import PROBLEM_TYPE, ProblemSerializer
 from placements.api.serializers import ANY_OBJECT
@@ -101,12 +102,13 @@ def documented(
     is_edit: bool = False,
     has_tag: bool = False,
     is_costly: bool = False,
+    scopes: Collection[str] = OPERATING,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Describe an operation; `is_edit`: it honors If-Match, `has_tag`: it responds with an ETag.
 
     With `is_costly` it uses the seconds of its user. `also` has the responses beside the usual one, by
-    status.
+    status. `scopes` are those of which a token needs one, if the method may change something.
     """
     responses = {status: response, **(also or {})}
     codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *problems}
@@ -134,6 +136,7 @@ def documented(
 
     def decorate(view: Any) -> Any:
         view.operation_id, view.is_costly = name, is_costly
+        view.scopes = frozenset(scopes)
         view.kwargs = {**getattr(view, "kwargs", {}), "schema": Schema}
         return described(view)
 

@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
+from placements.api.authentication import COMPUTING
 from placements.api.base import BaseViewSet, MayRead
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
@@ -42,7 +43,7 @@ class SimulateViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @documented("simulate", ANY_OBJECT, body=SimulateSerializer, is_costly=True)
+    @documented("simulate", ANY_OBJECT, body=SimulateSerializer, is_costly=True, scopes=COMPUTING)
     def create(self, request: Request) -> Response:
         """Schedule a placement on the clusters of the body; `semantics: all` compares."""
         options = parse_body(request, SimulateSerializer, errors=ValidationError)

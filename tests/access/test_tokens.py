@@ -130,6 +130,19 @@ def test_a_token_gives_no_more_than_it_has() -> None:
 
     assert answers == [403, 403]
     assert client.delete(TOKENS).status_code == 403
+    assert client.delete(f"{TOKENS}/{own.pk}").status_code == 403
+
+
+def test_a_token_that_approves_creates_and_revokes_only_such_tokens() -> None:
+    client = client_of(api_token(person("ann", "operator"), "approve"))
+    own = ApiToken.objects.get()
+
+    bodies = [{"name": one, "scopes": [one], "days": 1} for one in ("operate", "approve")]
+    answers = [client.post(TOKENS, body, format="json").status_code for body in bodies]
+
+    assert answers == [403, 201]
+    assert client.delete(TOKENS).status_code == 403
+    assert client.delete(f"{TOKENS}/{ApiToken.objects.get(name='approve').pk}").status_code == 403
     assert client.delete(f"{TOKENS}/{own.pk}").status_code == 204
 
 

@@ -1,0 +1,111 @@
+"""What a token may do by its scopes: every operation of the schema, with tokens of a user who may do all."""
+
+import json
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.test import Client
+
+from clusters.models import NotificationChannel
+from fleetui.access.models import AccessEvent, ApiToken
+from tests.api.test_permissions import APPROVING, HUB_WRITES, operations
+from tests.api.test_schema import filled_hub, on_what_is_there
+from tests.database import rolled_back
+from tests.rows import api_token
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("kept_connection")]
+COMPUTING = {
+    ("POST", "/api/v1/decisions/{decision}/exact"),
+    ("POST", "/api/v1/placements/preview"),
+    ("POST", "/api/v1/placements/preview/semantics"),
+    ("POST", "/api/v1/placements/{name}/plan"),
+    ("POST", "/api/v1/simulate"),
+}
+"""All that a token without a writing scope may send with an unsafe method: it computes and stores nothing."""
+NEW_TOKEN = ("POST", "/api/v1/tokens")
+
+
+def unsafe_operations() -> list[tuple[str, str]]:
+    found = [(method, path) for method, path in operations() if method not in ("GET", "HEAD", "OPTIONS")]
+    return [*found, ("POST", HUB_WRITES), ("POST", "/api/v1/token")]
+
+
+def stored() -> dict[str, Any]:
+    """Return all rows; neither the access log nor the last use of a token is a change."""
+    models = [one for one in apps.get_models() if one not in (AccessEvent, Session)]
+    rows = {one._meta.label: list(one._base_manager.order_by("pk").values()) for one in models}
+    for row in rows[ApiToken._meta.label]:
+        row.pop("last_used_at")
+    return rows
+
+
+def send(hub: dict[str, str], token: str, method: str, path: str) -> Any:
+    """Call an operation with the names and the body that `test_schema.py` calls it with."""
+    parts = [SimpleNamespace(name=name) for name in re.findall(r"{(\w+)}", path)]
+    operation: Any = SimpleNamespace(
+        path=path, label=f"{method} {path}", path_parameters=parts, Case=lambda **case: case
+    )
+    case = on_what_is_there(operation, hub)
+    return Client().generic(
+        *(method, path.format_map(case["path_parameters"]), json.dumps(case.get("body", {}))),
+        content_type="application/json",
+        query_params=case["query"],
+        headers={"Authorization": f"Token {token}"},
+    )
+
+
+@pytest.fixture
+def hub() -> dict[str, str]:
+    return filled_hub()
+
+
+def passing(hub: dict[str, str], *scopes: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """Return the unsafe operations that are not refused for a token of a superuser, and those that write."""
+    token = api_token(User.objects.create_superuser("-".join(scopes), password="x"), *scopes)
+    before, passed, written = stored(), set(), set()
+    for one in unsafe_operations():
+        with rolled_back():
+            answer = send(hub, token, *one)
+            if answer.status_code != 403:
+                passed.add(one)
+            if stored() != before:
+                written.add(one)
+    return passed, written
+
+
+def test_a_token_that_only_reads_changes_nothing(hub: dict[str, str]) -> None:
+    passed, written = passing(hub, "read")
+
+    assert passed == COMPUTING
+    assert written == set()
+
+
+def test_a_token_that_approves_does_nothing_else(hub: dict[str, str]) -> None:
+    passed, written = passing(hub, "read", "approve")
+
+    assert passed == {*COMPUTING, *APPROVING, NEW_TOKEN}
+    assert written == {*APPROVING, NEW_TOKEN}
+
+
+def test_a_token_that_operates_is_refused_nothing_but_approvals(hub: dict[str, str]) -> None:
+    passed, written = passing(hub, "read", "operate")
+
+    assert {*unsafe_operations()} - passed == {*APPROVING}
+    assert len(written) > 40
+
+
+def test_a_channel_stays_and_the_refusal_names_scope_and_user(hub: dict[str, str]) -> None:
+    token = api_token(User.objects.create_superuser("root", password="x"), "read")
+
+    answer = send(hub, token, "DELETE", "/api/v1/notifications/channels/{name}")
+
+    assert answer.status_code == 403
+    detail = "This operation requires a token with the scope operate. Scopes of this token: read."
+    assert answer.json()["detail"] == detail
+    assert NotificationChannel.objects.filter(name="chat").exists()
+    assert AccessEvent.objects.filter(verb="refused").latest("pk").actor_name == "root"
