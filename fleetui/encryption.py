@@ -124,13 +124,13 @@ def without_values(content: Any) -> Any:
     return content if shown is content else HiddenManifest(_without_seal(shown))
 
 
-def unsealed(manifest: Any) -> Any:
+def decrypted_manifest(manifest: Any) -> Any:
     """Return the manifest, or the text, whose values were read hidden. Raise KeysUnreadable.
 
     Only for `plain_manifest` in `fleetui/access/secret_values.py`, which knows who reads it.
     """
     if isinstance(manifest, list):
-        return [unsealed(one) for one in manifest]
+        return [decrypted_manifest(one) for one in manifest]
     if isinstance(manifest, HiddenText):
         return decrypted(manifest.ciphertext, "a text")
     if isinstance(manifest, HiddenManifest) and manifest.ciphertext is not None:

@@ -47,7 +47,7 @@ class ManifestField(OrderedJSONField):
         return hidden(super().from_db_value(value, expression, connection))
 
 
-class SealedTextField(models.TextField):  # type: ignore[type-arg]
+class SealedTextField(models.TextField):
     """A text that may have manifests of Secrets: encrypted, and read as one word. `plain_manifest` has it."""
 
     def deconstruct(self) -> Any:

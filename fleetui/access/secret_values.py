@@ -1,4 +1,4 @@
-"""The one door to values of Secrets; columns with manifests are read without them.
+"""Values of Secrets, which columns with manifests are read without: one function has them.
 
 `tests/test_secret_doors.py` lists who calls it.
 """
@@ -6,7 +6,7 @@
 from typing import Any
 
 from fleetui.access.audit import record_access
-from fleetui.encryption import HiddenManifest, HiddenText, unsealed
+from fleetui.encryption import HiddenManifest, HiddenText, decrypted_manifest
 from fleetui.permissions import AnyUser, may_view_secrets
 
 
@@ -18,7 +18,7 @@ def plain_manifest(manifest: Any, *, shown_as: str = "") -> Any:
     """
     if shown_as and _is_hidden(manifest):
         record_access("secret values read", shown_as)
-    return unsealed(manifest)
+    return decrypted_manifest(manifest)
 
 
 def manifest_for(user: AnyUser, manifest: Any, *, name: str) -> Any:

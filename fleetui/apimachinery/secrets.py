@@ -36,7 +36,6 @@ _COPIES = (
 )
 _SHORTEST_VALUE = 6
 """An annotation may repeat a shorter value by chance."""
-_ANNOTATIONS = ["metadata", "annotations"]
 _SELECTORS = {CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors", OVERRIDE_KIND: "resourceSelectors"}
 _ABSENT = object()
 
@@ -51,7 +50,7 @@ def without_secrets(content: Any, before: Any = None) -> Any:
     if not isinstance(content, Mapping):
         return content
     older, kind = _mapping(before), str(content.get("kind"))
-    if kind.casefold() == _SECRET.casefold():  # also a misspelt one
+    if is_secret(content):
         return _hidden_secret(content, older)
 
     if is_envelope(content.get("apiVersion"), kind):
@@ -81,6 +80,11 @@ def without_secrets(content: Any, before: Any = None) -> Any:
         return {**content, **_metadata(content), "spec": spec}
 
     return content
+
+
+def is_secret(content: Mapping[str, Any]) -> bool:
+    """Return whether a manifest is that of a Secret, of any group and also if it is misspelt."""
+    return str(content.get("kind")).casefold() == _SECRET.casefold()
 
 
 def without_nested_secrets(value: Any) -> Any:
@@ -231,43 +235,40 @@ def _pairs(after: Any, before: Any) -> list[tuple[Any, Any]]:
 
 
 def _patch(patch: Any, before: Any, others: Collection[str]) -> Any:
-    """Return a patch with its value hidden unless its path is that of no value of a Secret."""
     if not isinstance(patch, Mapping):
         return HIDDEN
-    older = _mapping(before)
-    same_place = older.get("value", _ABSENT) if older.get("path") == patch.get("path") else _ABSENT
-    known = None if same_place is _ABSENT else same_place
-    parts = str(patch.get("path")).split("/")[1:]
-    patched = {key: one if key in _SHOWN_OF_A_PATCH else HIDDEN for key, one in patch.items()}
-    if "value" not in patch:
-        return patched
-    value = patch["value"]
-    if parts[:2] == _ANNOTATIONS and len(parts) == 3:
-        key = parts[2].replace("~1", "/").replace("~0", "~")
-        shown = HIDDEN if _is_copy(key, value, ()) else value
-    elif parts == _ANNOTATIONS:
-        shown = _annotations(value)
-    elif parts == ["metadata"]:
-        shown = _metadata({"metadata": value})["metadata"]
-    elif _has_no_value(parts, value, others):
-        shown = value
-    elif parts in ([], [""]) and isinstance(value, Mapping):
-        shown = _hidden_secret(value, _mapping(known))
-    else:
-        shown = _hidden(value, known)
-    return {**patched, "value": shown}
+    older, path = _mapping(before), patch.get("path")
+    known = older.get("value") if older.get("path") == path else None
+    shown = {key: one if key in _SHOWN_OF_A_PATCH else HIDDEN for key, one in patch.items()}
+    if "value" in patch:
+        shown["value"] = _shown_at(str(path), patch["value"], known, others)
+    return shown
 
 
-def _has_no_value(parts: list[str], value: Any, others: Collection[str]) -> bool:
-    """Return whether a patch of this path, below the root, changes no value of a Secret."""
-    match parts:
-        case ["metadata", name, *_]:
-            return name in _SHOWN_IN_METADATA
-        case [name] if name in _SHOWN_OF_A_SECRET:
-            return isinstance(value, _SHOWN_OF_A_SECRET[name])
-        case [name, *_]:
-            return name in _SHOWN or name in others
-    return False
+def hides_value(path: str, value: Any) -> bool:
+    """Return whether a value is hidden at this path (JSON Pointer) in a Secret."""
+    return bool(_shown_at(path, value, None, ()) != value)
+
+
+def _shown_at(path: str, value: Any, before: Any, others: Collection[str]) -> Any:
+    """Return what is shown of a value that is written to this path of a Secret, or of an object beside it."""
+    match path.split("/")[1:]:
+        case ["metadata", "annotations", escaped]:
+            key = escaped.replace("~1", "/").replace("~0", "~")
+            return HIDDEN if _is_copy(key, value, ()) else value
+        case ["metadata", "annotations"]:
+            return _annotations(value)
+        case ["metadata"]:
+            return _metadata({"metadata": value})["metadata"]
+        case ["metadata", name, *_] if name in _SHOWN_IN_METADATA:
+            return value
+        case [name] if isinstance(value, _SHOWN_OF_A_SECRET.get(name, ())):
+            return value
+        case [name, *_] if name in ("apiVersion", "kind", *others):
+            return value
+        case [] | [""] if isinstance(value, Mapping):
+            return _hidden_secret(value, _mapping(before))
+    return _hidden(value, before)
 
 
 Content: TypeAlias = Mapping[str, Any]

@@ -132,7 +132,10 @@ def apply(request: HttpRequest) -> HttpResponse:
         key = request.GET.get("from", "").split("/")  # the resource to start with
         parts = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
         row = Resource.objects.filter(**parts).first() if len(key) == 4 else None
-        return render(request, "resources/apply.html", {"text": _editable_text(request, row) if row else ""})
+        content = row.content if row else None
+        if row and may_change(request.user, row.labels):
+            content = plain_manifest(content, shown_as=str(row))
+        return render(request, "resources/apply.html", {"text": dump_yaml(content) if content else ""})
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         content = file_or_text(request, text)
@@ -164,12 +167,6 @@ def _results_context(documents: Sequence[Document], results: Sequence[Result]) -
     ]
     rows = [(one, object_label(one.kind, one.name), url_of(one.kind, one.name)) for one in results]
     return {"results": rows, "placements": _selecting(changed)}
-
-
-def _editable_text(request: HttpRequest, row: Resource) -> str:
-    """Return the manifest to edit; values of a Secret only for a user who may change it."""
-    may_edit = may_change(request.user, row.labels)
-    return dump_yaml(plain_manifest(row.content, shown_as=str(row)) if may_edit else row.content)
 
 
 @acts_through(start_dry_run)

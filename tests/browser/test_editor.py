@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Dialog, Locator, Page, Route, expect
 
+from fleetui.access.secret_values import plain_manifest
 from placements.models import Draft, Placement
 from tests.rows import placed
 
@@ -91,7 +92,7 @@ def test_a_placement_by_yaml_is_completed_marked_and_saved_with_a_confirmation(
 
     expect(page.locator("#state")).to_contain_text("No errors")
     expect(editor.locator(".ace_gutter-cell.ace_warning")).to_have_text("12")
-    assert "strategy:\n    type: RollingUpdate" in Draft.objects.get().text
+    assert "strategy:\n    type: RollingUpdate" in plain_manifest(Draft.objects.get().text)
     click(page.get_by_role("button", name="Review changes"))
     save = page.get_by_role("button", name="Save shop")
     save.click()
@@ -139,7 +140,7 @@ def test_input_is_not_lost_by_tab_keys_tabs_of_the_page_or_leaving(
     page.get_by_role("link", name="Cancel").click()
     expect(editor).to_be_visible()
     assert dialogs == ["beforeunload"]
-    assert "# minex" not in Draft.objects.get().text
+    assert "# minex" not in plain_manifest(Draft.objects.get().text)
     page.unroute("**/drafts/**")
     page.keyboard.insert_text("y")
     expect(page.locator("#unsaved")).to_be_empty()

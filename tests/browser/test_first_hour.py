@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from fleetui.access.secret_values import plain_manifest
 from placements.models import Draft, Placement
 from tests.rows import placed
 
@@ -114,4 +115,4 @@ def test_a_suggestion_opens_as_a_draft_with_that_change(enter: Enter) -> None:
     expect(page).to_have_url(re.compile(r"/drafts/\d+/"))
     expect(page.get_by_label("Number of clusters")).to_have_value("7")
     expect(page.locator("#preview .joins").filter(has_text="bravelion")).to_be_visible()
-    assert "numberOfClusters: 7" in Draft.objects.get().text
+    assert "numberOfClusters: 7" in plain_manifest(Draft.objects.get().text)

@@ -15,6 +15,7 @@ from placements.models import (
     ResourceSnapshot,
 )
 from placements.services.overrides.queries import applying_to
+from tests.database import database_dump
 from tests.hubs.hub_documents import budget, condition, eviction, override, override_snapshot
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import bound, put_web
@@ -49,6 +50,22 @@ def test_overrides_are_listed_with_their_placement(live: ProjectedHub, admin_cli
     live.project()
     with live.scope():
         assert [one.label for one in Override.objects.all()] == ["shop/tier"]
+
+
+def test_values_of_secrets_stay_on_the_hub(live: ProjectedHub, admin_client: Client) -> None:
+    written = override("tier")
+    shop = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+    written["spec"]["clusterResourceSelectors"] = [shop]
+    [rule] = written["spec"]["policy"]["overrideRules"]
+    rule["jsonPatchOverrides"] = [{"op": "add", "path": "/Data/a", "value": "planted"}]
+    live.put(CLUSTER_OVERRIDE, written)
+    live.project()
+    live.put(CLUSTER_OVERRIDE, {**written, "metadata": {**written["metadata"], "labels": {"a": "b"}}})
+    live.project()
+
+    shown = admin_client.get(f"/hubs/prod-eu/api/v1/overrides/{CLUSTER_OVERRIDE}/-/tier").json()
+    [patch] = shown["spec"]["policy"]["overrideRules"][0]["jsonPatchOverrides"]
+    assert (patch["value"], "planted" in database_dump()) == ("(hidden)", False)
 
 
 def test_an_override_of_a_newer_version_is_shown_without_what_is_new(live: ProjectedHub) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.apimachinery.yaml_edit import SetValue, edit
@@ -63,9 +64,9 @@ def _draft(web: Placement | None, ana: User, number: int = 3) -> Draft:
 
 
 def _reviewed(draft: Draft) -> ReviewedDraft:
-    preview = preview_draft(PlacementDraft.parse(draft.text), saved=draft.placement, now=NOW)
+    preview = preview_draft(PlacementDraft.parse(plain_manifest(draft.text)), saved=draft.placement, now=NOW)
     assert preview.decision_id
-    return ReviewedDraft(PlacementDraft(draft.text).digest, preview.decision_id)
+    return ReviewedDraft(PlacementDraft(plain_manifest(draft.text)).digest, preview.decision_id)
 
 
 def _saved_by_li(number: int, **annotations: str) -> None:
@@ -75,7 +76,7 @@ def _saved_by_li(number: int, **annotations: str) -> None:
 
 def _data(draft: Draft) -> Any:
     draft.refresh_from_db()
-    return load_documents(draft.text)[0].data
+    return load_documents(plain_manifest(draft.text))[0].data
 
 
 def test_a_person_has_one_draft_of_a_placement(web: Placement, ana: User) -> None:
@@ -157,7 +158,7 @@ def test_a_fleet_that_changed_since_the_preview_saves_nothing(web: Placement, an
 def test_a_draft_that_changed_since_the_review_saves_nothing(web: Placement, ana: User) -> None:
     draft = _draft(web, ana)
     reviewed = _reviewed(draft)
-    Draft.objects.update(text=draft.text.replace("mine", "other"))
+    Draft.objects.update(text=plain_manifest(draft.text).replace("mine", "other"))
 
     with pytest.raises(PreviewOutdatedError) as refused:
         confirm_draft(draft.pk, reviewed=reviewed, by=ana, now=NOW)
@@ -187,12 +188,18 @@ def test_a_new_placement_overwrites_none_of_its_name(web: Placement, ana: User) 
 
 def test_a_draft_at_fault_is_not_saved(web: Placement, ana: User) -> None:
     draft = start_draft(
-        _draft(web, person("li")).text.replace("PickN", "Pick"), placement=web, by=ana, now=NOW
+        plain_manifest(_draft(web, person("li")).text).replace("PickN", "Pick"),
+        placement=web,
+        by=ana,
+        now=NOW,
     )
 
     with pytest.raises(InvalidManifest) as refused:
         confirm_draft(
-            draft.pk, reviewed=ReviewedDraft(PlacementDraft(draft.text).digest, ""), by=ana, now=NOW
+            draft.pk,
+            reviewed=ReviewedDraft(PlacementDraft(plain_manifest(draft.text)).digest, ""),
+            by=ana,
+            now=NOW,
         )
 
     assert {error.line for error in refused.value.errors} == {13}
@@ -201,7 +208,12 @@ def test_a_draft_at_fault_is_not_saved(web: Placement, ana: User) -> None:
 def test_a_draft_of_what_is_saved_already_changes_nothing(web: Placement, ana: User) -> None:
     draft = _draft(web, ana, 2)
 
-    confirm_draft(draft.pk, reviewed=ReviewedDraft(PlacementDraft(draft.text).digest, ""), by=ana, now=NOW)
+    confirm_draft(
+        draft.pk,
+        reviewed=ReviewedDraft(PlacementDraft(plain_manifest(draft.text)).digest, ""),
+        by=ana,
+        now=NOW,
+    )
 
     assert Placement.objects.get().revision == 1
     assert not Draft.objects.exists()
@@ -217,7 +229,7 @@ def test_rebasing_puts_their_changes_into_the_draft(web: Placement, ana: User) -
     assert done.conflicts == ()
     assert _data(draft)["metadata"]["annotations"] == {"fleetui.io/note": "theirs"}
     assert _data(draft)["spec"]["policy"]["numberOfClusters"] == 3
-    assert draft.text.startswith("# mine\n")
+    assert plain_manifest(draft.text).startswith("# mine\n")
     assert (draft.revision, draft.base) == (2, Placement.objects.get().document)
     confirm_draft(draft.pk, reviewed=_reviewed(draft), by=ana, now=NOW)
     assert Placement.objects.get().revision == 3

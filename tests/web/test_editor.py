@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Draft, Placement
 from placements.services.placements import save_placement
@@ -36,7 +37,7 @@ def _post(client: Client, address: str, more: dict[str, Any], *, htmx: bool = Tr
 
 
 def _text() -> str:
-    return Draft.objects.get().text
+    return plain_manifest(Draft.objects.get().text)
 
 
 def _data() -> dict[str, Any]:

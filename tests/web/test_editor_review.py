@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Decision, Draft, Placement
 from placements.services.editor.operations import start_draft
@@ -144,7 +145,9 @@ def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(operator: Client, 
     assert "web was changed while you edited it" in refused.content.decode()
     assert 'name="digest"' not in refused.content.decode()
     assert rebased["Location"] == f"/drafts/{draft.pk}/"
-    assert load_documents(draft.text)[0].data["metadata"]["annotations"] == {"fleetui.io/note": "theirs"}
+    assert load_documents(plain_manifest(draft.text))[0].data["metadata"]["annotations"] == {
+        "fleetui.io/note": "theirs"
+    }
     assert _confirm(operator, draft, _review(operator, draft)).status_code == 302
 
 
@@ -159,4 +162,4 @@ def test_shows_a_conflict_where_both_changed_the_same(operator: Client, draft: D
     assert "Merge conflict" in response.content.decode()
     row = re.findall(r"<td>(\d)</td><td>(\d)</td><td>(\d)</td>", response.content.decode())
     assert row == [("2", "3", "1")]
-    assert load_documents(draft.text)[0].data["spec"]["policy"]["numberOfClusters"] == 1
+    assert load_documents(plain_manifest(draft.text))[0].data["spec"]["policy"]["numberOfClusters"] == 1

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from clusters.drivers.kubernetes.discovery import (
     RefusedError,
     resolve_kind,
 )
+from fleetui.apimachinery.secrets import is_secret, secret_values
 
 FIELD_MANAGER = "fleetui"
 LONGEST_MESSAGE = 500
@@ -145,24 +146,14 @@ def cut_message(message: str, longest: int = LONGEST_MESSAGE) -> str:
 
 
 def without_secret_values(message: str, manifest: Mapping[str, Any]) -> str:
-    if (manifest.get("apiVersion"), manifest.get("kind")) != ("v1", "Secret"):
-        return message
+    """Return a message without the values of a Secret: plain, base64, and as they are in a quoted message."""
+    forms = set[str]()
+    for text in secret_values(manifest) if is_secret(manifest) else ():
+        forms |= {text, base64.b64encode(text.encode()).decode()}
+        with suppress(ValueError):
+            forms.add(base64.b64decode(text, validate=True).decode())
+    forms |= {json.dumps(form)[1:-1] for form in forms}
     # The longest first: a value can be part of another.
-    for value in sorted(set(secret_values(manifest)), key=len, reverse=True):
-        message = message.replace(value, REMOVED_VALUE)
+    for form in sorted(forms - {""}, key=len, reverse=True):
+        message = message.replace(form, REMOVED_VALUE)
     return message
-
-
-def secret_values(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of a Secret: plain, base64, and as they are in a quoted message."""
-    for key in ("data", "stringData"):
-        values = manifest.get(key)
-        for value in values.values() if isinstance(values, Mapping) else ():
-            text = str(value)
-            forms = [text, base64.b64encode(text.encode()).decode()]
-            with suppress(ValueError):
-                forms.append(base64.b64decode(text, validate=True).decode())
-            for form in forms:
-                if form:
-                    yield form
-                    yield json.dumps(form)[1:-1]

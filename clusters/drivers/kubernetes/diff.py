@@ -30,6 +30,7 @@ from clusters.drivers.kubernetes.autoscaling import manifest_over
 from clusters.drivers.kubernetes.discovery import RefusedError
 from clusters.drivers.kubernetes.parallel import run_waves
 from clusters.drivers.kubernetes.targets import Target, prepare_targets
+from fleetui.apimachinery.secrets import hides_value, is_secret
 
 Live: TypeAlias = Mapping[str, Any]
 
@@ -97,12 +98,12 @@ def _without_creation_timestamp(fields: dict[str, Any], path: tuple[str, ...]) -
 
 
 def find_differences(member: Live, hub: Live) -> Comparison:
-    """Compare two cleaned objects; the values of a core Secret are redacted."""
-    is_secret = (hub.get("apiVersion"), hub.get("kind")) == ("v1", "Secret")
+    """Compare two cleaned objects; the values of a Secret are redacted."""
+    has_values = is_secret(hub)
     fields = list(islice(_walk("", member, hub), MOST_DIFFERENCES + 1))
     written = []
     for path, one, other in fields[:MOST_DIFFERENCES]:
-        if is_secret and path.split("/")[1] in ("data", "stringData"):
+        if has_values and any(side is not _ABSENT and hides_value(path, side) for side in (one, other)):
             texts = ["" if side is _ABSENT else REDACTED for side in (one, other)]
         else:
             texts = [compact_json(side) for side in (one, other)]

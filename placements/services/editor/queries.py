@@ -61,7 +61,7 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
     """Return the lines of these drafts, which are named after what they edit; each text is read once."""
     summaries = []
     for row in drafts:
-        data = PlacementDraft.parse(row.text).data
+        data = PlacementDraft.parse(plain_manifest(row.text)).data
         is_read = isinstance(data, dict)
         changes = counted(len(differences(row.base or {}, data)), "change") if is_read else "Invalid YAML"
         title = row.placement.full_name if row.placement else ""

@@ -46,7 +46,8 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
     rows = {(row.kind, str(row)): row for row in _candidates(placement, target.identities)}
     if not rows:
         return {}
-    contents, fleet = map(_hidden_content, rows.values()), current_fleet().fleet
+    # What it selects needs no values of Secrets.
+    contents, fleet = (_content_of(row, row.document) for row in rows.values()), current_fleet().fleet
     by_cluster = applicable_to_each(contents, placement=placement, fleet=fleet, objects=objects)
     return {
         name: tuple(rows[one.override.kind, one.full_name] for one in several)
@@ -97,11 +98,6 @@ KEY = ("namespace", "group", "version", "kind", "name")
 def frozen_of(row: OverrideSnapshot) -> OverrideContent:
     """Return the content of a snapshot with values of Secrets, to be applied to manifests."""
     return _content_of(row, plain_manifest(row.document))
-
-
-def _hidden_content(row: OverrideSnapshot) -> OverrideContent:
-    """Return the content of a snapshot, for what it selects: values of Secrets are not read."""
-    return _content_of(row, row.document)
 
 
 def _content_of(row: OverrideSnapshot, document: Mapping[str, Any]) -> OverrideContent:

@@ -11,6 +11,7 @@ from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.metadata import full_name
 from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.encryption import without_values
 from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import PlacementScope, parse_cluster_override, parse_override
 from placements.models import DisruptionBudget, Override, OverrideSnapshot, OverrideTarget
@@ -34,7 +35,8 @@ def _fill_override(row: Override, document: HubDocument) -> bool:
     pair = understood(document, _PARSERS[document.row.kind])
     if pair is None:
         return False
-    parsed, row.document = pair
+    parsed, written = pair
+    row.document = without_values(written)
     row.placement_name = parsed.placement
     row.created_at = document.created_at
     return True
@@ -108,7 +110,7 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
         is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
         head = {"apiVersion": one.content["apiVersion"], "kind": kind}
         return {
-            "document": {**head, "metadata": metadata, "spec": spec},
+            "document": without_values({**head, "metadata": metadata, "spec": spec}),
             "content_hash": str(one.spec.get("overrideHash") or "")[:64],
             "placement_name": full_name(namespace if is_namespaced else "", text_of(reference.get("name"))),
         }

@@ -1,0 +1,109 @@
+"""Values of Secrets, planted wherever a manifest, a text or an edit may have them; each names its place."""
+
+import base64
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from fleetui.apimachinery.yaml import dump_yaml
+from placements.models import Draft, DryRun, Placement
+from placements.services.dry_runs import run_due as run_due_dry_runs
+from placements.services.dry_runs import start_dry_run
+from placements.services.editor.operations import start_draft
+from placements.services.overrides.operations import save_override
+from placements.services.resources.operations import apply_resources
+from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.rollouts.worker import run_cluster_calls
+from placements.services.scheduling import schedule_due
+from tests.services.rollouts.overrides import for_clusters, for_resource, rule
+
+COPY = "kubectl.kubernetes.io/last-applied-configuration"
+LOGIN = {"group": "", "version": "v1", "kind": "Secret", "name": "login"}
+_ENVELOPE = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope"}
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def secret(mark: str, name: str = "login") -> dict[str, Any]:
+    """Write a Secret that has values everywhere; all of them begin with `planted-`, also in base64."""
+    copy = f'{{"data": {{"password": "planted-{mark}-in-copy"}}}}'
+    annotations = {COPY: copy, "example.com/note": f"it is planted-{mark}-in-strings today"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": "shop", "annotations": annotations, "labels": {"of": mark}},
+        "type": "Opaque",
+        "data": {"password": _encoded(f"planted-{mark}-in-data"), "other": _encoded(f"planted-{mark}-other")},
+        "stringData": {"token": f"planted-{mark}-in-strings"},
+        "Data": {"password": f"planted-{mark}-unknown"},
+        "stringdata": [f"planted-{mark}-misspelt"],
+        "spec": {"template": {"deep": {"deeper": f"planted-{mark}-deep"}}},
+    }
+
+
+def envelope(mark: str) -> dict[str, Any]:
+    metadata = {"name": "bundle", "namespace": "shop"}
+    return {**_ENVELOPE, "metadata": metadata, "data": {"secret.yaml": secret(mark, "wrapped")}}
+
+
+def found_in(content: str | bytes) -> set[str]:
+    """Return what of the planted values is in a text, also in base64 as a part of other base64."""
+    text = content.decode(errors="replace") if isinstance(content, bytes) else content
+    return {mark for mark in ("planted-", "cGxhbnRlZC", "BsYW50ZWQt", "wbGFudGVkL") if mark in text}
+
+
+def plant(*, owner: User, now: datetime, of_shop: str = "all-of-shop") -> list[str]:
+    """Plant two versions of everything, roll them out, and try a third; return addresses of drafts and runs.
+
+    There is a namespace `shop` and a placement `web` of it. The drafts are those of the owner, and `of_shop`
+    is the name of the override of the namespace.
+    """
+    apply_resources([secret("first"), envelope("wrapped")], by=None, now=now)
+    patches: list[dict[str, Any]] = [
+        {"op": "add", "path": "/data/added", "value": _encoded("planted-patch-in-data")},
+        {"op": "add", "path": "/stringData/added", "value": "planted-patch-in-strings"},
+        {"op": "add", "path": "/Data/added", "value": "planted-patch-unknown"},
+        {"op": "add", "path": "/spec", "value": {"a": {"b": "planted-patch-deep"}}},
+    ]
+    failing = {"op": "add", "path": "/data/missing/deeper", "value": "planted-patch-that-fails"}
+    save_override(for_resource("login", rule(*patches), of=LOGIN), by=None, now=now)
+    of_namespace = {"op": "add", "path": "/stringData", "value": {"all": "planted-patch-of-namespace"}}
+    save_override(for_clusters(of_shop, rule(of_namespace, failing, region="west")), by=None, now=now)
+    _work(now)
+    apply_resources([secret("second"), envelope("again")], by=None, now=now)
+    _work(now)
+
+    # Rows as the operations of a person make them: one dry run waits, one has its answers.
+    edit = "---\n".join(map(dump_yaml, [secret("tried"), envelope("tried")]))
+    done = start_dry_run(manifests=edit, by=None, now=now)
+    while run_due_dry_runs(now=now, threads=0, clock=lambda: now):
+        pass
+    waiting = start_dry_run(manifests=edit, by=None, now=now)
+    web = Placement.objects.get(full_name="web")
+    drafts = [start_draft(one, placement=None, by=owner, now=now) for one in drafted(web.document)]
+    assert DryRun.objects.get(pk=done.pk).is_answered
+    return [*_addresses(drafts, "drafts"), *_addresses([done, waiting], "dry-runs")]
+
+
+def drafted(document: dict[str, Any]) -> tuple[str, ...]:
+    """Write drafts with values: with a second manifest, with a nested one, and one that is no YAML."""
+    return (
+        f"{dump_yaml(document)}---\n{dump_yaml(secret('drafted'))}",
+        dump_yaml({**document, "secret": secret("nested")}),
+        f"{dump_yaml(secret('unreadable'))}\n  - :\n{{",
+    )
+
+
+def _addresses(rows: Iterable[Draft | DryRun], noun: str) -> list[str]:
+    return [f"/{noun}/{row.pk}/" for row in rows]
+
+
+def _work(now: datetime) -> None:
+    for _ in range(20):
+        done = schedule_due(now=now) + sync_due_rollouts(now=now)
+        if not done + run_cluster_calls(now=now, threads=0, clock=lambda: now):
+            return
