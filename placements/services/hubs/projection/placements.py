@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Count, F, Q
 
-from clusters.hubs.kinds.base import items_at
+from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import EVICTION_KIND
@@ -100,10 +100,10 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
         setattr(row, name, value)
     row.semantics = HUB_SEMANTICS  # whatever the annotations are
     row.reschedules_on_fleet_change = False  # the hub does
-    if "status" in document.content:
+    # A hub leaves the list out until it rolls out: then the number is unknown; an empty list is none.
+    row.selected_count = None
+    if isinstance(mapping_at(document.content, "status").get("selectedResources"), list):
         row.selected_count = len(items_at(document.content, "status", "selectedResources"))
-    else:
-        row.selected_count = None
 
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
