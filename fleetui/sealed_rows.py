@@ -24,8 +24,7 @@ from fleetui.fields import ManifestField, SealedTextField
 _IS_SEALED = f"CAST({{column}} AS text) LIKE '%{SEALED}%'"
 _COUNT = f"SELECT count(*) FROM {{table}} WHERE {_IS_SEALED}"  # noqa: S608  # names of columns
 _PAGE = (
-    "SELECT id, CAST({column} AS text) FROM {table} WHERE {condition} AND id > {after} "
-    "ORDER BY id LIMIT 200"
+    "SELECT id, CAST({column} AS text) FROM {table} WHERE {condition} AND id > {after} ORDER BY id LIMIT 200"
 )
 _UPDATE = "UPDATE {table} SET {column} = CAST(%s AS {type}) WHERE id = %s AND CAST({column} AS text) = %s"
 

@@ -9,7 +9,9 @@ from clusters.drivers.base import Applied, DriverPending, DriverRejected, Object
 from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.kubernetes.inventory import read_inventory
 from clusters.drivers.kubernetes.targets import applyset_id, inventory_name
+from clusters.drivers.readiness import Readiness
 from tests.kubernetes.members import Hub, policy_version, repeat
+from tests.runtime.processes import eventually
 
 NOT_SERVED = "v1beta1" if policy_version() == "v1" else "v1"
 
@@ -265,6 +267,30 @@ def test_a_job_that_may_be_recreated_is_deleted_and_created(hub: Hub) -> None:
     assert applied.changed
     live = hub.admin.get(hub.path("jobs", "once", root="/apis/batch/v1"))
     assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "once:2"
+
+
+def test_a_job_that_its_time_to_live_removed_is_not_run_again(hub: Hub) -> None:
+    driver = hub.driver()
+    path = hub.path("jobs", "once", root="/apis/batch/v1")
+    manifest = job(hub, "once:1")
+    manifest["spec"]["ttlSecondsAfterFinished"] = 5
+    version = hub.version("v1", hub.namespace_manifest(), manifest)
+    driver.apply(version)
+    hub.admin.call("DELETE", path, body={"propagationPolicy": "Background"})
+    eventually(lambda: not hub.admin.has(path))
+
+    seen = hub.seen(driver)
+    applied = driver.apply(version)
+
+    assert seen.missing == ()
+    assert [(one.object.name, one.readiness) for one in seen.unready] == [("once", Readiness.NOT_TRACKABLE)]
+    assert not applied.changed
+    assert not hub.admin.has(path)
+
+    changed = job(hub, "once:2")
+    changed["spec"]["ttlSecondsAfterFinished"] = 5
+    driver.apply(hub.version("v2", hub.namespace_manifest(), changed))
+    assert hub.admin.has(path)
 
 
 def test_a_terminating_namespace_is_waited_for(hub: Hub) -> None:

@@ -35,7 +35,7 @@ def test_the_migration_writes_integers_where_text_was_accepted() -> None:
     budget = {"spec": {"minAvailable": "1"}}
     DisruptionBudget.objects.create(name="web", document=budget, created_at=NOW, updated_at=NOW)
 
-    migration = import_module("placements.migrations.0002_integers_written_as_text")
+    migration = import_module("placements.migrations.0003_integers_written_as_text")
     migration.write_integers(apps, connection.schema_editor())
 
     rolling = parse_placement(Placement.objects.get().document).spec.strategy.rolling_update

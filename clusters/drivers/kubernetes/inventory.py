@@ -47,7 +47,10 @@ _APPLY_QUERY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the inventory records of one object; `uid` "" = never applied."""
+    """What the inventory records of one object; `uid` "" = never applied.
+
+    `ends_itself`: a Job that the cluster deletes some time after its end (`ttlSecondsAfterFinished`).
+    """
 
     ref: ObjectRef
     version: str
@@ -56,6 +59,7 @@ class Entry:
     fields: str = ""
     generation: str = ""
     is_taken_over: bool = False
+    ends_itself: bool = False
 
     @property
     def api_version(self) -> str:
@@ -72,10 +76,11 @@ class Entry:
             plain["f"],
             plain["g"],
             bool(plain["taken"]),
+            bool(plain.get("ttl")),
         )
 
     def to_plain(self) -> dict[str, Any]:
-        return {
+        plain: dict[str, Any] = {
             "group": self.ref.group,
             "version": self.version,
             "kind": self.ref.kind,
@@ -87,6 +92,9 @@ class Entry:
             "g": self.generation,
             "taken": self.is_taken_over,
         }
+        if self.ends_itself:
+            plain["ttl"] = True
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,13 @@ def live_entry(ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = 
         managed_fields_digest(live),
         generation_of(live),
         (metadata.get("annotations") or {}).get(TAKEN_OVER) == "true",
+        ends_itself(ref, live),
     )
+
+
+def ends_itself(ref: ObjectRef, live: Mapping[str, Any]) -> bool:
+    spec = live.get("spec") or {}
+    return (ref.group, ref.kind) == ("batch", "Job") and spec.get("ttlSecondsAfterFinished") is not None
 
 
 def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:

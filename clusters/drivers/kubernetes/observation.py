@@ -34,6 +34,7 @@ Live: TypeAlias = Mapping[str, Any]
 Cleared: TypeAlias = dict[ObjectRef, tuple[str, str, str]]
 
 LEFTOVERS = "leftovers of older versions may remain"
+ENDED = "deleted after its end (ttlSecondsAfterFinished); applied again when its manifest changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,14 @@ def _compare(
     return object_diff(target, live, comparison) if comparison.fields else None
 
 
+def has_ended(sighting: Sighting) -> bool:
+    """Return whether an object is a Job that its own time to live has removed.
+
+    The cluster does not say who deleted it: a Job with a time to live that is gone counts as ended.
+    """
+    return sighting.live is None and not sighting.problem and sighting.entry.ends_itself
+
+
 def placement_seen(
     inventory: PlacementInventory,
     sightings: Sequence[Sighting],
@@ -205,6 +214,10 @@ def placement_seen(
             drifted.append(drift)
         if one.problem:
             unready.append(ObjectSeen(ref, Readiness.NOT_YET, one.problem))
+        if has_ended(one):
+            unready.append(ObjectSeen(ref, Readiness.NOT_TRACKABLE, ENDED))
+            objects.append(LiveObject(ref, one.entry.uid, Readiness.NOT_TRACKABLE, ENDED))
+            continue
         if one.live is None:
             objects.append(LiveObject(ref, reason=one.problem))
             continue
@@ -219,7 +232,9 @@ def placement_seen(
         inventory.whole,
         inventory.refusals,
         tuple(unready),
-        missing=tuple(one.entry.ref for one in sightings if one.live is None and not one.problem),
+        missing=tuple(
+            one.entry.ref for one in sightings if one.live is None and not one.problem and not has_ended(one)
+        ),
         drifted=tuple(drifted),
         notice=LEFTOVERS if inventory.incomplete else "",
         objects=tuple(objects),

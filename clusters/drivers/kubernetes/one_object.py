@@ -144,7 +144,10 @@ def _as_outcome(call: ApplyCall, target: Target, step: Callable[[], Step]) -> St
 def _examine(call: ApplyCall, target: Target) -> Outcome:
     options = call.version.options
     live = read_object(call.access, target.api_version, target.ref, deadline=call.stop)
+    record = call.records.get(target.ref)
     if live is None:
+        if record and record.ends_itself and record.hash == target.hash:
+            return ObjectResult(record)  # it has run; another run begins with another manifest
         return _planned_patch(call, target, None, is_taken_over=False)
     metadata = live["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -152,7 +155,6 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
         if _may_recreate(target):
             return DEFERRED
         raise RefusedError(APPLY_FAILED, f"{target.ref} is being deleted; applied again once it is deleted")
-    record = call.records.get(target.ref)
     if not is_ours(call.access, live, call.version.placement):
         check_takeover(call, target, live)
         return _planned_patch(call, target, live, is_taken_over=True)

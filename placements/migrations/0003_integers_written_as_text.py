@@ -48,7 +48,7 @@ def write_integers(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("placements", "0001_initial")]
+    dependencies = [("placements", "0002_seal_secrets")]
 
     operations = [
         # The release before reads integers, too.

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('clusters', '0002_identity_of_members'),
-        ('placements', '0001_initial'),
+        ('placements', '0003_integers_written_as_text'),
     ]
 
     operations = [
