@@ -15,7 +15,7 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
-from placements.manifests.strategy import ApplyType
+from placements.manifests.strategy import ApplyType, StrategyType
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.hubs.due import mark_due
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
@@ -24,6 +24,7 @@ from placements.services.hubs.projection.placements import count_placed, current
 
 MOST_OBJECTS = 100
 LONGEST_VALUE = 1_024
+STARTED = "RolloutStarted"
 _PREVIOUS_STATE = f"{PREFIX}previous-binding-state"
 _STEPS = {
     "RolloutStarted": Phase.NOT_STARTED,
@@ -67,6 +68,11 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
         )
     )
+    latest = dict(
+        ResourceSnapshot.objects.filter(placement__in=list(names), is_latest=True).values_list(
+            "placement_id", "pk"
+        )
+    )
     new, changed, decided = [], [], set(moved)
     for pair, one in chosen.items():
         before = there.get(pair)
@@ -76,6 +82,7 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             ids.get((row.placement_id, str(one.spec.get(name))))
             for ids, name in zip((policies, resources), key, strict=True)
         )
+        _await_latest(row, owners[pair[0]], latest.get(row.placement_id))
         if before is None:
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
@@ -178,6 +185,20 @@ def binding_row(document: HubDocument, before: Binding | None, placement: Placem
     return row
 
 
+def _await_latest(row: Binding, placement: Placement, latest: int | None) -> None:
+    """Take a rollout of the latest resources for not started while a binding names older ones.
+
+    The conditions of the binding are about the older ones until the hub's rollout controller changes it; that
+    of the placement says so earlier or later. With the strategy External a staged update run chooses.
+    """
+    is_older = None not in (latest, row.resource_snapshot_id) and row.resource_snapshot_id != latest
+    is_started = placement.conditions.get(STARTED, [""])[0] == "True"
+    if not is_older or is_started or placement.strategy_type == StrategyType.EXTERNAL:
+        return
+    if STARTED in row.conditions:
+        row.conditions = {**row.conditions, STARTED: ["Unknown", row.conditions[STARTED][1]]}
+
+
 def _version(spec: Manifest) -> str:
     """Return what distinguishes the targets of a binding: resource snapshot, and overrides."""
     overrides = [spec.get(key) for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")]
@@ -237,7 +258,7 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
 
 def _object_message(failed: Mapping[str, str]) -> str:
     name = full_name(failed["namespace"], failed["name"])
-    return f"{failed['kind']} {name}: {failed['message']}"
+    return f"{failed['kind']} {name}: {failed['message'] or failed['code']}"
 
 
 def _differing(document: HubDocument, key: str, fields_key: str, since_key: str) -> list[dict[str, Any]]:
