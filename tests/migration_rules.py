@@ -3,7 +3,7 @@
 Of the operations and not of the SQL: SQLite copies a table for most of them, which hides what they change.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db.migrations import Migration
@@ -37,14 +37,27 @@ _DATA = (RunPython, RunSQL)
 def problems_of(migration: Migration, state: ProjectState) -> list[str]:
     """Return what is wrong with a migration; `state` is that before it, and is changed to that after it."""
     found = list(_problems_of_data(migration.operations))
+    models = [model for (app, _), model in state.models.items() if app == migration.app_label]
+    before = {one.name: one for model in models for one in model.options.get("constraints", ())}
     created: set[str] = set()
     for operation in migration.operations:
         if isinstance(operation, CreateModel):
             created.add(operation.name_lower)
+        elif isinstance(operation, AddConstraint) and _is_wider(operation, before):
+            pass
         elif getattr(operation, "model_name", "").lower() not in created:
             found += _problems(operation, migration, state)
         operation.state_forwards(migration.app_label, state)
     return found
+
+
+def _is_wider(operation: AddConstraint, before: Mapping[str, Any]) -> bool:
+    """Return whether a list of allowed values replaces a shorter one of the same column."""
+    old, new = (
+        dict(getattr(getattr(one, "condition", None), "children", ()))
+        for one in (before.get(operation.constraint.name), operation.constraint)
+    )
+    return bool(old) and old.keys() == new.keys() and all(set(old[key]) <= set(new[key]) for key in old)
 
 
 def _problems_of_data(operations: Sequence[Operation]) -> Iterator[str]:

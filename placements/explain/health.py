@@ -44,6 +44,7 @@ class HealthCounts:
     not_monitored: int = 0
     not_ready: int = 0
     failed: int = 0
+    differs: int = 0
     not_available: int = 0
     removal_failed: int = 0
     removing: int = 0
@@ -134,6 +135,7 @@ GATES: Mapping[str, tuple[HealthLevel, str, str]] = {
 _Status = tuple[HealthLevel, str, str] | None
 _WORDS = {
     "Invalid resource selector": "Failed",
+    "Differs": "Degraded",
     "Not fulfilled": "Failed",
     "Partially fulfilled": "Degraded",
     "No clusters named": "Degraded",
@@ -169,7 +171,8 @@ def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if facts.is_scheduled is not None and not facts.is_pending:
         if facts.is_scheduled is False and counts.scheduled < counts.wanted:
             return level, "Partially fulfilled", f"{counts.scheduled:,} of {counts.wanted:,}"
-        if not counts.scheduled and not counts.wanted:
+        is_scaled_to_zero = facts.placement_type == PlacementType.PICK_N and facts.is_scheduled
+        if not counts.scheduled and not counts.wanted and not is_scaled_to_zero:
             is_named = facts.placement_type == PlacementType.PICK_FIXED
             return level, "No clusters named" if is_named else "No clusters selected", ""
     if facts.resources == 0:
@@ -190,6 +193,8 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
         "not monitored": counts.not_monitored if counts.not_monitored < counts.scheduled else 0,
         "not ready": counts.not_ready,
     }
+    if counts.differs:
+        return level, "Differs", f"differs on {_clusters(counts.differs)}"
     if any(away.values()) or counts.not_available:
         causes = [f"{number:,} {word}" for word, number in away.items() if number]
         return level, "Degraded", ", ".join([available, *causes])
@@ -233,12 +238,19 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     return None
 
 
+def _scaled_to_zero(_facts: HealthFacts, counts: HealthCounts) -> _Status:
+    if counts.wanted or counts.scheduled:
+        return None
+    return HealthLevel.HEALTHY, "Healthy", "scaled to 0"
+
+
 _CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Status], ...] = (
     _deleting,
     _failed,
     _unfulfilled,
     _degraded,
     _progressing,
+    _scaled_to_zero,
 )
 
 
@@ -264,6 +276,7 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
             "notMonitored": counts.not_monitored,
             "notReady": counts.not_ready,
             "failed": counts.failed,
+            "differs": counts.differs,
         },
     }
 
@@ -325,6 +338,7 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
         ),
         (has_failed and facts.failure == FailureKind.OVERRIDE, HealthLevel.FAILED, "Override failed"),
         (has_failed, HealthLevel.FAILED, "Apply failed"),
+        (is_applied and facts.failure == FailureKind.DIFFERS, HealthLevel.ATTENTION, "Differs"),
         (is_applied and not is_ready and facts.is_late, HealthLevel.ATTENTION, "Not available"),
         (facts.phase is Phase.APPLYING, HealthLevel.PROGRESS, "Applying"),
         (is_applied and not is_ready, HealthLevel.PROGRESS, "Waiting for availability"),

@@ -140,14 +140,17 @@ class OverridePolicy(ManifestModel):
 
 class OverriddenResource(ManifestModel):
     refused: ClassVar[dict[str, UnsupportedField]] = {
-        key: UnsupportedField("not-supported", "Forbidden: overrides select resources by name only")
-        for key in ("labelSelector", "selectionScope")
+        "labelSelector": UnsupportedField(
+            "not-supported", "Forbidden: overrides select resources by name only"
+        )
     }
 
     group: Annotated[str, pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False)]
     version: Annotated[str, pattern(fields.version_problem, "an API version such as v1")]
     kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Namespace")]
     name: Annotated[str, pattern(fields.object_name_problem, fields.OBJECT_NAME)]
+    # The API server of a hub fills it in.
+    selection_scope: Annotated[str, literal("NamespaceWithResources")] = "NamespaceWithResources"
 
 
 class ClusterPlacementRef(ManifestModel):

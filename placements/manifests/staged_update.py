@@ -158,10 +158,15 @@ class NamespacedStagedUpdateStrategy(ClusterStagedUpdateStrategy):
 
 
 class StagedRunSpec(ManifestModel):
-    """Which placement to bring to which resource snapshot, by which strategy."""
+    """Which placement to bring to which resource snapshot, by which strategy.
+
+    An empty index, which the API server of a hub fills in, is the latest snapshot.
+    """
 
     placement_name: Name
-    resource_snapshot_index: Annotated[str, pattern(_INDEX_PROBLEM, "an integer from 0")] | None = None
+    resource_snapshot_index: (
+        Annotated[str, pattern(_INDEX_PROBLEM, "an integer from 0", filled_in=False)] | None
+    ) = None
     staged_rollout_strategy_name: Name
     state: Annotated[RunState, one_of(RunState)] = RunState.INITIALIZE
 

@@ -103,7 +103,7 @@ class Binding(HubRow):
             models.Index(
                 fields=[
                     *("hub", "placement", "state", "phase", "started_status", "available_status"),
-                    *("phase_changed_at", "cluster_name"),
+                    *("failure", "phase_changed_at", "cluster_name"),
                 ],
                 name="binding_status",
             ),

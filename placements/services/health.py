@@ -39,7 +39,7 @@ from fleetui.hub_scope import LOCAL_HUB
 from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
-from placements.engine.rollout.state import EMPTY, Phase
+from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.explain.health import (
     GATES,
     ClusterFacts,
@@ -53,6 +53,7 @@ from placements.explain.health import (
     placement_health,
 )
 from placements.manifests.binding import BindingState
+from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
 from placements.models import Binding, Decision, Placement, ResourceSnapshot, Rollout, StagedRun
 
@@ -112,7 +113,7 @@ def health_by_domain(
 
     Of many clusters those alike are counted, few have their names.
     """
-    columns = ("failure", "domain", *(("cluster_name",) if placement.placed_count <= NAMED_UP_TO else ()))
+    columns = ("domain", *(("cluster_name",) if placement.placed_count <= NAMED_UP_TO else ()))
     groups = _groups([placement], *columns, now=now, key=key)
     clusters = [
         SelectedClusters(one["domain"], _status_of(placement, one), one["count"], one.get("cluster_name", ""))
@@ -126,7 +127,7 @@ NAMED_UP_TO = 30
 """Up to this number of clusters the tree of a placement shows each, above it domains."""
 
 
-_ALIKE = ("placement_id", "state", "phase", "started_status", "available_status")
+_ALIKE = ("placement_id", "state", "phase", "started_status", "available_status", "failure")
 _FIRST_KEY = 2_000_100_000
 _NOW = ANY_TIME - timedelta(1)
 
@@ -400,12 +401,15 @@ def is_degraded(*, now: datetime) -> Q:
     is_unready = ~Q(cluster_name__in=_members(_is_ready(now) | ~_IS_MONITORED))  # also without a member
     is_applied = Q(phase=Phase.APPLIED) & ~Q(available_status=_TRUE)
     is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
-    is_failing = Q(phase=Phase.FAILED) | (is_applied & (is_late | ~_is_rolling("placement")))
+    differs = Q(phase__in=(Phase.APPLIED, Phase.AVAILABLE), failure=FailureKind.DIFFERS)
+    is_failing = Q(phase=Phase.FAILED) | differs | (is_applied & (is_late | ~_is_rolling("placement")))
     not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
     has_others = Q(Exists(_members(~_IS_MONITORED)))  # none in most fleets: no look at their bindings
     is_partly_monitored = has_others & _among(not_monitored) & _among(others)
     is_applied_nowhere = has_others & _among(not_monitored) & ~_among(others)
+    is_scaled_to_zero = Q(placement_type=PlacementType.PICK_N, number_of_clusters=0)
     is_empty = Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0)) & ~_among(bindings)
+    is_empty &= ~is_scaled_to_zero
     return _among(not_removed) | Q(deleting_since=None) & (
         ~Q(selection_faults=[])
         | Q(selected_count=0, pinned_snapshot=None)
@@ -505,7 +509,8 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
         counts["started"] += number if started == _TRUE or (not started and phase not in EMPTY) else 0
         counts["applying"] += number if phase is Phase.APPLYING else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
-        counts["applied"] += number if is_applied and has_resources else 0
+        is_report = group["failure"] == FailureKind.DIFFERS  # nothing was applied
+        counts["applied"] += number if is_applied and has_resources and not is_report else 0
         is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
         if group["member"] in _UNKNOWN_MEMBERS:
             counts[group["member"].replace(" ", "_")] += number
@@ -513,6 +518,8 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
         counts["not_ready"] += number if group["member"] == MemberCondition.NOT_READY else 0
         if phase is Phase.FAILED:
             counts["failed"] += number
+        elif is_applied and is_report:
+            counts["differs"] += number
         elif is_ready and has_resources:
             counts["available"] += number
         elif is_applied and (group["is_late"] or not is_rolling):

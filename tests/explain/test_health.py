@@ -127,6 +127,7 @@ def test_the_document_has_the_level_the_word_and_the_counts() -> None:
         "notMonitored": 0,
         "notReady": 0,
         "failed": 0,
+        "differs": 0,
     }
 
 

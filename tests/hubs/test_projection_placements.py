@@ -160,7 +160,11 @@ def test_objects_that_failed_make_a_binding_failed(live: ProjectedHub) -> None:
     live.put(BINDING, bound("web", "paris", status={"conditions": steps, "failedPlacements": [failed]}))
     live.project()
 
-    assert bindings(live, "phase", "failure", "message")[0] == ("failed", "refused", "Applied is False")
+    assert bindings(live, "phase", "failure", "message")[0] == (
+        "failed",
+        "refused",
+        "Namespace web: ApplyFailed",
+    )
 
 
 @pytest.mark.nightly

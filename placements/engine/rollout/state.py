@@ -177,6 +177,8 @@ class FailureKind(StrEnum):
     """The cluster rejected some objects or all."""
     UNREACHABLE = "unreachable"
     """The cluster did not answer, or not in time; whether the call took effect is unknown."""
+    DIFFERS = "differs"
+    """The cluster differs from what is wanted, and the apply strategy ReportDiff writes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

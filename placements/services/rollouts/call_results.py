@@ -435,11 +435,12 @@ def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_bus
     if binding.phase != phase:
         columns["phase_changed_at"] = now
     errors = [(one.object, one.code, one.message) for one in report.failures]
+    kind = FailureKind.DIFFERS if report.diffs and not report.failures else None
     return CallResult(
         tuple(columns.items()),
         outcome="" if report.failures else ClusterUpdate.Outcome.AVAILABLE,
         is_applied=True,
-        failure=Failure(objects=_object_errors(binding, errors)),
+        failure=Failure(kind, _object_errors(binding, errors)),
         diffed=difference_rows(binding.diffed_objects, report.diffs, now=now),
     )
 

@@ -11,9 +11,11 @@ from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.hubs.trimming import short_digest
 from clusters.models import MirroredObject
+from fleetui.apimachinery.metadata import full_name
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState
+from placements.manifests.strategy import ApplyType, StrategyType
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.hubs.due import mark_due
 from placements.services.hubs.projection.documents import HubDocument, HubMoment
@@ -21,6 +23,8 @@ from placements.services.hubs.projection.kinds import BINDING_KINDS
 from placements.services.hubs.projection.placements import count_placed, current_conditions, placements_of
 
 MOST_OBJECTS = 100
+LONGEST_VALUE = 1_024
+STARTED = "RolloutStarted"
 _PREVIOUS_STATE = f"{PREFIX}previous-binding-state"
 _STEPS = {
     "RolloutStarted": Phase.NOT_STARTED,
@@ -40,6 +44,7 @@ _COLUMNS = (
     *("state", "previous_state", "policy_snapshot_id", "resource_snapshot_id", "topology_spread_score"),
     *("affinity_score", "picked_at", "phase", "phase_changed_at", "message", "failure", "failed_objects"),
     *("conditions", "apply_strategy", "hub_name", "hub_conditions", "applied_version"),
+    *("drifted_objects", "diffed_objects"),
 )
 
 
@@ -63,6 +68,11 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
         )
     )
+    latest = dict(
+        ResourceSnapshot.objects.filter(placement__in=list(names), is_latest=True).values_list(
+            "placement_id", "pk"
+        )
+    )
     new, changed, decided = [], [], set(moved)
     for pair, one in chosen.items():
         before = there.get(pair)
@@ -72,6 +82,7 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             ids.get((row.placement_id, str(one.spec.get(name))))
             for ids, name in zip((policies, resources), key, strict=True)
         )
+        _await_latest(row, owners[pair[0]], latest.get(row.placement_id))
         if before is None:
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
@@ -166,8 +177,26 @@ def binding_row(document: HubDocument, before: Binding | None, placement: Placem
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
     row.conditions = current_conditions(document, conditions)
+    row.drifted_objects = _differing(
+        document, "driftedPlacements", "observedDrifts", "firstDriftedObservedTime"
+    )
+    row.diffed_objects = _differing(document, "diffedPlacements", "observedDiffs", "firstDiffedObservedTime")
     _set_phase(row, document, conditions)
     return row
+
+
+def _await_latest(row: Binding, placement: Placement, latest: int | None) -> None:
+    """Take a rollout of the latest resources for not started while a binding names older ones.
+
+    The conditions of the binding are about the older ones until the hub's rollout controller changes it; that
+    of the placement says so earlier or later. With the strategy External a staged update run chooses.
+    """
+    is_older = None not in (latest, row.resource_snapshot_id) and row.resource_snapshot_id != latest
+    is_started = placement.conditions.get(STARTED, [""])[0] == "True"
+    if not is_older or is_started or placement.strategy_type == StrategyType.EXTERNAL:
+        return
+    if STARTED in row.conditions:
+        row.conditions = {**row.conditions, STARTED: ["Unknown", row.conditions[STARTED][1]]}
 
 
 def _version(spec: Manifest) -> str:
@@ -191,7 +220,7 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
     """Set how far the cluster has come: the first condition that is not True decides (10.2)."""
     row.failure, row.failed_objects, row.message = "", [], ""
     failed = _failed_objects(document)
-    steps = _STEPS_OF_REPORT if row.apply_type == "ReportDiff" else _STEPS
+    steps = _STEPS_OF_REPORT if row.apply_type == ApplyType.REPORT_DIFF else _STEPS
     kind = next((one for one in steps if row.conditions.get(one, [""])[0] != "True"), "")
     condition = conditions.get(kind or list(steps)[-1], {})
     if row.state == BindingState.SCHEDULED:
@@ -204,6 +233,8 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
         row.phase = Phase.REMOVING.value
         return
     row.phase = (steps[kind] if kind else Phase.AVAILABLE).value
+    if not kind and row.apply_type == ApplyType.REPORT_DIFF and row.diffed_objects:
+        row.failure = FailureKind.DIFFERS.value
     if not kind or row.conditions.get(kind, [""])[0] != "False":
         return
     row.message = str(condition.get("message") or "")[:500]
@@ -211,6 +242,8 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
     if failure and (failed or condition.get("reason") != "NotAllWorkHaveBeenApplied"):
         row.phase, row.failure = Phase.FAILED.value, failure.value
     row.failed_objects = failed
+    if failed and failure is FailureKind.REFUSED:  # the condition names the work object only
+        row.message = "; ".join(_object_message(one) for one in failed)[:500]
 
 
 def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
@@ -221,6 +254,35 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
         code, message = (str(condition.get(key) or "")[:500] for key in ("reason", "message"))
         objects.append({**values, "code": code, "message": message})
     return objects
+
+
+def _object_message(failed: Mapping[str, str]) -> str:
+    name = full_name(failed["namespace"], failed["name"])
+    return f"{failed['kind']} {name}: {failed['message'] or failed['code']}"
+
+
+def _differing(document: HubDocument, key: str, fields_key: str, since_key: str) -> list[dict[str, Any]]:
+    """Return the objects of a cluster that differ, as rows of a binding (`Binding.drifted_objects`)."""
+    rows = []
+    for found in map(mapping_at, items_at(document.content, "status", key)[:MOST_OBJECTS]):
+        observed = text_of(found.get("observationTime"))
+        fields = [mapping_at(one) for one in items_at(found, fields_key)]
+        row: dict[str, Any] = {
+            name: text_of(found.get(name)) for name in ("group", "version", "kind", "namespace", "name")
+        }
+        row |= {
+            "generation": found.get("targetClusterObservedGeneration"),
+            "observed": observed,
+            "since": text_of(found.get(since_key)) or observed,
+            "fields": [
+                [str(one.get(part) or "")[:LONGEST_VALUE] for part in ("path", "valueInMember", "valueInHub")]
+                for one in fields
+            ],
+            "isDegraded": False,
+            "isTruncated": False,
+        }
+        rows.append(row)
+    return rows
 
 
 def remove_bindings(moment: HubMoment) -> int:

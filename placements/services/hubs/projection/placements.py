@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Count, F, Q
 
-from clusters.hubs.kinds.base import items_at
+from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import EVICTION_KIND
@@ -55,7 +55,8 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
         if one.full_name in there and there[one.full_name].uid != one.uid
     ]
     delete_placements(replaced, now=moment.now)
-    new, added, changed, events = [], [], [], HubEvents(moment)
+    new, added, changed, restarted = [], [], [], []
+    events = HubEvents(moment)
     for one in documents:
         before = there.get(one.full_name)
         row = placement_row(one, before)
@@ -70,6 +71,8 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
             row.revision += 1
             row.observe_rollout = True
             changed.append(row)
+            if _started(before) != _started(row):
+                restarted.append(one.full_name)
             events.changed(PLACEMENT, one, before.document, row.document)
             events.reported(PLACEMENT, one, before.hub_conditions, row.hub_conditions)
     Placement.objects.bulk_create(new, batch_size=BATCH_SIZE)
@@ -82,9 +85,15 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
     )
     events.record()
     mark_children(added, kinds=CHILD_KINDS)
+    mark_children(restarted, kinds=BINDING_KINDS)  # whether one has started follows from it, too
     mark_children(names, kinds=RESOURCE_KINDS)  # the status of the placement lists their objects
     mark_named([*added, *(row.full_name for row in changed)], now=moment.now)
     write_newly_read(is_live=moment.is_live, now=moment.now)
+
+
+def _started(row: Placement) -> str:
+    """Return the status of RolloutStarted, "" where it is about an earlier generation."""
+    return str(row.conditions.get("RolloutStarted", [""])[0])
 
 
 def placement_row(document: HubDocument, before: Placement | None) -> Placement | None:
@@ -100,10 +109,10 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
         setattr(row, name, value)
     row.semantics = HUB_SEMANTICS  # whatever the annotations are
     row.reschedules_on_fleet_change = False  # the hub does
-    if "status" in document.content:
+    # A hub leaves the list out until it rolls out: then the number is unknown; an empty list is none.
+    row.selected_count = None
+    if isinstance(mapping_at(document.content, "status").get("selectedResources"), list):
         row.selected_count = len(items_at(document.content, "status", "selectedResources"))
-    else:
-        row.selected_count = None
 
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())

@@ -97,7 +97,8 @@ def _write(
     new = [number for number in by_number if number not in there]
     for number in sorted(new, key=lambda one: bool(by_number[one]["is_latest"])):
         model._default_manager.create(placement=placement, number=number, created_by="", **by_number[number])
-    if new:
+    has_other_latest = any(there[number].is_latest != one["is_latest"] for number, one in changes.items())
+    if new or has_other_latest:
         mark_children([placement.full_name], kinds=(*BINDING_KINDS, *RUN_KINDS))
     if new or changes:
         Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
