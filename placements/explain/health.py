@@ -114,9 +114,10 @@ def _with(words: str, detail: str) -> str:
 
 def placement_health(facts: HealthFacts) -> PlacementHealth:
     """Return the status of a placement: of all conditions that are not met, the worst."""
+    is_empty = not facts.counts.wanted and not facts.counts.scheduled
     level, words, detail = next(
         (status for check in _CHECKS if (status := check(facts, facts.counts)) is not None),
-        (HealthLevel.HEALTHY, "Healthy", ""),
+        (HealthLevel.HEALTHY, "Healthy", "scaled to 0" if is_empty else ""),
     )
     word = _WORDS.get(words, words)
     if level is HealthLevel.UNKNOWN:
@@ -238,19 +239,12 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     return None
 
 
-def _scaled_to_zero(_facts: HealthFacts, counts: HealthCounts) -> _Status:
-    if counts.wanted or counts.scheduled:
-        return None
-    return HealthLevel.HEALTHY, "Healthy", "scaled to 0"
-
-
 _CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Status], ...] = (
     _deleting,
     _failed,
     _unfulfilled,
     _degraded,
     _progressing,
-    _scaled_to_zero,
 )
 
 

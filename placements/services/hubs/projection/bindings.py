@@ -243,7 +243,11 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
         row.phase, row.failure = Phase.FAILED.value, failure.value
     row.failed_objects = failed
     if failed and failure is FailureKind.REFUSED:  # the condition names the work object only
-        row.message = "; ".join(_object_message(one) for one in failed)[:500]
+        causes = [
+            f"{one['kind']} {full_name(one['namespace'], one['name'])}: {one['message'] or one['code']}"
+            for one in failed
+        ]
+        row.message = "; ".join(causes)[:500]
 
 
 def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
@@ -254,11 +258,6 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
         code, message = (str(condition.get(key) or "")[:500] for key in ("reason", "message"))
         objects.append({**values, "code": code, "message": message})
     return objects
-
-
-def _object_message(failed: Mapping[str, str]) -> str:
-    name = full_name(failed["namespace"], failed["name"])
-    return f"{failed['kind']} {name}: {failed['message'] or failed['code']}"
 
 
 def _differing(document: HubDocument, key: str, fields_key: str, since_key: str) -> list[dict[str, Any]]:
