@@ -83,7 +83,11 @@ $(STAMP): requirements.lock
 	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit(\"FleetUI needs Python 3.11 or newer: make PYTHON=python3.11\")"
 	@echo "Installing requirements.lock into .venv"
 	@$(WITH_UV) || $(WITH_PIP)
+	@printf '%s\n' '#!/bin/sh' $(COMMAND) > $(BIN)/fleetui && chmod +x $(BIN)/fleetui
 	@touch $@
+
+# Runs this tree from any folder, and needs no build as an editable install does.
+COMMAND = "PYTHONPATH='$(CURDIR)' exec '$(CURDIR)/$(BIN)/python' -P -m fleetui \"\$$@\""
 
 WITH_UV = { command -v uv && uv venv --quiet --clear --no-python-downloads --python $(PYTHON) .venv \
 	&& uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements.lock; } >/dev/null

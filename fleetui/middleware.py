@@ -34,6 +34,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.shortcuts import redirect, render
 from django.utils.module_loading import import_string
 
+from fleetui.apimachinery.effort import EffortBounds, TooMuchWorkError, bounded_effort
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 
 log = logging.getLogger(__name__)
@@ -260,6 +261,8 @@ _DEPOSIT = 0.05
 """Seconds that are taken before it is known how many a request needs."""
 _DEPOSIT_OF_MEBIBYTE = 0.25
 _MOST_USERS = 10_000
+MOST_COMPARISONS = 1_000_000_000
+"""Of combinations of domains in one run of the scheduler: 2 to 10 seconds, by the scheduling rules."""
 LARGE = MEBIBYTE
 """Bytes of a body from which on a request waits for one of a few places: parsed, they are many times more."""
 LARGE_AT_ONCE = 2
@@ -284,8 +287,8 @@ class BudgetSpentError(Exception):
 class RequestTooLongError(Exception):
     """A request took longer than its budget; what it changed is rolled back."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"The request took longer than {seconds:g} seconds and was ended.")
+    def __init__(self, seconds: float, unit: str = "seconds") -> None:
+        super().__init__(f"The request took longer than {seconds:g} {unit} and was ended.")
         self.wait = REFILL_SECONDS / 4
 
 
@@ -370,7 +373,8 @@ def too_many(request: HttpRequest, error: Any) -> HttpResponse:
 class RequestBudgetMiddleware(Middleware):
     """Refuses bodies that are too large before they are read, and ends requests that take too long.
 
-    Ahead of the check of forms, which reads the body. The time is looked at before each query.
+    Ahead of the check of forms, which reads the body. The time is looked at before each query, and in the
+    loops of the scheduler and of all that repeats it.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -401,7 +405,9 @@ class RequestBudgetMiddleware(Middleware):
         )
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Respond to a page that took too long; REST has its own response."""
+        """Respond to a page that took too long or would compute too much; REST has its own responses."""
+        if isinstance(error, TooMuchWorkError):
+            return _refusal(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), "too-much-work")
         if not isinstance(error, RequestTooLongError):
             return None
         return _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), "too-long")
@@ -409,15 +415,26 @@ class RequestBudgetMiddleware(Middleware):
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Raise RequestTooLongError at the first query after so many seconds."""
-    until = time.monotonic() + seconds
+    """Raise RequestTooLongError at the first query or round of the scheduler after so many seconds.
 
-    def check(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+    Rounds also end after the seconds of a processor that a user has within two minutes.
+    """
+    until = time.monotonic() + seconds
+    most_computed = float(settings.COMPUTE_SECONDS)
+    computed_until = time.thread_time() + most_computed
+
+    def check_time() -> None:
+        if time.monotonic() > until:
+            raise RequestTooLongError(seconds)
+        if time.thread_time() > computed_until:
+            raise RequestTooLongError(most_computed, "seconds of a processor")
+
+    def check_query(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
         if time.monotonic() > until:
             raise RequestTooLongError(seconds)
         return execute(sql, params, many, context)
 
-    with connection.execute_wrapper(check):
+    with connection.execute_wrapper(check_query), bounded_effort(EffortBounds(check_time, MOST_COMPARISONS)):
         yield
 
 

@@ -17,11 +17,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from django.core.management import call_command
 
+from fleetui import __version__
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.locations import data_folder
 from fleetui.management.command_tree import own_commands
 from tests.rows import member_document
 from tests.runtime.processes import ROOT, watching
+from tests.services.test_impact_sources import FOREIGN
 
 NINE, WEB = ROOT / "docs" / "examples" / "nine.yaml", ROOT / "docs" / "examples" / "web.yaml"
 FOLDERS = {
@@ -179,7 +181,8 @@ def test_the_action_simulates_and_passes_on_the_result(tmp_path: Path) -> None:
         found = run("bash", "-e", "-o", "pipefail", "-c", simulate["run"], **variables, **folders)
         return found.returncode, found.stdout, output.read_text()
 
-    assert "$GITHUB_ACTION_PATH" in install["run"]
+    assert 'cd "$GITHUB_ACTION_PATH"' in install["run"]
+    assert "--require-hashes" in install["run"]
     assert not any("${{" in one["run"] for one in (install, simulate))  # an input would be run as code
     status, shown, outputs = step()
     assert (status, outputs.splitlines()[1]) == (0, "fulfilled=true")
@@ -211,6 +214,9 @@ def revisions(tmp_path: Path) -> tuple[Path, str]:
     ]
     (folder / "fleet.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": members}))
     (folder / "web.yaml").write_text(WEB.read_text())
+    for name, text in FOREIGN.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     git("add", "-A")
     git("commit", "-qm", "base")
     base = git("rev-parse", "HEAD")
@@ -282,7 +288,8 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
     folder, base = revisions
     action = document("deploy/github-diff/action.yml")
     install, step = action["runs"]["steps"]
-    assert "$GITHUB_ACTION_PATH/../.." in install["run"]
+    assert 'cd "$GITHUB_ACTION_PATH/../.."' in install["run"]
+    assert "--require-hashes" in install["run"]
     assert not any("${{" in one["run"] for one in (install, step))
     program_in(tmp_path)
     output = tmp_path / "output"
@@ -291,6 +298,7 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
 
         def compare(**given: str) -> tuple[int, str]:
             known = {"BASE": base, "HEAD": "HEAD", "FLEET": "", "COMMENT": "true", "TOKEN": "secret"}
+            known |= {"PATHS": "", "RENDER": "auto", "REQUIRE": "false"}
             known |= {"NUMBER": "7", "FLEETUI_IMPACT_APPROVED": "false", "FLEETUI_TOKEN": ""}
             assert known.keys() == step["env"].keys()
             runner = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "GITHUB_API_URL": address}
@@ -318,6 +326,9 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
 
         status, shown = compare(GITHUB_REPOSITORY="of/fork")
         assert (status, "::warning::The comment was not written" in shown) == (1, True)
+        assert compare(PATHS="web.yaml\nfleet.json\n", REQUIRE="true")[0] == 1
+        status, shown = compare(PATHS="nowhere")
+        assert (status, "--path nowhere: no file there" in shown) == (2, True)
         before = len(calls)
         assert compare(COMMENT="false")[0] == 1
         assert compare(NUMBER="")[0] == 1
@@ -335,8 +346,12 @@ def test_the_gitlab_template_and_the_hook_pass_on_the_gates(
     variables = {"HOME": str(folder), "PATH": f"{programs}:{os.environ['PATH']}"}
     job = document("deploy/gitlab/impact.yml")["placement-impact"]
     script = "\n".join(job["script"])  # a runner executes the lines in one shell
-    done = run("bash", "-e", "-c", script, CI_MERGE_REQUEST_DIFF_BASE_SHA=base, **variables)
+    given = {name: str(value) for name, value in job["variables"].items()}
+    given |= {"CI_MERGE_REQUEST_DIFF_BASE_SHA": base, **variables}
+    done = run("bash", "-e", "-c", script, **given)
     assert done.returncode == 1, done.stderr
+    assert run("bash", "-e", "-c", script, **(given | {"IMPACT_PATH": "nowhere"})).returncode == 2
+    done = run("bash", "-e", "-c", script, **given)
     report = (folder / job["artifacts"]["reports"]["junit"]).read_text()
     assert ET.fromstring(report).get("failures") == "1"
     assert "Placement impact" in done.stdout
@@ -344,8 +359,9 @@ def test_the_gitlab_template_and_the_hook_pass_on_the_gates(
     hooks = {one["id"]: one["entry"] for one in document(".pre-commit-hooks.yaml")}
     pushed = run(*hooks["fleetui-diff"].split(), **variables)
     assert (pushed.returncode, "Placement impact" in pushed.stdout) == (1, True), pushed.stderr
-    checked = run(*hooks["fleetui-doctor"].split(), "web.yaml", **variables)
-    assert checked.returncode == 0, checked.stderr
+    for names in (["web.yaml"], [".github/workflows/impact.yml"], list(FOREIGN)):
+        checked = run(*hooks["fleetui-doctor"].split(), *names, **variables)
+        assert checked.returncode == 0, checked.stderr
 
 
 def test_the_hook_is_a_command_that_exists() -> None:
@@ -359,3 +375,22 @@ def test_the_hook_is_a_command_that_exists() -> None:
             "python",
             hook["id"] == "fleetui-doctor",
         )
+
+
+def test_the_environment_of_the_source_tree_has_the_command() -> None:
+    """Run what `make` writes into a fresh environment, in a copy of its folder."""
+    recipe = subprocess.run(
+        ["make", "--always-make", "--dry-run", ".venv/.made-from-lock"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    [line] = [one for one in recipe.splitlines() if one.startswith("printf")]
+    script = run("sh", "-c", line.partition(" > ")[0]).stdout
+
+    shown = run("sh", "-c", script.partition("\n")[2], "fleetui", "version")
+
+    assert script.startswith("#!/bin/sh\n")
+    assert " > .venv/bin/fleetui && chmod +x .venv/bin/fleetui" in line
+    assert (shown.returncode, shown.stdout) == (0, f"fleetui {__version__}\n")

@@ -53,6 +53,7 @@ from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
 from placements.explain.advice import trap_sentences
 from placements.explain.decision_document import (
+    MOST_FACTS,
     advice_document,
     bounded_document,
     candidate_document,
@@ -122,6 +123,9 @@ class RoundSerializer(CamelCaseSerializer):
     round = serializers.IntegerField()
     groups = json_field(map_of(map_of({"type": "integer"})))(
         help_text="Clusters per domain, by topology key; key[index] where constraints share one."
+    )
+    groups_count = json_field(map_of({"type": "integer"}))(
+        required=False, help_text="Domains by key, where `groups` has only those with the most clusters."
     )
     measures = json_field(map_of({"type": "string", "enum": ["skew", "gap"]}))(
         help_text="What the following two fields measure, by key: skew, or gap to the emptiest domain."
@@ -396,12 +400,13 @@ class DecisionViewSet(BaseViewSet):
 
     @_of_record("list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery)
     def rounds(self, request: Request, decision: str) -> Response:
-        """List the rounds of a decision, without their candidates."""
+        """List the rounds of a decision, without their candidates; fewer in a page where they are large."""
         params = query_params(request, NumberedPageQuery)
         value = recorded(decision)[1]
-        replay, last = Replay(value), params["after"] + params["limit"]
+        most = max(1, MOST_FACTS // max(1, value.domains_in_round))
+        replay, last = Replay(value), params["after"] + min(params["limit"], most)
         numbers = range(params["after"] + 1, min(last, value.number_of_rounds) + 1)
-        items = [round_document(replay.step(number)) for number in numbers]
+        items = [round_document(replay.step(number), most_counts=MOST_FACTS) for number in numbers]
         return page_response(request, items, last if last < value.number_of_rounds else None)
 
     @_of_record("get_round", RoundSerializer, query=LimitQuery, path="rounds/<number:number>")
@@ -414,7 +419,8 @@ class DecisionViewSet(BaseViewSet):
         except IndexError as error:
             raise Http404 from error
         candidates = [candidate_document(one) for one in replay.candidates(number, most=limit)]
-        document = {**round_document(step), "candidates": candidates, "candidatesCount": step.candidates}
+        shown = round_document(step, most_counts=MOST_FACTS)
+        document = {**shown, "candidates": candidates, "candidatesCount": step.candidates}
         return Response(document)
 
     @_of_record("list_outcomes", page_serializer(OutcomeSerializer), query=OutcomeQuery, path="clusters")

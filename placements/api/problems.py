@@ -30,6 +30,7 @@ from clusters.operations.connection import (
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import NotSimulatedError
 from fleetui.access.tokens import NotOwnerError, UnknownTokenError
+from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.environment import environment_problem, note_problem
@@ -307,6 +308,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     BudgetSpentError: _as(429, "throttled"),
     TooManyAnalysesError: _as(429, "throttled"),
     RequestTooLongError: _as(503, "too-long"),
+    TooMuchWorkError: _as(422, "too-much-work"),
     UnknownTokenError: _as(404, "unknown-token"),
     NotOwnerError: _as(403),
     UnknownPlanError: _as(404, "unknown-rebalance-plan"),

@@ -1,6 +1,7 @@
 """A simulation: a fleet and a placement in one body, scheduled and explained. Nothing is saved or read."""
 
 import json
+from functools import partial
 
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
@@ -15,7 +16,12 @@ from placements.api.parsers import parse_body
 from placements.api.schema import documented
 from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
 from placements.engine.advice.search import why_not
-from placements.explain.decision_document import advice_document, comparison_document, decision_document
+from placements.explain.decision_document import (
+    MOST_FACTS,
+    advice_document,
+    comparison_document,
+    decision_document,
+)
 from placements.services.decisions.exact import searched
 from placements.services.simulate import request as simulation
 
@@ -45,7 +51,10 @@ class SimulateViewSet(BaseViewSet):
 
     @documented("simulate", ANY_OBJECT, body=SimulateSerializer, is_costly=True, scopes=COMPUTING)
     def create(self, request: Request) -> Response:
-        """Schedule a placement on the clusters of the body; `semantics: all` compares."""
+        """Schedule a placement on the clusters of the body; `semantics: all` compares.
+
+        `rounds` and `outcomes` are null where they would be too large; a warning `shortened` says so.
+        """
         options = parse_body(request, SimulateSerializer, errors=ValidationError)
         semantics = options.get("semantics")
         extra = [name for name in ("step", "why", "exact") if options.get(name)]
@@ -66,7 +75,10 @@ class SimulateViewSet(BaseViewSet):
             result = simulation.simulate(inputs)
             try:
                 document = decision_document(
-                    result.decision, warnings=result.warnings, step=options.get("step")
+                    result.decision,
+                    warnings=result.warnings,
+                    step=options.get("step"),
+                    most_facts=MOST_FACTS,
                 )
             except IndexError as error:
                 raise InvalidManifest.of("step", "out-of-range", str(error)) from error
@@ -82,7 +94,8 @@ class SimulateViewSet(BaseViewSet):
             return Response(document)
         simulations = simulation.simulate_all(inputs)
         warnings = {rules: one.warnings for rules, one in simulations.items()}
-        return Response(comparison_document(simulation.compared(simulations), warnings=warnings))
+        write = partial(decision_document, most_facts=MOST_FACTS)
+        return Response(comparison_document(simulation.compared(simulations), warnings=warnings, write=write))
 
 
 def _source(name: str, part: object) -> simulation.RequestSource:

@@ -18,28 +18,50 @@ from placements.explain.vocabulary import reason_sentence
 
 Plain = dict[str, Any]
 MANY_ROUNDS, MANY_CLUSTERS = 50, 200
+MOST_FACTS = 100_000
+"""Of a part of a response: counts of domains in rounds, or results of constraints for clusters."""
 
 
 def decision_document(
-    decision: Decision, *, warnings: Iterable[ManifestWarning] = (), step: int | None = None
+    decision: Decision,
+    *,
+    warnings: Iterable[ManifestWarning] = (),
+    step: int | None = None,
+    most_facts: int | None = None,
 ) -> Plain:
-    """Return the whole decision; with `step` also the candidates of that round. Raise IndexError."""
-    replay = Replay(decision)
-    rounds = [round_document(one) for one in replay]
+    """Return the whole decision; with `step` also the candidates of that round. Raise IndexError.
+
+    A list that would have more than `most_facts` is null, and a warning says so; the round `step` is there in
+    any case, without its last candidates and smallest domains if they are too many.
+    """
+    replay, rounds, domains = Replay(decision), decision.number_of_rounds, decision.domains_in_round
+    clusters = len(decision.cycle.fleet)
+    facts_of_cluster = 1 + len(decision.cycle.policy.topology_spread_constraints)
+    left_out = []
+    if most_facts is not None and rounds * domains > most_facts:
+        message = f"Left out: {rounds:,} rounds with {domains:,} domains each; request one as step"
+        left_out.append(ManifestWarning("shortened", "rounds", message))
+    if most_facts is not None and clusters * facts_of_cluster > most_facts:
+        left_out.append(ManifestWarning("shortened", "outcomes", f"Left out: {clusters:,} outcomes"))
+    paths = {one.path for one in left_out}
+    documents = None if "rounds" in paths else [round_document(one) for one in replay]
     if step is not None:
-        decision.round(step)  # raises for a round that is not there
-        rounds[step - 1]["candidates"] = [candidate_document(one) for one in replay.candidates(step)]
+        shown = round_document(replay.step(step), most_counts=most_facts)
+        most = None if most_facts is None else most_facts // facts_of_cluster
+        shown["candidates"] = [candidate_document(one) for one in replay.candidates(step, most=most)]
+        documents = [shown if one["round"] == step else one for one in documents or [shown]]
     return {
-        **summary_document(decision, warnings=warnings),
-        "rounds": rounds,
-        "outcomes": [outcome_document(one) for one in Outcomes(decision)],
+        **summary_document(decision, warnings=(*warnings, *left_out)),
+        "rounds": documents,
+        "outcomes": None if "outcomes" in paths else [outcome_document(one) for one in Outcomes(decision)],
     }
 
 
 def bounded_document(decision: Decision, *, warnings: Iterable[ManifestWarning] = ()) -> Plain:
     """Return a decision with the numbers of rounds and clusters, and the lists themselves unless long."""
     rounds, clusters = decision.number_of_rounds, len(decision.cycle.fleet)
-    has_rounds, has_outcomes = rounds <= MANY_ROUNDS, clusters <= MANY_CLUSTERS
+    has_rounds = rounds <= MANY_ROUNDS and rounds * decision.domains_in_round <= MOST_FACTS
+    has_outcomes = clusters <= MANY_CLUSTERS
     return {
         **summary_document(decision, warnings=warnings),
         "numberOfRounds": rounds,
@@ -80,18 +102,29 @@ def scores_of(decision: Decision) -> Plain:
     }
 
 
-def round_document(step: RoundSummary) -> Plain:
+def round_document(step: RoundSummary, *, most_counts: int | None = None) -> Plain:
     """Return one round: its groups and skews, the winner, the next best.
 
     `measures` defines what `skewBefore` and `skewAfter` are: the skew, or the gap to the emptiest group.
+    Of more groups than `most_counts` the smallest are left out, and `groupsCount` has their numbers.
     """
     # By its key, and by its place as well where several constraints have one key.
     keys = [one.topology_key for one in step.spreads]
     names = [f"{key}[{index}]" if keys.count(key) > 1 else key for index, key in enumerate(keys)]
     spreads = dict(zip(names, step.spreads, strict=True))
+    groups = {name: spread.before for name, spread in spreads.items()}
+    totals = {name: len(counts) for name, counts in groups.items()}
+    is_shortened = most_counts is not None and sum(totals.values()) > most_counts
+    if most_counts is not None and is_shortened:
+        most = most_counts // len(groups)
+        groups = {
+            name: dict(sorted(counts.items(), key=lambda pair: -pair[1])[:most])
+            for name, counts in groups.items()
+        }
     plain: Plain = {
         "round": step.number,
-        "groups": {name: spread.before for name, spread in spreads.items()},
+        "groups": groups,
+        **({"groupsCount": totals} if is_shortened else {}),
         "measures": {name: "skew" if spread.limits_skew else "gap" for name, spread in spreads.items()},
         "skewBefore": {name: spread.skew_before for name, spread in spreads.items()},
         "skewAfter": {name: spread.skew_after for name, spread in spreads.items()},

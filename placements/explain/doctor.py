@@ -80,10 +80,11 @@ def findings_sarif(
     findings: Iterable[tuple[str, Finding]],
     places: Mapping[str, tuple[str, int]],
     member_files: MemberFiles,
+    notes: Iterable[SarifResult] = (),
     *,
     version: str,
 ) -> str:
-    """Return SARIF; `places` are the file and line of placements that were read from files."""
+    """Return SARIF; `places` are the file and line of placements in files, `notes` what was not read."""
     several = list(findings)
     results = labels_sarif((one for placement, one in several if not placement), member_files)
     results += [
@@ -96,4 +97,4 @@ def findings_sarif(
         for placement, one in several
         if placement
     ]
-    return sarif_text(results, TITLES, version=version)
+    return sarif_text([*results, *notes], TITLES, version=version)

@@ -13,7 +13,7 @@ from placements.explain.staged_updates import duration_words
 
 MARKER = "<!-- fleetui-impact -->"
 _CONFIG = ".fleetui.yaml"
-_FINDINGS_SHOWN = _GATES_SHOWN = 20
+_FINDINGS_SHOWN = _GATES_SHOWN = _NOTES_SHOWN = 20
 _LONGEST_LINE = 600
 _LONGEST = 60_000
 _NAMES_SHOWN = 20
@@ -48,6 +48,8 @@ def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
             }
             for row in impact.changed
         ],
+        "incomplete": any(one.is_incomplete for one in impact.notes),
+        "notes": [note_document(one) for one in impact.notes],
         "fleetFindings": [finding_document("", one) for one in impact.fleet_findings],
         "gates": [
             {
@@ -59,6 +61,20 @@ def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
             for one in gates
         ],
     }
+
+
+def note_document(one: Any) -> dict[str, Any]:
+    return {"file": one.file, "line": one.line, "message": one.message, "incomplete": one.is_incomplete}
+
+
+def notes_sarif(notes: Sequence[Any]) -> list[SarifResult]:
+    """Return what was not read, at its place."""
+    return [
+        SarifResult(
+            "not-rendered" if one.is_incomplete else "not-read", "warning", one.message, one.file, one.line
+        )
+        for one in notes
+    ]
 
 
 def impact_json(impact: Any, gates: Sequence[Any]) -> str:
@@ -78,6 +94,12 @@ def headline_of(impact: Any) -> str:
 def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str:
     """Return a comment of at most 60,000 characters, in which longer tables are folded."""
     lines = [MARKER, f"**{headline_of(impact)}**", *([note] if note else []), ""]
+    marked = {True: "⚠️ **Incomplete:**", False: "⚠️"}
+    notes = (
+        f"{marked[one.is_incomplete]} {_short(f'{one.file}:{one.line}: {one.message}')}"
+        for one in sorted(impact.notes, key=lambda one: not one.is_incomplete)
+    )
+    lines += [f"- {line}" for line in first_lines(notes, _NOTES_SHOWN)]
     failed = [one for one in gates if one.state != "passed"]
     marks = {"broken": "❌", "undetermined": "❔"}
     gate_lines = (f"{marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed)
@@ -155,8 +177,9 @@ def _plain(text: str) -> str:
 
 
 def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
-    """Return new findings and gates that did not pass as SARIF, at the lines of their placements."""
+    """Return new findings, gates that did not pass and what was not read as SARIF, at their lines."""
     results = labels_sarif(impact.fleet_findings, impact.head.member_files)
+    results += notes_sarif(impact.notes)
     results += [
         SarifResult(
             one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}", row.where.file, row.where.line
@@ -177,12 +200,15 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
     return sarif_text(results, TITLES, version=version)
 
 
-def impact_junit(gates: Sequence[Any]) -> str:
-    """Return one test case for each placement and gate, with the messages of all that did not pass."""
+def impact_junit(gates: Sequence[Any], notes: Sequence[Any] = ()) -> str:
+    """Return one test case for each placement and gate, with the messages of all that did not pass.
+
+    What was not read is a test case that was skipped.
+    """
     cases: dict[tuple[str, str], list[Any]] = {}
     for one in gates:
         cases.setdefault((one.gate, one.row.name if one.row else "all placements"), []).append(one)
-    suite = ET.Element("testsuite", {"name": "fleetui", "tests": str(len(cases))})
+    suite = ET.Element("testsuite", {"name": "fleetui", "tests": str(len(cases) + len(notes))})
     counts = {"failure": 0, "skipped": 0}
     for (gate, name), several in cases.items():
         case = ET.SubElement(suite, "testcase", {"classname": gate, "name": name})
@@ -191,6 +217,10 @@ def impact_junit(gates: Sequence[Any]) -> str:
                 ET.SubElement(case, kind, {"message": "\n".join(messages)})
                 counts[kind] += 1
                 break
+    for one in notes:
+        case = ET.SubElement(suite, "testcase", {"classname": "read", "name": f"{one.file}:{one.line}"})
+        ET.SubElement(case, "skipped", {"message": one.message})
+        counts["skipped"] += 1
     suite.attrib.update(failures=str(counts["failure"]), skipped=str(counts["skipped"]))
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
+from django.core.management.base import OutputWrapper
+
 from clusters.fleet import Fleet
 from fleetui import __version__
 from fleetui.apimachinery.errors import InvalidManifest
@@ -18,6 +20,7 @@ from placements.services.impact.sources import (
     CONFIG,
     BlobReader,
     DiffSide,
+    Render,
     UnreadableSourceError,
     read_config,
     read_side,
@@ -27,19 +30,20 @@ from placements.services.simulate.request import BadInputError
 
 APPROVED = "FLEETUI_IMPACT_APPROVED"
 """Set by the action where the pull request has the label that approves its impact."""
-KUSTOMIZE = "kustomize"
+_NOT_DETERMINED = 3
 _SNAPSHOT = "fleet-snapshot"
 _Bindings = dict[str, tuple[PlacedBinding, ...]]
 
 
-def run_diff(options: dict[str, Any]) -> tuple[str, int]:
-    """Compare two revisions; return the text and the exit status. Raise BadInputError."""
+def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
+    """Compare two revisions; return the text and the exit status. Raise BadInputError.
+
+    What was not read goes to `stderr` as well as into the text.
+    """
     base, head = options["diff"]
-    reader, is_rendered = BlobReader(), options["render"] == KUSTOMIZE
+    reader, render = BlobReader(), Render(options["render"] or Render.AUTO)
     try:
-        sides = [
-            read_side(one, options["path"] or (), reader, is_rendered=is_rendered) for one in (base, head)
-        ]
+        sides = [read_side(one, options["path"] or (), reader, render=render) for one in (base, head)]
         files = [PurePath(name) for side in sides for name in side.files]
         for path in options["path"] or ():
             if not any(one.is_relative_to(path) for one in files):
@@ -54,16 +58,20 @@ def run_diff(options: dict[str, Any]) -> tuple[str, int]:
     except (UnreadableSourceError, RemoteError, ServerRefused, OSError) as error:
         raise BadInputError.of_text(str(error)) from error
     status = exit_status(results)
+    if options["require_render"] and status == 0 and any(one.is_incomplete for one in impact.notes):
+        status = _NOT_DETERMINED
     note = ""
     if status == 1 and os.environ.get(APPROVED) == "true":
         note, status = "The broken gates were approved by the label `placement-impact-approved`.", 0
+    for one in impact.notes:
+        stderr.write(f"{one.file}:{one.line}: {one.message}")
     match options["output"]:
         case "json":
             return impact_json(impact, results), status
         case "sarif":
             return impact_sarif(impact, results, version=__version__), status
         case "junit":
-            return impact_junit(results), status
+            return impact_junit(results, impact.notes), status
         case _:
             return impact_markdown(impact, results, note=note), status
 

@@ -261,8 +261,10 @@ def test_paths_are_rendered_by_kustomize(
     head = repository({"base/web.yaml": [placement("web", 9)]})
     arguments = ("--diff", base, head, "--path", "overlays/prod 1", "--render", "kustomize")
 
-    text, status = run(*arguments)
-    assert (status, text) == (2, "kustomize is not installed, and --render needs kustomize\n")
+    with patch("shutil.which", return_value=None):
+        text, status = run(*arguments)
+    reason = "neither kustomize nor kubectl is installed"
+    assert (status, text) == (2, f"--render kustomize: overlays/prod 1: {reason}\n")
 
     (programs / "kustomize").write_text(KUSTOMIZE)
     (programs / "kustomize").chmod(0o755)
@@ -273,7 +275,7 @@ def test_paths_are_rendered_by_kustomize(
     assert json.loads(run("--diff", ".", ".", *arguments[3:], "-o", "json")[0])["placements"] == 1
     text, status = run("--diff", base, head, "--path", "base", "--render", "kustomize")
     assert status == 2
-    assert text.startswith("kustomize build: no kustomization in ")
+    assert text.startswith("--render kustomize: base: kustomize build: no kustomization in ")
 
 
 def test_placements_of_two_kinds_with_one_name_have_a_row_each(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from clusters.columns import ABSENT, Ints
+from fleetui.apimachinery.effort import check_picks, check_time
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import RoundEvaluation
@@ -23,14 +24,21 @@ from placements.engine.scheduling.spread.base import (
     narrow,
 )
 
+PICKS_BETWEEN_CHECKS = 32
+"""How often the time is looked at: a pick takes 10 microseconds to some milliseconds."""
+
 
 def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
     """Pick up to `wanted` clusters, one a round."""
     cells = Cells(candidates)
     ranker = _ranker(cells)
+    picks = min(wanted, len(cells.order))
+    check_picks(cells=len(cells.left), picks=picks, constraints=len(candidates.constraints))
     positions: list[int] = []
     scores: list[list[float]] = []
     while len(positions) < wanted:
+        if not len(positions) % PICKS_BETWEEN_CHECKS:
+            check_time()
         cell = ranker.best()
         if cell is None:
             break

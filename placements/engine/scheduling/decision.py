@@ -129,6 +129,12 @@ class Decision:
             return 1
         return len(self.picks.positions) + self.picks.ran_dry
 
+    @property
+    def domains_in_round(self) -> int:
+        """Return how many domains a round compares, over all constraints: a key may have one per cluster."""
+        groups = () if self.candidates is None else self.candidates.groups
+        return sum(len(one.values) for one in groups)
+
     def round(self, number: int) -> Round:
         """Return one round, numbered from 1, computed again. Raise IndexError for any other number."""
         if self.candidates is None or self.picks is None or not 1 <= number <= self.number_of_rounds:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from clusters.columns import ABSENT, Bools
+from fleetui.apimachinery.effort import check_time
 from placements.engine.scheduling.candidates import Verdicts, verdicts
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.filters.eligibility import not_eligible
@@ -74,6 +75,7 @@ class Outcomes:
 
     def of(self, cluster: str) -> ClusterOutcome:
         """Return the outcome of one cluster. Raise KeyError when the fleet has no such cluster."""
+        check_time()
         position = self.cycle.fleet.positions[cluster]
         if cluster in self._pick_of:
             number = self._pick_of[cluster]

@@ -10,8 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from clusters.columns import Codes, Ints
+from fleetui.apimachinery.effort import check_picks, check_time
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
-from placements.engine.scheduling.contended_picker import pick_by_round
+from placements.engine.scheduling.contended_picker import PICKS_BETWEEN_CHECKS, pick_by_round
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import Round
 from placements.engine.scheduling.spread.base import (
@@ -89,9 +90,13 @@ class _Greedy:
         """Pick until there are enough or no candidate is left."""
         total, members, heads, ends = self.total, self.members, self.heads, self.ends
         adders = [(track.add, track.group_of_cell) for track in self.tracks]
+        picks = min(wanted, len(self.order))
+        check_picks(cells=len(total), picks=picks, constraints=len(self.tracks))
         ranks: list[int] = []
         values: list[int] = []
         while len(ranks) < wanted and len(total):
+            if not len(ranks) % PICKS_BETWEEN_CHECKS:
+                check_time()
             cell = int(total.argmax())
             value = int(total[cell])
             if value <= _TOO_LOW:

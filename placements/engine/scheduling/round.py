@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from clusters.columns import Bools, Codes, Ints
+from fleetui.apimachinery.effort import check_time
 from placements.engine.scheduling.candidates import Candidates
 from placements.engine.scheduling.spread.base import (
     ConstraintVerdict,
@@ -139,6 +140,7 @@ class Round:
 
     @cached_property
     def evaluation(self) -> RoundEvaluation:
+        check_time()
         candidates = self.candidates
         state = RoundState(candidates.constraints, candidates.groups, self.counts, self.is_left)
         return RoundEvaluation(candidates.strategy, state)

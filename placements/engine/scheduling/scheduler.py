@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from clusters.columns import Codes
+from fleetui.apimachinery.effort import check_time
 from placements.engine.scheduling.candidates import candidates_of, verdicts
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
@@ -20,6 +21,7 @@ from placements.manifests.policy import PlacementType
 
 def schedule(cycle: Cycle) -> Decision:
     """Decide which clusters the placement gets. Deterministic: equal inputs result in equal decisions."""
+    check_time()
     if cycle.batch is not None:
         return _rebalance(cycle, cycle.batch)
     match cycle.policy.placement_type:

@@ -7,6 +7,7 @@ import numpy as np
 
 from clusters.columns import Bools
 from clusters.fleet import Fleet
+from fleetui.apimachinery.effort import check_time
 from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.quantity import parse_quantity
 from placements.manifests.affinity import (
@@ -42,6 +43,7 @@ def match_labels(selector: LabelSelector | None, fleet: Fleet, *, claims: bool =
     """
     matches = np.ones(len(fleet), dtype=np.bool_)
     for requirement in label_requirements(selector):
+        check_time()
         column = fleet.claim(requirement.key) if claims else fleet.label(requirement.key)
         compares_values = requirement.operator in (LabelOperator.IN, LabelOperator.NOT_IN)
         meets = column.is_any_of(requirement.values) if compares_values else column.is_present
@@ -107,6 +109,7 @@ def match_any_term(
     passes = np.zeros(len(fleet), dtype=np.bool_)
     malformed: list[Malformed] = []
     for term in terms:
+        check_time()
         reached = ~passes & match_labels(term.label_selector, fleet)
         if term.claim_selector is not None:
             reached &= match_labels(term.claim_selector, fleet, claims=True)

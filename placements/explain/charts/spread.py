@@ -13,7 +13,7 @@ from clusters.columns import ABSENT
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.replay import Replay, Spread
 from placements.engine.scheduling.spread.base import is_hard
 from placements.explain.charts.figure import (
     HATCHED,
@@ -281,6 +281,8 @@ def _bars(panel: _Panel) -> list[go.Bar]:
 
 MOST_STEPS = 400
 """Lines are drawn, and rows listed, up to this many steps; a longer decision shows its last ones."""
+_MOST_COUNTS = 1_000_000
+"""Of domains, over the steps that are drawn: with a domain for each cluster there are fewer steps."""
 
 
 def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
@@ -289,13 +291,21 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
     None for a decision without steps or constraints.
     """
     replay, total = Replay(decision), decision.number_of_rounds
-    last = total if current is None else min(total, max(current + MOST_STEPS // 2, MOST_STEPS))
-    steps = [replay.step(number) for number in range(max(1, last - MOST_STEPS + 1), last + 1)]
-    if not steps or not steps[0].spreads:
+    most = min(MOST_STEPS, 1 + _MOST_COUNTS // max(1, decision.domains_in_round))
+    last = total if current is None else min(total, max(current + most // 2, most))
+    # Only the skews are kept: a step has a count for each domain, and a key may have one for each cluster.
+    steps: list[tuple[int, str]] = []
+    skews: list[tuple[int, ...]] = []
+    spreads: tuple[Spread, ...] = ()
+    for number in range(max(1, last - most + 1), last + 1):
+        step = replay.step(number)
+        spreads = spreads or step.spreads
+        steps.append((number, step.winner or "none"))
+        skews.append(tuple(one.skew_after for one in step.spreads))
+    if not spreads:
         return None
-    spreads = steps[0].spreads
     measure = "skew" if spreads[0].limits_skew else "gap"
-    columns = [[step.spreads[place].skew_after for step in steps] for place in range(len(spreads))]
+    columns = list(zip(*skews, strict=True))
 
     parts = []
     for limit, values in zip(spreads, columns, strict=True):
@@ -304,17 +314,17 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         parts.append(words if limit.limits_skew else f"{words}, the fullest domain above {among}")
     caption = "; ".join(parts) + "."
     if len(steps) < total:
-        where = "the last" if last == total else f"steps {steps[0].number} to {last},"
+        where = "the last" if last == total else f"steps {steps[0][0]} to {last},"
         caption += f" Shown: {where} {len(steps):,} of {total:,} steps."
 
     chart = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.24 / len(spreads))
     for place, (limit, values) in enumerate(zip(spreads, columns, strict=True), start=1):
         line = go.Scatter(
-            x=[step.number for step in steps],
+            x=[number for number, _ in steps],
             y=values,
             mode="lines+markers" if len(steps) <= 40 else "lines",
             line={"shape": "hv", "color": Color.ACCENT, "width": 2},
-            customdata=[step.winner or "none" for step in steps],
+            customdata=[winner for _, winner in steps],
             hovertemplate=f"step %{{x}}: %{{customdata}}<br>{measure} %{{y}}<extra></extra>",
         )
         chart.add_trace(line, row=place, col=1)
@@ -336,7 +346,5 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         caption=caption,
         figure=figure_of_panels(chart, height=96 * len(spreads) + 48),
         columns=("Step", "Selected", *(f"{one.topology_key}: {measure}" for one in spreads)),
-        rows=tuple(
-            (step.number, step.winner or "none", *(one.skew_after for one in step.spreads)) for step in steps
-        ),
+        rows=tuple((*step, *values) for step, values in zip(steps, skews, strict=True)),
     )

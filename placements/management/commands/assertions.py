@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser, OutputWrapper
 
 from clusters.queries import current_fleet
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
@@ -37,7 +37,7 @@ class Command(HubCommand):
         add("-o", "--output", choices=["table", "json"], default="table")
 
     def handle(self, *, names: list[str], filename: list[str], output: str, **_options: Any) -> None:
-        rows = _of_files(filename, names) if filename else _of_hub(names)
+        rows = _of_files(filename, names, self.stderr) if filename else _of_hub(names)
         if output == "json":
             items = [{"placement": name, "assertions": results} for name, results in rows]
             self.stdout.write(json.dumps({"items": items}, indent=2))
@@ -64,9 +64,11 @@ def _of_hub(names: list[str]) -> _Rows:
     return [(name, results) for name, results in rows if not names or name in names]
 
 
-def _of_files(files: list[str], names: list[str]) -> _Rows:
+def _of_files(files: list[str], names: list[str], stderr: OutputWrapper) -> _Rows:
     """Decide the placements in files from nothing, on the clusters there, or else on those of the hub."""
     side = read_files(files)
+    for one in side.notes:
+        stderr.write(f"{one.file}:{one.line}: {one.message}")
     impact = compare(side, side, fleet=None if side.members else current_fleet().fleet)
     known = {row.name for row in impact.rows}
     if missing := [one for one in names if one not in known]:

@@ -9,8 +9,9 @@ from fleetui import __version__
 from fleetui.management.hub_command import BAD_INPUT, HubCommand
 from placements.engine.doctor.findings import Finding, Severity
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
+from placements.explain.impact import note_document, notes_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
-from placements.services.impact.sources import DiffSide, UnreadableSourceError, read_files
+from placements.services.impact.sources import DiffSide, SourceNote, UnreadableSourceError, read_files
 from placements.services.snapshots import draft_cycle
 
 HAS_FINDINGS = 1
@@ -43,6 +44,9 @@ class Command(HubCommand):
         """Examine, print, and fail if something severe was found."""
         side = read_files(filename) if filename else None
         report = _examine_files(side) if side else current_report()
+        notes = [*side.notes, *_without_effect(side)] if side else []
+        for one in notes:
+            self.stderr.write(f"{one.file}:{one.line}: {one.message}")
         findings = sorted(report.findings, key=lambda pair: list(Severity).index(pair[1].severity))
         examined = [report.fleet, *report.placements.values()]
         muted = sum(one.muted for one in examined)
@@ -51,10 +55,13 @@ class Command(HubCommand):
             placements = side.placements.values() if side else ()
             places = {one.manifest.full_name: (one.file, one.line) for one in placements}
             members = side.member_files if side else {}
-            self.stdout.write(findings_sarif(findings, places, members, version=__version__), ending="")
+            text = findings_sarif(findings, places, members, notes_sarif(notes), version=__version__)
+            self.stdout.write(text, ending="")
         elif output == "json":
             items = [finding_document(placement, one) for placement, one in findings]
             document = {"items": items, "muted": muted, "notChecked": not_checked}
+            if side is not None:
+                document["notes"] = [note_document(one) for one in notes]
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
         else:
             lines = finding_lines(findings) or ["No findings."]
@@ -64,6 +71,15 @@ class Command(HubCommand):
         severe = _at_least(findings, options["fail_on"])
         if severe:
             raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=HAS_FINDINGS)
+
+
+def _without_effect(side: DiffSide) -> list[SourceNote]:
+    """Return a note if the files have nothing that is checked: a hook passes any file that changed."""
+    if side.placements or side.members or side.notes:
+        return []
+    file = next(iter(side.files), ".")
+    more = f" (and {len(side.files) - 1} more files)" if len(side.files) > 1 else ""
+    return [SourceNote(file, 1, f"contains nothing that is checked{more}")]
 
 
 def _examine_files(side: DiffSide) -> DoctorReport:

@@ -22,7 +22,8 @@ from placements.explain.decision_document import advice_document, comparison_doc
 from placements.explain.decision_tables import comparison_csv, outcome_csv
 from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
-from placements.management.impact_command import KUSTOMIZE, run_diff
+from placements.management.impact_command import run_diff
+from placements.services.impact.sources import Render
 from placements.services.simulate.cases import answers
 from placements.services.simulate.request import (
     BadInputError,
@@ -39,7 +40,7 @@ _LONGEST_SEARCH = 600
 STANDARD_INPUT = "-"
 ALL = "all"
 _OUTPUTS, _OUTPUTS_OF_DIFF = ("table", "json", "yaml", "csv"), ("markdown", "json", "sarif", "junit")
-_ONLY_WITH_DIFF = ("path", "fleet", "render", "renames")
+_ONLY_WITH_DIFF = ("path", "fleet", "render", "require_render", "renames")
 _NOT_WITH_DIFF = ("clusters", "placement", "name", "snapshot", "semantics", "step", "why", "cases")
 _NOT_WITH_CASES = ("clusters", "placement", "name", "bindings", "snapshot", "semantics", "step", "why")
 
@@ -92,7 +93,15 @@ class Command(BaseCommand):
         add("--path", action="append", metavar="PATH", help="of --diff: only below this (repeatable)")
         add("--fleet", metavar="FILE|URL", help="of --diff: the clusters of both sides; URL: of a console")
         add(
-            "--render", choices=[KUSTOMIZE, "none"], help="of --diff: build each --path first (default: none)"
+            "--render",
+            choices=list(map(str, Render)),
+            help="of --diff: auto (default) builds kustomizations that change placements, if it can;"
+            " kustomize builds each --path",
+        )
+        add(
+            "--require-render",
+            action="store_true",
+            help="of --diff: exit status 3 where a kustomization could not be built",
         )
         add(
             "--renames",
@@ -136,7 +145,7 @@ class Command(BaseCommand):
                     status = BAD_INPUT
             return status
         if options["diff"] is not None:
-            text, status = run_diff(options)
+            text, status = run_diff(options, self.stderr)
             self.stdout.write(text, ending="")
             return status
         if options["semantics"] == ALL:
@@ -215,7 +224,8 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
     other = [*parts, *[name for name in _NOT_WITH_DIFF if options[name] is not None]]
     if (own and not is_diff) or (other and is_diff):
         verb = "does not go with" if is_diff else "goes with"
-        raise CommandError(f"--{(other if is_diff else own)[0]} {verb} --diff", returncode=BAD_INPUT)
+        name = (other if is_diff else own)[0].replace("_", "-")
+        raise CommandError(f"--{name} {verb} --diff", returncode=BAD_INPUT)
     if options["snapshot"] is not None and options["bindings"] is None:
         raise CommandError("--snapshot goes with --bindings", returncode=BAD_INPUT)
     others = [name for name in _NOT_WITH_CASES if options[name] is not None]

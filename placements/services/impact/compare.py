@@ -30,7 +30,7 @@ from placements.manifests.assertions import Assertion
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.services.doctor import examine_one, fleet_examination, introduced
-from placements.services.impact.sources import DiffSide, WrittenPlacement
+from placements.services.impact.sources import DiffSide, SourceNote, WrittenPlacement
 from placements.services.simulate.translate import placement_input
 
 _NAMED = ("together", "apart")
@@ -156,6 +156,12 @@ class RevisionImpact:
     base: DiffSide
     head: DiffSide
     fleet_findings: tuple[Finding, ...] = ()
+
+    @cached_property
+    def notes(self) -> list[SourceNote]:
+        """Return what was not read: in the head, and in the base alone."""
+        known = {(one.file, one.message) for one in self.head.notes}
+        return [*self.head.notes, *(one for one in self.base.notes if (one.file, one.message) not in known)]
 
     @cached_property
     def changed(self) -> list[DiffRow]:

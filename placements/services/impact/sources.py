@@ -2,14 +2,19 @@
 
 import hashlib
 import io
+import re
 import subprocess
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path
+from enum import StrEnum
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -23,6 +28,7 @@ from fleetui.apimachinery.kinds import (
     NAMESPACED_PLACEMENT_KIND,
     NAMESPACED_RUN_KIND,
     NAMESPACED_STRATEGY_KIND,
+    OCM_GROUP,
     PLACEMENT_KIND,
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
@@ -37,10 +43,18 @@ from placements.manifests.staged_update import (
     parse_staged_run,
     parse_staged_strategy,
 )
+from placements.services.impact.kustomize import (
+    KUSTOMIZATIONS,
+    NotRenderedError,
+    Renderer,
+    SourceFile,
+    build,
+    kustomizations_of,
+)
 
 CONFIG = ".fleetui.yaml"
+GROUPS = ("kubernetes-fleet.io", "fleetui.io", OCM_GROUP)
 _ENDINGS = (".yaml", ".yml", ".json")
-_KUSTOMIZE, _KUSTOMIZATIONS = "kustomize", ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -69,6 +83,17 @@ class ParsedFile:
     strategies: list[ClusterStagedUpdateStrategy] = field(default_factory=list)
     runs: list[ClusterStagedUpdateRun] = field(default_factory=list)
     errors: Sequence[FieldError] = ()
+    notes: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNote:
+    """What was not read and may matter, with its place; `is_incomplete`: the result lacks placements."""
+
+    file: str
+    line: int
+    message: str
+    is_incomplete: bool = False
 
 
 @dataclass
@@ -76,11 +101,18 @@ class BlobReader:
     """Reads files; each content is parsed once, whatever the number of files and sides that have it."""
 
     parsed: dict[str, ParsedFile] = field(default_factory=dict)
+    renderer: Renderer = field(default_factory=Renderer)
+    ours: dict[str, bool] = field(default_factory=dict)
 
-    def parse(self, key: str, read: Callable[[], bytes]) -> ParsedFile:
-        if key not in self.parsed:
-            self.parsed[key] = _parse(read())
-        return self.parsed[key]
+    def parse(self, file: SourceFile) -> ParsedFile:
+        if file.key not in self.parsed:
+            self.parsed[file.key] = _parse(file.read())
+        return self.parsed[file.key]
+
+    def may_be_ours(self, file: SourceFile) -> bool:
+        if file.key not in self.ours:
+            self.ours[file.key] = _may_be_ours(file.read())
+        return self.ours[file.key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,48 +129,123 @@ class DiffSide:
     member_files: dict[str, tuple[str, Document | None]] = field(default_factory=dict)
     waits: dict[str, timedelta] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    notes: tuple[SourceNote, ...] = ()
 
     def fleet(self) -> Fleet:
         moment = newest_heartbeat_of(self.members) or _LONG_AGO
         return Fleet(one.cluster(now=moment, strict_health=False) for one in self.members)
 
 
+class Render(StrEnum):
+    """What is built by kustomize before it is read."""
+
+    AUTO = "auto"
+    KUSTOMIZE = "kustomize"
+    NONE = "none"
+
+
 def read_side(
-    source: str, paths: Sequence[str], reader: BlobReader, *, is_rendered: bool = False
+    source: str, paths: Sequence[str], reader: BlobReader, *, render: Render | None = Render.AUTO
 ) -> DiffSide:
     """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError.
 
-    With `is_rendered` each path is a kustomization, and the output of kustomize is read.
+    With `kustomize` each path is a kustomization, and what it renders is read. With `auto` the kustomizations
+    below the paths that have documents of ours are rendered, and the files that they read do not count on
+    their own; one that cannot be rendered, as any with `none`, is a note. None reads what is written, and an
+    invalid part of a kustomization, such as a patch, is passed over.
     """
-    files = _rendered if is_rendered else _files_of_folder if Path(source).is_dir() else _files_of_revision
-    members: dict[str, MemberClusterManifest] = {}
-    member_files: dict[str, tuple[str, Document | None]] = {}
-    placements: dict[tuple[str, str], WrittenPlacement] = {}
-    blobs: dict[str, ParsedFile] = {}
-    errors: list[str] = []
-    for name, key, read in files(source, paths):
-        blob = blobs[name] = reader.parse(key, read)
-        errors += [f"{source}: {name}: {error}" for error in blob.errors]
+    side = _Side(source)
+    if render is Render.KUSTOMIZE:
+        for file in _rendered(source, paths):
+            side.add(file, reader, is_rendered=True)
+        return side.result()
+    with ExitStack() as stack:
+        tree = _tree(source, paths, stack)
+        below = partial(_is_below, [_relative(source, path) for path in paths])
+        kustomizations = kustomizations_of(tree)
+        rendered, as_written = set[str](), set[str]()
+        checkout = cache(partial(_checkout, source, stack))
+        if render is None:
+            as_written.update(*(one.paths for one in kustomizations.by_folder.values()))
+        for root in kustomizations.roots(below) if render is not None else ():
+            inputs = kustomizations.inputs_of(root)
+            if not any(reader.may_be_ours(tree[name]) for name in inputs):
+                continue
+            try:
+                if render is Render.NONE:
+                    raise NotRenderedError("--render none")
+                content = reader.renderer.render(root, [tree[name] for name in inputs], checkout)
+            except NotRenderedError as why:
+                as_written |= inputs
+                message = f"not rendered: {why}. The result is incomplete."
+                side.notes.append(SourceNote(root.file, 1, message, is_incomplete=True))
+                continue
+            rendered |= inputs
+            side.add(_content(root.file, content), reader, is_rendered=True)
+        for name, file in tree.items():
+            if below(name) and name not in rendered and name.endswith(_ENDINGS):
+                side.add(file, reader, is_part=name in as_written)
+    return side.result()
+
+
+class _Side:
+    """Collects what the files of one side have."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.members: dict[str, MemberClusterManifest] = {}
+        self.member_files: dict[str, tuple[str, Document | None]] = {}
+        self.placements: list[tuple[WrittenPlacement, bool]] = []
+        self.blobs: dict[str, ParsedFile] = {}
+        self.errors: list[str] = []
+        self.notes: list[SourceNote] = []
+
+    def add(
+        self, file: SourceFile, reader: BlobReader, *, is_rendered: bool = False, is_part: bool = False
+    ) -> None:
+        """Add a file; what is invalid in a part of a kustomization, such as a patch, is no error."""
+        name = file.name
+        blob = self.blobs[name] = reader.parse(file)
+        self.notes += (SourceNote(name, line, message) for line, message in blob.notes)
+        if not is_part:
+            self.errors += (f"{self.source}: {name}: {error}" for error in blob.errors)
         for member, document in zip(blob.members, blob.member_documents, strict=True):
-            if member.metadata.name in members:
-                errors.append(f"{source}: {name}: MemberCluster {member.metadata.name} is there twice")
-            members[member.metadata.name] = member
-            member_files[member.metadata.name] = name, None if is_rendered else document
+            cluster = member.metadata.name
+            # Kustomizations of several environments may have the same clusters.
+            if cluster in self.members and not (is_rendered and self.members[cluster] == member):
+                self.errors.append(f"{self.source}: {name}: MemberCluster {cluster} is there twice")
+            self.members[cluster] = member
+            self.member_files[cluster] = name, None if is_rendered else document
         for manifest, line in zip(blob.placements, blob.lines, strict=True):
-            identity = (manifest.kind, manifest.full_name)
-            if identity in placements:
-                errors.append(f"{source}: {name}: {manifest.kind} {manifest.full_name} is there twice")
-            placements[identity] = WrittenPlacement(manifest, name, 1 if is_rendered else line)
-    if errors:
-        raise UnreadableSourceError("\n".join(errors))
-    return DiffSide(
-        tuple(members.values()),
-        placements,
-        tuple(one for blob in blobs.values() for one in blob.assertions),
-        member_files,
-        _waits(blobs.values()),
-        tuple(blobs),
-    )
+            written = WrittenPlacement(manifest, name, 1 if is_rendered else line)
+            self.placements.append((written, is_rendered))
+
+    def result(self) -> DiffSide:
+        """Return the side. Raise UnreadableSourceError.
+
+        A placement that several kustomizations render, such as one for each environment, has the folder of
+        each with its name.
+        """
+        placements: dict[tuple[str, str], WrittenPlacement] = {}
+        counts = Counter((one.manifest.kind, one.manifest.full_name) for one, _ in self.placements)
+        for one, is_rendered in self.placements:
+            kind, name = one.manifest.kind, one.manifest.full_name
+            if is_rendered and counts[kind, name] > 1:
+                name = f"{name} ({PurePosixPath(one.file).parent})"
+            if (kind, name) in placements:
+                self.errors.append(f"{self.source}: {one.file}: {kind} {name} is there twice")
+            placements[kind, name] = one
+        if self.errors:
+            raise UnreadableSourceError("\n".join(self.errors))
+        return DiffSide(
+            tuple(self.members.values()),
+            placements,
+            tuple(one for blob in self.blobs.values() for one in blob.assertions),
+            self.member_files,
+            _waits(self.blobs.values()),
+            tuple(self.blobs),
+            tuple(self.notes),
+        )
 
 
 def _waits(blobs: Collection[ParsedFile]) -> dict[str, timedelta]:
@@ -159,7 +266,7 @@ def read_files(names: Sequence[str]) -> DiffSide:
         raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
     paths = [Path(one).resolve() for one in names]
     root = Path.cwd() if all(one.is_relative_to(Path.cwd()) for one in paths) else Path("/")
-    return read_side(str(root), [str(one) for one in paths], BlobReader())
+    return read_side(str(root), [str(one) for one in paths], BlobReader(), render=None)
 
 
 def read_config(source: str) -> bytes | None:
@@ -171,32 +278,53 @@ def read_config(source: str) -> bytes | None:
     return git("show", f"{source}:{CONFIG}") if CONFIG in names else None
 
 
-_File = tuple[str, str, Callable[[], bytes]]
+def _relative(source: str, path: str) -> str:
+    """Return a path below the root of a side, as the names of its files are written."""
+    given = PurePosixPath(path)
+    return normpath(given.relative_to(source) if given.is_absolute() else given)
 
 
-def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[_File]:
+def _is_below(paths: Sequence[str], name: str) -> bool:
+    return not paths or any(path == "." or name == path or name.startswith(f"{path}/") for path in paths)
+
+
+def _tree(source: str, paths: Sequence[str], stack: ExitStack) -> dict[str, SourceFile]:
+    """Return the files by name: of a revision all of them, of a folder those below the paths.
+
+    A kustomization in a folder around the paths is there as well.
+    """
+    is_folder = Path(source).is_dir()
+    files = _files_of_folder(source, paths) if is_folder else _files_of_revision(source, stack)
+    return {file.name: file for file in files}
+
+
+def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
     root = Path(source)
     tops = [root / path for path in paths] or [root]
     candidates = {each for top in tops for each in ([top] if top.is_file() else top.rglob("*"))}
+    around = {folder for top in tops for folder in top.parents if folder.is_relative_to(root)}
+    candidates |= {folder / name for folder in around for name in KUSTOMIZATIONS}
     for path in sorted(candidates):
-        if path.suffix in _ENDINGS and path.is_file() and ".git" not in path.parts:
+        is_read = path.suffix in _ENDINGS or path.name in KUSTOMIZATIONS
+        if is_read and path.is_file() and ".git" not in path.parts:
             yield _content(path.relative_to(root).as_posix(), path.read_bytes())
 
 
-def _content(name: str, content: bytes) -> _File:
-    return name, hashlib.sha256(content).hexdigest(), partial(bytes, content)
+def _content(name: str, content: bytes) -> SourceFile:
+    return SourceFile(name, hashlib.sha256(content).hexdigest(), partial(bytes, content))
 
 
-def _files_of_revision(source: str, paths: Sequence[str]) -> Iterator[_File]:
+def _files_of_revision(source: str, stack: ExitStack) -> Iterator[SourceFile]:
     _refuse_option(source)
-    listing = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}", "--", *paths)
+    listing = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}")
     command, pipe = ["git", "cat-file", "--batch"], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as blobs:  # noqa: S603 -- one for all files
-        for entry in listing.decode(errors="surrogateescape").split("\0"):
-            head, _, name = entry.partition("\t")
-            if name.endswith(_ENDINGS) and " blob " in head:
-                key = head.split()[2]
-                yield name, key, partial(_blob, blobs, key)
+    blobs = stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe))  # noqa: S603 -- for all files
+    for entry in listing.decode(errors="surrogateescape").split("\0"):
+        head, _, name = entry.partition("\t")
+        is_read = name.endswith(_ENDINGS) or PurePosixPath(name).name in KUSTOMIZATIONS
+        if is_read and " blob " in head:
+            key = head.split()[2]
+            yield SourceFile(name, key, partial(_blob, blobs, key))
 
 
 def _blob(blobs: subprocess.Popen[bytes], key: str) -> bytes:
@@ -208,26 +336,34 @@ def _blob(blobs: subprocess.Popen[bytes], key: str) -> bytes:
     return blobs.stdout.read(size + 1)[:size]
 
 
-def _rendered(source: str, paths: Sequence[str]) -> Iterator[_File]:
+def _rendered(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
     """Yield the output of kustomize for each path; one that this side does not have is left out."""
-    root = Path(source)
-    tops = paths or ["."]
     with ExitStack() as stack:
-        if not root.is_dir():
-            _refuse_option(source)
-            root = Path(stack.enter_context(TemporaryDirectory(prefix="fleetui-")))
-            with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", source))) as archive:
-                # Python has filters from 3.11.4 on; git stores no path outside, so only links can lead there.
-                files = [one for one in archive if not (one.issym() or one.islnk())]
-                has_filters = hasattr(tarfile, "data_filter")
-                safe: dict[str, Any] = {"filter": "data"} if has_filters else {"members": files}
-                archive.extractall(root, **safe)  # noqa: S202 -- see above
-        for path in tops:
+        root = _checkout(source, stack)
+        for path in paths or ["."]:
             folder = root / path
             if folder.is_dir():
-                name = next((one for one in _KUSTOMIZATIONS if (folder / one).is_file()), _KUSTOMIZATIONS[0])
+                name = next((one for one in KUSTOMIZATIONS if (folder / one).is_file()), KUSTOMIZATIONS[0])
                 file = (folder / name).relative_to(root).as_posix()
-                yield _content(file, run_tool(_KUSTOMIZE, "build", str(folder)))
+                try:
+                    yield _content(file, build(root, path))
+                except NotRenderedError as error:
+                    raise UnreadableSourceError(f"--render kustomize: {path}: {error}") from error
+
+
+def _checkout(source: str, stack: ExitStack) -> Path:
+    """Return a folder with the files of a side: for a revision one that the stack removes."""
+    if Path(source).is_dir():
+        return Path(source)
+    _refuse_option(source)
+    root = Path(stack.enter_context(TemporaryDirectory(prefix="fleetui-")))
+    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", source))) as archive:
+        # Python has filters from 3.11.4 on; git stores no path outside, so only links can lead there.
+        files = [one for one in archive if not (one.issym() or one.islnk())]
+        has_filters = hasattr(tarfile, "data_filter")
+        safe: dict[str, Any] = {"filter": "data"} if has_filters else {"members": files}
+        archive.extractall(root, **safe)  # noqa: S202 -- see above
+    return root
 
 
 def _refuse_option(revision: str) -> None:
@@ -236,21 +372,14 @@ def _refuse_option(revision: str) -> None:
 
 
 def git(*arguments: str) -> bytes:
-    """Run git in the current folder. Raise UnreadableSourceError."""
-    return run_tool("git", *arguments)
-
-
-def run_tool(*command: str) -> bytes:
-    """Return what a program writes. Raise UnreadableSourceError; paths are last and start with no dash."""
-    name, verb = command[:2]
+    """Run git in the current folder. Raise UnreadableSourceError; paths are last and start with no dash."""
     try:
-        return subprocess.run(command, capture_output=True, check=True).stdout  # noqa: S603
+        return subprocess.run(["git", *arguments], capture_output=True, check=True).stdout  # noqa: S603, S607
     except FileNotFoundError as error:
-        why = "BASE and HEAD are no folders" if name == "git" else f"--render needs {name}"
-        raise UnreadableSourceError(f"{name} is not installed, and {why}") from error
+        raise UnreadableSourceError("git is not installed, and BASE and HEAD are no folders") from error
     except subprocess.CalledProcessError as error:
         message = error.stderr.decode(errors="replace").strip()
-        raise UnreadableSourceError(f"{name} {verb}: {message}") from error
+        raise UnreadableSourceError(f"git {arguments[0]}: {message}") from error
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -265,14 +394,22 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
+_NAMES = re.compile("|".join(map(re.escape, (*_KINDS, *GROUPS))).encode())
+_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_TEMPLATE = "{{"
+
+
+def _may_be_ours(content: bytes) -> bool:
+    """Return whether a text names a kind or a group of ours: other files need not be readable."""
+    return _NAMES.search(content) is not None
+
+
 def _parse(content: bytes) -> ParsedFile:
     """Parse a file; a document of another kind, or without one, is ignored."""
     file, named, errors = ParsedFile(), list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
-    try:
-        documents = [item for one in load_documents(content) for item in items_of(one)]
-    except InvalidManifest as invalid:
-        return ParsedFile(errors=invalid.errors)
-    for one in documents:
+    if not _may_be_ours(content):
+        return file
+    for one in _documents(content, file):
         kind = PLACEMENT_KIND if is_ocm_placement(one.data) else kind_of(one.data)
         is_other = kind == ASSERTION_KIND and one.data.get("apiVersion") != ASSERTION_VERSION
         if kind not in _KINDS or is_other:
@@ -281,6 +418,10 @@ def _parse(content: bytes) -> ParsedFile:
         try:
             getattr(file, noun).append(parse(one.data))
         except InvalidManifest as invalid:
+            if _TEMPLATE in str(one.data):
+                [line] = lines_of([(one, "metadata.name")])
+                file.notes.append((line or 1, f"not read: {kind} is a template: {invalid.errors[0]}"))
+                continue
             errors += [(one, error) for error in invalid.errors]
         else:
             named += [(one, "metadata.name")] if noun == "placements" else []
@@ -288,3 +429,28 @@ def _parse(content: bytes) -> ParsedFile:
     file.lines = [line or 1 for line in lines_of(named)]
     file.errors = attach_lines(errors)
     return file
+
+
+def _documents(content: bytes, file: ParsedFile) -> list[Document]:
+    """Return the documents of a text; of one that cannot be read as a whole, those that can.
+
+    What names none of our kinds is passed over, the rest is a note.
+    """
+    try:
+        return [item for one in load_documents(content) for item in items_of(one)]
+    except InvalidManifest:
+        text = content.decode(errors="replace")
+    documents: list[Document] = []
+    starts = [0, *(found.end() for found in _SEPARATOR.finditer(text)), len(text)]
+    for start, end in pairwise(starts):
+        part = text[start:end].removesuffix("---")
+        if not _may_be_ours(part.encode()):
+            continue
+        before = text.count("\n", 0, start)
+        try:
+            # Empty lines before it keep the numbers of its lines.
+            documents += [item for one in load_documents("\n" * before + part) for item in items_of(one)]
+        except InvalidManifest as invalid:
+            error = invalid.errors[0]
+            file.notes.append((error.line or before + 1, f"not read: {error.message}"))
+    return documents

@@ -4,6 +4,7 @@ import numpy as np
 
 from clusters.columns import Floats, Ints
 from clusters.fleet import Fleet
+from fleetui.apimachinery.effort import check_time
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.selectors import match_labels
 from placements.manifests.affinity import PreferredTerm, SortOrder
@@ -13,6 +14,7 @@ def affinity(cycle: Cycle) -> Ints:
     """Return each cluster's affinity score: the sum over the preferred terms."""
     total = np.zeros(len(cycle.fleet), dtype=np.int64)
     for term in cycle.policy.preferred_terms:
+        check_time()
         if term.weight:
             total += term_scores(term, cycle.fleet)
     return total

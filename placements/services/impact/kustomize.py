@@ -1,0 +1,160 @@
+"""Kustomizations of a repository: what each one reads, and what it renders."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import load_documents
+
+KUSTOMIZE, KUSTOMIZATIONS = "kustomize", ("kustomization.yaml", "kustomization.yml", "Kustomization")
+RENDER_SECONDS = 60
+_LISTS = ("resources", "bases", "components", "crds", "generators", "transformers", "validators")
+_PATCHES = ("patches", "patchesStrategicMerge", "patchesJson6902", "replacements")
+_LONGEST_REASON = 300
+
+
+class SourceFile(NamedTuple):
+    """A file of one side: its path, a hash of its content, and what reads the content."""
+
+    name: str
+    key: str
+    read: Callable[[], bytes]
+
+
+class NotRenderedError(Exception):
+    """A kustomization that cannot be rendered here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kustomization:
+    """One kustomization file: the files it reads and the folders of kustomizations it uses."""
+
+    file: str
+    paths: tuple[str, ...]
+    is_component: bool = False
+
+    @property
+    def folder(self) -> str:
+        return str(PurePosixPath(self.file).parent)
+
+
+@dataclass(frozen=True)
+class Kustomizations:
+    """All kustomizations of a tree, by their folder."""
+
+    tree: Mapping[str, SourceFile]
+    by_folder: Mapping[str, Kustomization]
+
+    def inputs_of(self, one: Kustomization) -> set[str]:
+        """Return the files that a kustomization reads, those of the kustomizations that it uses included."""
+        found, waiting = set[str](), [one]
+        while waiting:
+            each = waiting.pop()
+            if each.file in found:
+                continue
+            found.add(each.file)
+            found.update(path for path in each.paths if path in self.tree)
+            waiting += (self.by_folder[path] for path in each.paths if path in self.by_folder)
+        return found
+
+    def roots(self, within: Callable[[str], bool]) -> list[Kustomization]:
+        """Return those that no other one uses: they render what the others have."""
+        several = {folder: one for folder, one in self.by_folder.items() if within(one.file)}
+        used = {path for folder, one in several.items() for path in one.paths if path != folder}
+        return [one for folder, one in sorted(several.items()) if folder not in used and not one.is_component]
+
+
+def kustomizations_of(tree: Mapping[str, SourceFile]) -> Kustomizations:
+    by_folder = {}
+    for name, file in tree.items():
+        if PurePosixPath(name).name in KUSTOMIZATIONS:
+            one = _parse(name, file.read(), tree)
+            by_folder[one.folder] = one
+    return Kustomizations(tree, by_folder)
+
+
+def _parse(name: str, content: bytes, tree: Collection[str]) -> Kustomization:
+    folder = str(PurePosixPath(name).parent)
+    try:
+        data = next((one.data for one in load_documents(content)), None)
+    except InvalidManifest:
+        # What it reads is not known: kustomize may read it nevertheless, and most name files beside it.
+        beside = (one for one in tree if str(PurePosixPath(one).parent) == folder and one != name)
+        return Kustomization(name, tuple(beside))
+    if not isinstance(data, dict):
+        return Kustomization(name, ())
+    paths = (normpath(f"{folder}/{path}") for path in _paths(data) if "://" not in path)
+    return Kustomization(name, tuple(paths), is_component=data.get("kind") == "Component")
+
+
+def _paths(data: Mapping[str, Any]) -> Iterator[str]:
+    for key in (*_LISTS, *_PATCHES):
+        entries = data.get(key)
+        for entry in entries if isinstance(entries, list) else ():
+            path = entry.get("path") if isinstance(entry, dict) else entry
+            if isinstance(path, str) and "\n" not in path:
+                yield path
+
+
+@dataclass
+class Renderer:
+    """Runs kustomize; what is equal on both sides is rendered once."""
+
+    rendered: dict[str, bytes | NotRenderedError] = field(default_factory=dict)
+
+    def render(self, one: Kustomization, inputs: Collection[SourceFile], root: Callable[[], Path]) -> bytes:
+        """Return the documents of a kustomization. Raise NotRenderedError."""
+        parts = sorted(f"{file.name}\0{file.key}" for file in inputs)
+        key = hashlib.sha256("\n".join([one.file, *parts]).encode(errors="surrogateescape")).hexdigest()
+        if key not in self.rendered:
+            try:
+                self.rendered[key] = build(root(), one.folder)
+            except NotRenderedError as error:
+                self.rendered[key] = error
+        result = self.rendered[key]
+        if isinstance(result, NotRenderedError):
+            raise result
+        return result
+
+
+def build(root: Path, folder: str) -> bytes:
+    """Return what kustomize writes for a folder below a root. Raise NotRenderedError.
+
+    A change under review says what kustomize reads: it gets no variable of this environment, thus no secret
+    of the pipeline, no home folder with credentials, and a limited time.
+    """
+    program, kubectl = shutil.which(KUSTOMIZE), shutil.which("kubectl")
+    if program is None and kubectl is None:
+        raise NotRenderedError("neither kustomize nor kubectl is installed")
+    command = (
+        [program, "build", str(root / folder)] if program else [str(kubectl), KUSTOMIZE, str(root / folder)]
+    )
+    with TemporaryDirectory(prefix="fleetui-home-") as home:
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
+        process = subprocess.Popen(  # noqa: S603 -- a program of the user's PATH, without a shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            output, errors = process.communicate(timeout=RENDER_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+            process.communicate()
+            raise NotRenderedError(f"kustomize took longer than {RENDER_SECONDS} seconds") from error
+    if process.returncode:
+        message = errors.decode(errors="replace").strip().replace(f"{root.resolve()}/", "")
+        raise NotRenderedError(f"kustomize build: {message[:_LONGEST_REASON]}")
+    return output
