@@ -42,12 +42,15 @@ def proposed_document(number: int) -> dict[str, Any]:
 def ocm_document(
     name: str = "shop",
     *,
+    namespace: str = "",
     annotations: Mapping[str, object] | None = None,
     version: str = "v1beta1",
     **spec: Any,
 ) -> dict[str, Any]:
-    """Write a Placement in the namespace `apps`; arguments are fields of its spec."""
-    metadata: dict[str, Any] = {"name": name, "namespace": "apps"}
+    """Write a Placement; other arguments are fields of its spec."""
+    metadata: dict[str, Any] = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
     if annotations:
         texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in annotations.items()}
         metadata["annotations"] = texts

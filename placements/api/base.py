@@ -48,7 +48,6 @@ from placements.api.preconditions import (
 )
 from placements.api.schema import Schema, documented, operation, page_serializer
 from placements.api.watching import version_before, watch_query, watch_response, watchable_page
-from placements.manifests.placement import is_ocm_placement
 from placements.models import WatchedKind
 from placements.services.results import read_manifest
 
@@ -335,12 +334,14 @@ class FullNameViewSet(BaseViewSet):
 
     def check_document(self, document: Any) -> None:
         """Raise InvalidManifest unless the document has the name and the namespace that the path has."""
-        namespace, name = split_full_name(self.kwargs["name"])
-        names = {"metadata.name": name}
-        if not is_ocm_placement(document):  # whose namespace is no part of its name
-            names["metadata.namespace"] = namespace
-        check_names(document, names)
+        _, name = split_full_name(self.kwargs["name"])
+        namespace = self.namespace()
+        check_names(document, {"metadata.name": name, "metadata.namespace": namespace})
         check_namespace(document, namespace)
+
+    def namespace(self) -> str:
+        """Return the namespace that a document of the path has, "" for one that is cluster-scoped."""
+        return split_full_name(self.kwargs["name"])[0]
 
 
 def paged_list(

@@ -66,6 +66,13 @@ class PlacementViewSet(FullNameViewSet):
     not_found = UnknownPlacementError
     is_written_on_hub = True
 
+    def namespace(self) -> str:
+        """Return the namespace of the path, or of an OCM Placement that was saved under its name alone."""
+        rows = Placement.objects.filter(full_name=self.kwargs["name"])
+        for document in rows.values_list("document", flat=True):
+            return str(document["metadata"].get("namespace") or "")
+        return super().namespace()
+
     def manifest_and_status(self, row: Placement) -> tuple[Any, dict[str, Any]]:
         return row.document, status_of(row)
 

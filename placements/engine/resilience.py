@@ -201,6 +201,7 @@ class Subject:
 
     cycle: Cycle
     was_fulfilled: bool | None
+    can_be_evicted: bool = True
 
     @cached_property
     def placed(self) -> frozenset[str]:
@@ -283,7 +284,7 @@ class Subject:
             skew = self._skew(self.cycle.fleet, self.placed - inside)
             return LossResult(outside, 0, len(inside), is_empty=not outside, skew=skew)
         is_evicted = False
-        if variant is LossVariant.CORDON:
+        if variant is LossVariant.CORDON and self.can_be_evicted:
             is_evicted = why_stays(policy, is_namespaced=bool(self.cycle.namespace)) is None
         if not self._needs_cycle:
             if variant is LossVariant.CORDON and not is_evicted:

@@ -178,7 +178,7 @@ _EVICTIONS = {
 
 
 STAYS_SENTENCES = {
-    KeptReason.NAMESPACED: "ResourcePlacement: cannot be evicted, stays.",
+    KeptReason.NAMESPACED: "In a namespace: cannot be evicted, stays.",
     KeptReason.PICK_FIXED: "PickFixed: cannot be evicted, stays; remove the name from clusterNames.",
     KeptReason.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
     KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, format_path
 from fleetui.apimachinery.fields import (
+    DNS_LABEL,
     WRITTEN_BY_A_HUB,
     Annotations,
     ClusterName,
@@ -17,10 +18,12 @@ from fleetui.apimachinery.fields import (
     Labels,
     Text,
     api_version,
+    dns_label_problem,
     integer,
     list_of,
     literal,
     one_of,
+    pattern,
 )
 from fleetui.apimachinery.kinds import OCM_GROUP
 from fleetui.apimachinery.model import (
@@ -237,7 +240,7 @@ class OcmMeta(ManifestModel):
     ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
 
     name: ClusterName
-    namespace: Text = ""
+    namespace: Annotated[str, pattern(dns_label_problem, DNS_LABEL, filled_in=False)] = ""
     labels: Labels = Field(default_factory=dict)
     annotations: Annotations = Field(default_factory=dict)
 

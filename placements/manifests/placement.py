@@ -238,6 +238,11 @@ class ClusterResourcePlacement(FleetDocument):
         return self.metadata.annotations.get(APPROVER_DIFFERS_ANNOTATION) == "true"
 
     @property
+    def resource_namespace(self) -> str:
+        """Return the namespace whose resources it selects, which a cluster must have, or ""."""
+        return self.namespace
+
+    @property
     def selectors_path(self) -> str:
         return "spec.resourceSelectors"
 
@@ -262,12 +267,11 @@ class OcmPlacementSpec(PlacementSpec):
 class OcmPlacement(ClusterResourcePlacement):
     """A Placement of Open Cluster Management: a policy of `ocm` semantics, its resources by annotation.
 
-    `places` maps paths of the policy to paths of the manifest, longest first. Its namespace is no part of
-    its name, which is unique across namespaces (`docs/adr/0009`).
+    `places` maps paths of the policy to paths of the manifest, longest first. A namespace is a part of its
+    name and has no other meaning: its resources are selected as those of a cluster-scoped placement.
     """
 
     spec: OcmPlacementSpec
-    namespace_written: str = ""
     options: dict[str, Any]
     warnings: tuple[ManifestWarning, ...] = ()
     places: dict[str, str]
@@ -279,6 +283,10 @@ class OcmPlacement(ClusterResourcePlacement):
     @property
     def spread_options(self) -> dict[str, Any]:
         return self.options
+
+    @property
+    def resource_namespace(self) -> str:
+        return ""
 
     @property
     def selectors_path(self) -> str:
@@ -337,13 +345,14 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
         if parsed is None or spec is None or gathering.errors:
             raise InvalidManifest(gathering.errors)
         metadata = document["metadata"]
-        fields = {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}
+        keys = ("namespace", "name", "labels", "annotations")
+        fields = {key: metadata[key] for key in keys if metadata.get(key)}
+        meta = NamespacedMeta if "namespace" in fields else ObjectMeta
         return OcmPlacement.model_construct(
             api_version=document["apiVersion"],
             kind=document["kind"],
-            metadata=parse_manifest(ObjectMeta, fields, semantics=Semantics.OCM, path="metadata"),
+            metadata=parse_manifest(meta, fields, semantics=Semantics.OCM, path="metadata"),
             spec=spec.model_copy(update={"policy": parsed.policy}),
-            namespace_written=metadata.get("namespace") or "",
             options=parsed.options.to_plain(),
             warnings=parsed.warnings,
             places=dict(parsed.places),

@@ -52,5 +52,5 @@ class Migration(migrations.Migration):
 
     operations = [
         # The release before reads integers, too.
-        migrations.RunPython(write_integers, migrations.RunPython.noop)
+        migrations.RunPython(write_integers, migrations.RunPython.noop),
     ]

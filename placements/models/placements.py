@@ -11,6 +11,7 @@ from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
 from fleetui.fields import SealedTextField
 from fleetui.hub_scope import LOCAL_HUB
+from placements.manifests.ocm import OCM_KIND
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
 from placements.models.closed_sets import known
@@ -148,6 +149,14 @@ class Placement(ObjectRow):
 
     def __str__(self) -> str:
         return self.full_name
+
+    @property
+    def resource_namespace(self) -> str:
+        """Return the namespace whose resources it selects, which a cluster must have; "" where there is none.
+
+        The namespace of an OCM Placement is a part of its name only.
+        """
+        return "" if self.document.get("kind") == OCM_KIND else self.namespace
 
     @property
     def is_staged(self) -> bool:

@@ -72,7 +72,7 @@ from placements.services.placements import (
     warnings_of,
 )
 from placements.services.resources.operations import RESOURCE, apply_resources, name_of, unchanged_resources
-from placements.services.results import PLACEMENT, SaveResult, stored_document
+from placements.services.results import PLACEMENT, SaveResult, name_on_hub, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, save_strategy
@@ -335,7 +335,8 @@ def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Resu
         eviction, is_new = apply_eviction(data, by=by, now=now)
         result = eviction.outcome if is_new else UNCHANGED
         return Result(EVICTION, str(eviction.name), result, message=event_line(eviction))
-    name = kind.parse(data).full_name
+    manifest = kind.parse(data)
+    name = name_on_hub(manifest) if kind is _PLACEMENT else manifest.full_name
     if kind.save is None:  # a request for approval
         return Result(APPROVAL, name, apply_approval(data, by=by, now=now))
     options = {"confirmed": confirmed} if kind is _PLACEMENT else {}

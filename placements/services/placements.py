@@ -43,7 +43,7 @@ from placements.models import Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.assertions import check_assertions_before_save, written_assertions
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
-from placements.services.results import PLACEMENT, OperationResult, SaveResult, stored_document
+from placements.services.results import PLACEMENT, OperationResult, SaveResult, name_on_hub, stored_document
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of
@@ -104,7 +104,7 @@ def save_placement(
     UnschedulesEverything; then nothing has changed.
     """
     manifest = manifest or parse_placement(dict(document))
-    name = manifest.full_name
+    name = name_on_hub(manifest)
     if errors := reserved_name_errors(manifest):
         raise InvalidManifest(errors)
     content = stored_document(document)
@@ -288,16 +288,9 @@ def immutable_field_errors(
         allowed = f"{saved['kind']}, or another name than {name}"
         return [FieldError("kind", "immutable", message, allowed)]
     errors: list[FieldError] = []
-    if isinstance(after, OcmPlacement):
-        namespace = saved["metadata"].get("namespace") or ""
-        if namespace != after.namespace_written:
-            place = f"in namespace {namespace}" if namespace else "without a namespace"
-            message = f"a Placement {name} exists already, {place}; names are unique across namespaces"
-            allowed = f"{namespace or 'no namespace'}, or another name"
-            errors.append(FieldError("metadata.namespace", "immutable", message, allowed))
-    else:
-        errors += _policy_errors(before, after)
     is_ocm = isinstance(after, OcmPlacement)
+    if not is_ocm:
+        errors += _policy_errors(before, after)
     strategy = annotated(saved, STRATEGY_ANNOTATION) if is_ocm else saved["spec"].get("strategy")
     was_staged = mapping_at(strategy).get("type") == StrategyType.EXTERNAL
     if was_staged and after.spec.strategy.type is not StrategyType.EXTERNAL:

@@ -16,6 +16,7 @@ from fleetui.apimachinery.metadata import with_hub_metadata, without_hub_metadat
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
+from placements.manifests.placement import ClusterResourcePlacement
 from placements.models import Placement
 
 Row = TypeVar("Row", bound=Model)
@@ -35,6 +36,20 @@ def get_placement(name: str) -> Placement:
     if row is None:
         raise UnknownPlacementError(name)
     return row
+
+
+def name_on_hub(manifest: ClusterResourcePlacement) -> str:
+    """Return the full name under which a placement is saved, or would be.
+
+    An OCM Placement that was saved before namespaces were a part of its name keeps the name that it had: what
+    it has on clusters is marked with it, and would be removed as that of another placement.
+    """
+    if manifest.namespace and not manifest.resource_namespace:
+        name = manifest.metadata.name
+        for document in Placement.objects.filter(full_name=name).values_list("document", flat=True):
+            if document["metadata"].get("namespace") == manifest.namespace:
+                return name
+    return manifest.full_name
 
 
 class OperationResult(StrEnum):

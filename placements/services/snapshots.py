@@ -118,7 +118,7 @@ def _cycle(
         binding_values(rows, snapshot),
         Semantics(snapshot.semantics),
         snapshot.options,
-        placement.namespace,
+        placement.resource_namespace,
     )
 
 
@@ -132,7 +132,8 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = snapshot is not None and content_hash(draft) == snapshot.content_hash
         bindings = binding_values(rows, snapshot if is_same else None)
-    cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options, draft.namespace)
+    namespace = draft.resource_namespace
+    cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options, namespace)
     return PlacementCounts().balanced(cycle)
 
 

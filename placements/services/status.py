@@ -120,7 +120,7 @@ def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[s
 
 def placement_kind(placement: Placement) -> str:
     """Return the kind after which the conditions of a placement are named."""
-    return NAMESPACED_PLACEMENT_KIND if placement.namespace else PLACEMENT_KIND
+    return NAMESPACED_PLACEMENT_KIND if placement.resource_namespace else PLACEMENT_KIND
 
 
 def scheduled(placement: Placement, latest: Decision | None) -> Condition:

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement
 from placements.services.resources.operations import apply_resources
+from tests.ocm_documents import ocm_document
 from tests.rows import NOW, config_map, joined, namespace, placement_document, run_due, spec
 from tests.services.rollouts.staged import run_document, stage, strategy_document
 
@@ -53,6 +55,31 @@ def test_an_address_is_of_one_placement(both: APIClient) -> None:
     assert both.get("/api/v1/rollouts?placement=shop/web").status_code == 200
     for missing in ("team:web", "shop:other", "shop:web:x", "shop%2Fweb"):
         assert both.get(f"/api/v1/placements/{missing}").status_code == 404
+
+
+def test_ocm_placements_of_one_name_have_addresses_of_their_own(both: APIClient) -> None:
+    blue, green = "/api/v1/placements/blue:web", "/api/v1/placements/green:web"
+    written = [ocm_document("web", namespace=one, numberOfClusters=1) for one in ("blue", "green")]
+    text = "---\n".join(map(dump_yaml, written))
+
+    applied = both.generic("POST", "/api/v1/apply", text, content_type="application/yaml")
+    again = both.put(green, written[1])
+    wrong = both.put(green, ocm_document("web", namespace="blue"))
+    bare = both.put("/api/v1/placements/web", ocm_document("web", namespace="blue"))
+    run_due()
+
+    assert [one["name"] for one in applied.json()["items"]] == ["blue/web", "green/web"]
+    assert again.status_code == 200
+    for refused in (wrong, bare):
+        assert [one["path"] for one in refused.json()["faults"]] == ["metadata.namespace"]
+    names = [one["namespace"] for one in both.get("/api/v1/placements?order=name").json()["items"]]
+    assert names == ["blue", "green", "shop", ""]
+    assert both.get(blue).json()["metadata"]["namespace"] == "blue"
+    assert [one["placement"] for one in both.get(f"{blue}/bindings").json()["items"]] == ["blue/web"]
+    assert both.post(f"{blue}/pause").json()["placement"] == "blue/web"
+    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == ["blue/web"]
+    assert both.delete(f"{blue}?confirm=true").status_code in (200, 202, 204)
+    assert both.get(green).status_code == 200
 
 
 @pytest.mark.parametrize(

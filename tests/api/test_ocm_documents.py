@@ -49,6 +49,23 @@ def test_the_examples_of_the_proposal_go_in_and_out_as_they_stand(api: APIClient
     assert Placement.objects.get().revision == 1
 
 
+def test_one_that_was_saved_before_namespaces_counted_keeps_its_name(api: APIClient) -> None:
+    """What it has on clusters is marked with that name, and would be removed as that of another placement."""
+    document = ocm_document(namespace="apps", numberOfClusters=1)
+    api.put(f"{PLACEMENTS}/apps:shop", document)
+    Placement.objects.update(namespace="")
+
+    edited = ocm_document(namespace="apps", numberOfClusters=2)
+    put = api.put(SHOP, edited)
+    applied = post_yaml(api, "/api/v1/apply", dump_yaml(edited))
+    elsewhere = api.put(f"{PLACEMENTS}/ops:shop", ocm_document(namespace="ops"))
+
+    assert (put.status_code, elsewhere.status_code) == (200, 201)
+    assert [(one["name"], one["did"]) for one in applied.json()["items"]] == [("shop", "unchanged")]
+    rows = Placement.objects.order_by("pk").values_list("full_name", "number_of_clusters")
+    assert list(rows) == [("shop", 2), ("ops/shop", None)]
+
+
 def test_an_edit_that_is_behind_is_refused(api: APIClient) -> None:
     first = api.put(SHOP, ocm_document()).headers["ETag"]
     api.put(SHOP, ocm_document(numberOfClusters=1), headers={"If-Match": first})
@@ -75,7 +92,7 @@ def test_an_error_has_its_path_and_line_at_each_entry_point(
 
     (error,) = answer.json()["faults"]
     assert answer.status_code == 422
-    assert (error["path"], error["line"]) == ("spec.numberOfClusters", 7)
+    assert (error["path"], error["line"]) == ("spec.numberOfClusters", 6)
     assert not Placement.objects.exists()
 
 

@@ -91,7 +91,7 @@ def test_simulate_answers_as_the_command_does(reader: APIClient) -> None:
 
     answer = reader.post(SIMULATE, body).json()
 
-    assert answer["id"] == "d-26de82ae24ff8a23eba7a6909b2713d6"
+    assert answer["id"] == "d-1a0f18656b1b8b0ebfa14b02fe491b41"
     assert answer["rounds"][1]["winner"] == "smartfish"
     assert answer["rounds"][1]["candidates"][0]["cluster"] == "smartfish"
     assert answer["why"]["cluster"] == "bravelion"

@@ -284,7 +284,7 @@ def test_placements_of_two_kinds_with_one_name_have_a_row_each(tmp_path: Path) -
     write(tmp_path / "base", {"all.yaml": members()})
     write(tmp_path / "head", {"all.yaml": [placement("web", 1), ocm, *members()]})
     rows = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])["rows"]
-    assert [(one["placement"], one["after"]) for one in rows] == [("web", 1), ("web", 1)]
+    assert [(one["placement"], one["after"]) for one in rows] == [("shop/web", 1), ("web", 1)]
 
 
 def test_a_staged_rollout_takes_at_least_its_waits(tmp_path: Path) -> None:

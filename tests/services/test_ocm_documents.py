@@ -298,18 +298,49 @@ def test_all_parts_are_looked_at_before_it_is_refused() -> None:
     assert len(errors) == 4
 
 
-def test_names_are_unique_across_namespaces() -> None:
-    save(ocm_document())
-    other = ocm_document()
-    other["metadata"]["namespace"] = "ops"
+def test_one_name_in_two_namespaces_and_without_one() -> None:
+    """Each has its own clusters and resources, which its namespace does not limit."""
+    joined("a")
+    joined("b")
+    apply_resources([namespace("shop")], by=None, now=NOW)
+    written = [
+        with_resources(ocm_document("web", namespace="blue", numberOfClusters=1), NAMESPACE),
+        with_resources(ocm_document("web", namespace="green", numberOfClusters=2), NAMESPACE),
+        placement_document("web", spec()),
+    ]
 
-    (error,) = faults_of(other)
+    for document in written:
+        save_placement(document, by=None, now=NOW)
+    run_due()
 
-    assert (error.path, error.code) == ("metadata.namespace", "immutable")
-    assert (
-        error.message
-        == "a Placement shop exists already, in namespace apps; names are unique across namespaces"
-    )
+    rows = {one.full_name: one for one in Placement.objects.all()}
+    assert {name: one.document for name, one in rows.items()} == {
+        "blue/web": written[0],
+        "green/web": written[1],
+        "web": written[2],
+    }
+    assert [rows[name].placed_count for name in ("blue/web", "green/web")] == [1, 2]
+    assert [rows[name].selected_count for name in ("blue/web", "green/web")] == [1, 1]
+    assert rows["blue/web"].resource_namespace == ""
+    status = manifest_of(rows["green/web"])["status"]
+    assert "PlacementSatisfied" in {one["type"] for one in status["conditions"]}
+
+
+def test_a_namespace_must_be_a_dns_label() -> None:
+    (error,) = faults_of(ocm_document(namespace="Blue"))
+
+    assert (error.path, error.code) == ("metadata.namespace", "bad-format")
+
+
+def test_of_one_namespace_a_name_is_of_one_kind() -> None:
+    save(ocm_document("web", namespace="blue"))
+
+    selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
+    inside = placement_document("web", {"resourceSelectors": [selector]})
+    inside = {**inside, "kind": "ResourcePlacement", "metadata": {"name": "web", "namespace": "blue"}}
+    (error,) = faults_of(inside)
+
+    assert (error.path, error.code) == ("kind", "immutable")
 
 
 def test_names_are_unique_across_kinds_and_neither_replaces_the_other() -> None:

@@ -564,7 +564,7 @@ class TestSemantics:
 
         assert run.status == 0
         assert run.output.count("have no equivalent of Steady and Balance; ignored") == 3
-        assert run.output.splitlines()[0] == "web under 4 semantics"
+        assert run.output.splitlines()[0] == "default/web under 4 semantics"
 
     @pytest.mark.parametrize("extra", [("--step", 1), ("--why", "bravelion")])
     def test_all_does_not_go_with_one_decisions_questions(self, extra: tuple[object, ...]) -> None:

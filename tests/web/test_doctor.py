@@ -51,7 +51,7 @@ def _unknown_key(name: str = "web") -> None:
     _save(name, topologySpreadConstraints=[constraint])
 
 
-def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Client, fetch: Fetch) -> None:
+def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Client, text_of: Fetch) -> None:
     """At every entry point: apply again, apply, REST; and then the doctor on its page and as a command."""
     document = for_resource("host", rule(annotate(a="b"), location="here"), rule(annotate(c="d")))
     joined("a", region="west")
@@ -71,7 +71,7 @@ def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Cli
         assert [(one.code, one.path) for one in result.warnings] == [("matches-nothing", path)]
     [found] = current_report().findings_of("", "O01")
     assert found[1].message == "ResourceOverride shop/host: no cluster matches: the rule has no effect."
-    assert "Override rule without a cluster" in fetch(operator, "/doctor/")
+    assert "Override rule without a cluster" in text_of(operator, "/doctor/")
     output = StringIO()
     call_command("doctor", stdout=output)
     assert "O01  fleet: ResourceOverride shop/host" in output.getvalue()

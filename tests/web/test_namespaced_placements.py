@@ -12,6 +12,7 @@ from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_strategies import save_strategy
+from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
 from tests.rows import NOW, config_map, namespace, placement_document, run_due
 from tests.services.rollouts.staged import stage, strategy_document
 from tests.web.editing import confirmed, draft_address, reviewed, typed
@@ -28,17 +29,23 @@ def inside(name: str, in_: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def several(web: Placement) -> Placement:  # noqa: ARG001
+def several(web: Placement, request: pytest.FixtureRequest) -> Placement:  # noqa: ARG001
     """Add placements of the name `web` in two namespaces; return the one in the shop."""
     apply_resources([namespace("bank"), config_map("settings", in_="bank")], by=None, now=NOW)
-    for document in (inside("web", "shop"), inside("web", "bank")):
+    write = getattr(request, "param", inside)
+    for document in (write("web", "shop"), write("web", "bank")):
         save_placement(document, by=None, now=NOW)
     run_due()
     sync_due_rollouts(now=NOW)
     return Placement.objects.get(full_name="shop/web")
 
 
-@pytest.mark.nightly
+def of_ocm(name: str, in_: str) -> dict[str, Any]:
+    """Write an OCM Placement of the Namespace `shop`."""
+    return with_resources(ocm_document(name, namespace=in_), NAMESPACE)
+
+
+@pytest.mark.parametrize("several", [inside, of_ocm], indirect=True)
 def test_each_page_is_of_the_placement_in_its_address(
     several: Placement, operator: Client, text_of: Any
 ) -> None:

@@ -57,13 +57,14 @@ def test_the_examples_of_the_proposal_pasted_as_they_stand(
 
 
 def test_the_page_of_one_with_resources_names_its_selectors(operator: Client, text_of: Fetch) -> None:
-    save_placement(with_resources(ocm_document(), NAMESPACE), by=None, now=NOW)
+    save_placement(with_resources(ocm_document(namespace="apps"), NAMESPACE), by=None, now=NOW)
     run_due()
 
-    page = plain(text_of(operator, "/placements/shop/"))
+    page = plain(text_of(operator, "/placements/apps:shop/"))
 
-    assert "namespace apps). The original manifest is kept." in page
-    page = plain(text_of(operator, "/placements/shop/resources/"))
+    assert "Placement in namespace apps" in page
+    assert "(cluster.open-cluster-management.io/v1beta1). The original manifest is kept." in page
+    page = plain(text_of(operator, "/placements/apps:shop/resources/"))
     assert "so no resources are placed" not in page
     assert "Namespace shop core/v1" in page
 
@@ -85,8 +86,8 @@ def test_it_is_edited_as_it_was_written(operator: Client, text_of: Fetch) -> Non
 def test_a_fault_stands_beside_the_text_with_its_line(operator: Client) -> None:
     page = typed(operator, NEW, dump_yaml(ocm_document(numberOfClusters="two")))
 
-    assert "line 7 spec.numberOfClusters" in plain(page)
-    assert "line 7 spec.numberOfClusters" in plain(reviewed(operator))
+    assert "line 6 spec.numberOfClusters" in plain(page)
+    assert "line 6 spec.numberOfClusters" in plain(reviewed(operator))
     assert not Placement.objects.filter(name="shop").exists()
 
 
@@ -106,12 +107,12 @@ def test_what_the_preview_leaves_out_is_named_by_its_path(operator: Client) -> N
 
 
 def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:
-    save_placement(ocm_document(), by=None, now=NOW)
-    text = dump_yaml(ocm_document()).replace("namespace: apps", "namespace: ops")
+    save_placement(ocm_document(namespace="apps"), by=None, now=NOW)
+    text = dump_yaml(ocm_document(namespace="ops"))
 
-    answer = typed(operator, "/placements/shop/edit/", text)
+    answer = typed(operator, "/placements/apps:shop/edit/", text)
 
-    assert "names are unique across namespaces" in plain(answer)
+    assert "the namespace of the placement apps/shop cannot be changed" in plain(answer)
 
 
 @pytest.mark.nightly

@@ -6,7 +6,16 @@ from typing import Any
 
 from clusters.fleet import Fleet
 from placements.engine.doctor.affinity import AFFINITY
-from placements.engine.doctor.findings import Case, Finding, Needs, NotCheckedError, Rule, Severity, joined
+from placements.engine.doctor.findings import (
+    OF_FLEET,
+    Case,
+    Finding,
+    Needs,
+    NotCheckedError,
+    Rule,
+    Severity,
+    joined,
+)
 from placements.engine.doctor.hygiene import HYGIENE
 from placements.engine.doctor.overrides import OVERRIDES, OverridesOnFleet
 from placements.engine.doctor.placement import PLACEMENT
@@ -14,7 +23,6 @@ from placements.engine.doctor.spread import SPREAD
 from placements.engine.overrides import Override
 
 RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT)}
-OF_PLACEMENTS = tuple(one for one in RULES.values() if one not in (*HYGIENE, *OVERRIDES))
 ALIASES = {
     "unknown-key": ("S01", "A01"),
     "unknown-property": ("A01",),
@@ -79,7 +87,7 @@ def examine_placement(
     Without clusters only the rules that read the policy alone are checked, and what they find is information.
     `needs` limits the rules to those that read no more.
     """
-    rules = [one for one in OF_PLACEMENTS if one.needs in needs]
+    rules = [one for one in RULES.values() if one.needs not in OF_FLEET and one.needs in needs]
     if not len(case.fleet):
         examination = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
         findings = tuple(replace(one, severity=Severity.INFO) for one in examination.findings)

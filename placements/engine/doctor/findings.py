@@ -53,6 +53,10 @@ class Needs(StrEnum):
     EXACT = "exact"
 
 
+OF_FLEET = frozenset({Needs.LABELS, Needs.OVERRIDES})
+"""What rules read that are about no placement."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fix:
     """A change that removes a finding; a person confirms it.

@@ -10,6 +10,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.models import Placement
+from placements.services.results import name_on_hub
 from placements.services.simulate.translate import PlacementInput, placement_input, translate
 from placements.services.snapshots import draft_cycle
 
@@ -35,7 +36,7 @@ def side_by_side_of_draft(draft: ClusterResourcePlacement) -> SideBySide:
     Raise InvalidManifest for options that its own semantics refuse.
     """
     own = replace(placement_input(draft), warnings=())
-    saved = Placement.objects.filter(full_name=draft.full_name).first()
+    saved = Placement.objects.filter(full_name=name_on_hub(draft)).first()
     return _sides(schedule(draft_cycle(draft, saved=saved, fleet=current_fleet().fleet)), own)
 
 

@@ -40,6 +40,7 @@ from placements.services.editor.hints import FormNotes, Suggestions, notes_of, s
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
 from placements.services.resources.queries import hub_objects, names_among, plain_objects, selection_of
+from placements.services.results import name_on_hub
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
 from placements.services.snapshots import content_hash, draft_cycle
 
@@ -219,7 +220,7 @@ def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
     """Schedule a manifest as saving it would. Raise InvalidManifest."""
     if errors := reserved_name_errors(manifest):
         raise InvalidManifest(errors)
-    saved = Placement.objects.filter(full_name=manifest.full_name).first()
+    saved = Placement.objects.filter(full_name=name_on_hub(manifest)).first()
     return preview_over(saved, manifest, selection_of(manifest), current_fleet().fleet)
 
 
@@ -345,7 +346,7 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
     selection, errors = Selection(()), list(draft.errors)
     readable = draft.manifest or draft.valid_part
     if readable is not None:
-        name = readable.full_name
+        name = name_on_hub(readable)
         problems = reserved_name_errors(readable)
         if saved is not None:
             problems += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []

@@ -18,6 +18,7 @@ from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.services.editor.form import ABSENT, MOST_FIELDS, SELECTORS, PlacementForm, at
+from placements.services.results import name_on_hub
 
 _ROUNDS = 20
 _MOST_UNREADABLE = 3
@@ -78,7 +79,7 @@ class PlacementDraft:
             manifest = parse_placement(self.document.data)
         except InvalidManifest as invalid:
             return None, self.with_lines(invalid.errors)
-        if self.name and manifest.full_name != self.name:
+        if self.name and name_on_hub(manifest) != self.name:
             namespace, name = split_full_name(self.name)
             key, allowed = ("name", name) if manifest.metadata.name != name else ("namespace", namespace)
             message = f"the {key} of the placement {self.name} cannot be changed"

@@ -12,8 +12,8 @@ from placements.engine.assertions import (
     assertions_about,
     evaluate_assertions,
 )
-from placements.engine.doctor.examination import OF_PLACEMENTS, RULES, Examination
-from placements.engine.doctor.findings import Finding
+from placements.engine.doctor.examination import RULES, Examination
+from placements.engine.doctor.findings import OF_FLEET, Finding
 from placements.engine.doctor.placement import least_seconds
 from placements.engine.resilience import (
     CLUSTER,
@@ -281,10 +281,10 @@ def _examine(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
     if row.base is not None and row.before is not None:
         was = examine_one(row.base.manifest, row.before.cycle, hygiene[0], clock=float)
     findings = introduced(was.findings, examination.findings)
-    new = (one for one in findings if RULES[one.rule] in OF_PLACEMENTS)
+    new = (one for one in findings if RULES[one.rule].needs not in OF_FLEET)
     missing = tuple(rule for rule in examination.not_checked if rule not in was.not_checked)
     return replace(row, findings=tuple(new), not_checked=missing)
 
 
 def _cycle(manifest: ClusterResourcePlacement, fleet: Fleet, bindings: tuple[PlacedBinding, ...]) -> Cycle:
-    return replace(placement_input(manifest).cycle(fleet, bindings), namespace=manifest.namespace)
+    return replace(placement_input(manifest).cycle(fleet, bindings), namespace=manifest.resource_namespace)

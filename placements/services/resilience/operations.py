@@ -211,7 +211,10 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
 def _subjects(rows: QuerySet[Placement], fleet: Fleet) -> tuple[dict[int, Subject], dict[int, int]]:
     """Return the placements to evaluate by key, and the number of decisions of each."""
     placements = list(rows.filter(decisions_made__gt=0).defer("document").order_by("pk"))
-    subjects = {one.pk: Subject(cycle, one.is_fulfilled) for one, cycle in cycles_of(placements, fleet)}
+    subjects = {
+        one.pk: Subject(cycle, one.is_fulfilled, can_be_evicted=not one.namespace)
+        for one, cycle in cycles_of(placements, fleet)
+    }
     return subjects, {one.pk: one.decisions_made for one in placements if one.pk in subjects}
 
 

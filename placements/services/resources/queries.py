@@ -29,7 +29,7 @@ def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] |
     """Return the selection of a placement among these objects or all of the hub. Raise InvalidManifest."""
     path, selectors = draft.selectors_path, draft.spec.resource_selectors
     hub = hub_objects() if objects is None and selectors else objects or ()
-    selection = select(selectors, hub, namespace=draft.namespace, path=path)
+    selection = select(selectors, hub, namespace=draft.resource_namespace, path=path)
     if selectors or not isinstance(draft, OcmPlacement):
         return selection
     return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *selection.warnings))
@@ -53,7 +53,8 @@ def selection_for(placement: Placement) -> Selection:
 
 def may_select(placement: Placement, changed: Iterable[HubObject]) -> bool:
     """Return whether a change of these objects may change what a placement selects."""
-    return concerns(selectors_of_document(placement.document), changed, namespace=placement.namespace)
+    selectors = selectors_of_document(placement.document)
+    return concerns(selectors, changed, namespace=placement.resource_namespace)
 
 
 def placements_with(resources: Collection[Resource]) -> dict[int, list[str]]:
