@@ -93,7 +93,8 @@ class Entry:
 class PlacementInventory:
     """The inventory of one placement; `resource_version` is that of the ConfigMap, "" when there is none.
 
-    `has_identity`: it names the member. One that does not is from an earlier release.
+    `has_identity`: it names the member. One that does not is from an earlier release. `is_ahead`: it has had
+    a version that the console did not know, as after a restored backup.
     """
 
     placement: str
@@ -106,6 +107,7 @@ class PlacementInventory:
     fence: int = 0
     resource_version: str = ""
     has_identity: bool = True
+    is_ahead: bool = False
 
     @property
     def exists(self) -> bool:
@@ -348,6 +350,7 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
         fence,
         str(metadata["resourceVersion"]),
         has_identity,
+        bool(content.get("ahead")),
     )
 
 
@@ -371,6 +374,7 @@ def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> d
         ],
         "refusalCount": inventory.refusal_count,
         "incomplete": list(inventory.incomplete),
+        **({"ahead": True} if inventory.is_ahead else {}),
     }
     metadata: dict[str, Any] = {
         "name": name,
