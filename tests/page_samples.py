@@ -118,6 +118,7 @@ SAMPLES = {
     "draft-review": "/drafts/{draft}/review/",
     "dry-run": "/dry-runs/{dry_run}/",
     "cluster-drain": "/clusters/{cluster}/drain/",
+    "cluster-removals": "/clusters/{cluster}/removals/",
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
     "scenario": "/what-if/{scenario}/",

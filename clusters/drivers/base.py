@@ -180,8 +180,9 @@ class Version:
     have equal manifests. The manifests are ready to apply. `fence` grows with every claim of a call for this
     placement and cluster: a cluster refuses calls with a lower one than it has seen. `kinds`: (apiVersion,
     kind) of all objects in the kept snapshots of the placement. `was_applied`: the hub knows of an earlier
-    apply of the placement there, whole or in part. `is_behind`: the cluster has seen newer calls than this
-    console knows of, so that nothing is removed there before a person has confirmed it.
+    apply of the placement there, whole or in part. `known`: the versions that this console has
+    started there (empty: not recorded). Where the cluster has another one, or the console `is_behind` the
+    calls that the cluster has seen, nothing of it is removed before a person has confirmed that.
     """
 
     id: str
@@ -191,7 +192,9 @@ class Version:
     options: ApplyOptions = field(default_factory=ApplyOptions)
     kinds: tuple[tuple[str, str], ...] = ()
     was_applied: bool = False
+    known: tuple[str, ...] = ()
     is_behind: bool = False
+    is_removal_confirmed: bool = False
 
     @property
     def namespace(self) -> str:

@@ -81,7 +81,7 @@ def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: 
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class ConnectionExamination:
     """The steps of a check, and which cluster it is.
 
     `changes_cluster`: the member would have another cluster than before, which needs a confirmation.
@@ -98,7 +98,7 @@ class Examination:
 
 def check_connection(
     parsed: ParsedConnection, *, name: str, kinds: Kinds = (), is_new: bool = False
-) -> Examination:
+) -> ConnectionExamination:
     """Check a connection of a member of this name, at most ten seconds; no transaction may be open.
 
     `kinds`: (apiVersion, kind) of what is placed on the cluster, or would be. `is_new`: also report what is
@@ -109,7 +109,7 @@ def check_connection(
     try:
         client = open_client(connection, lambda: values)
     except DriverUnavailable as error:
-        return Examination((CheckStep("address", False, str(error)),))
+        return ConnectionExamination((CheckStep("address", False, str(error)),))
     try:
         check = ConnectionCheck(
             client.connection,
@@ -133,7 +133,7 @@ def check_connection(
         steps = tuple(
             replace(one, ok=False, message=problem) if one.step == IDENTITY else one for one in steps
         )
-    return Examination(steps, identity, changes_cluster=bool(problem) and not is_refused)
+    return ConnectionExamination(steps, identity, changes_cluster=bool(problem) and not is_refused)
 
 
 def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:

@@ -6,6 +6,7 @@ from rest_framework.response import Response
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
+from fleetui.permissions import by_operation
 from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
@@ -13,6 +14,7 @@ from placements.api.serializers import CamelCaseSerializer, Text
 from placements.services.rollouts.removals import confirm_removal, keep_objects, waiting_removals
 
 CONFIRM, KEEP = "confirm", "keep"
+MOST = 500
 
 
 class RemovalSerializer(CamelCaseSerializer):
@@ -41,12 +43,13 @@ class RemovalViewSet(BaseViewSet):
 
     model = MemberCluster
     not_found = UnknownClusterError
+    labels_of = staticmethod(by_operation)
 
     @operation("list_cluster_removals", RemovalSerializer(many=True))
     def removals(self, request: Request, name: str) -> Response:
-        """List the removals from a cluster that wait for a person."""
+        """List the removals from a cluster that wait for a person, at most 500."""
         query_params(request)
-        return Response(RemovalSerializer(waiting_removals(self.get_object().name), many=True).data)
+        return _waiting(self.get_object().name)
 
     @documented(
         "decide_cluster_removal",
@@ -61,4 +64,8 @@ class RemovalViewSet(BaseViewSet):
         chosen = parse_body(request, RemovalDecisionSerializer)
         decide = confirm_removal if chosen["decision"] == CONFIRM else keep_objects
         decide(cluster, chosen["placement"], **actor(request))
-        return Response(RemovalSerializer(waiting_removals(cluster), many=True).data)
+        return _waiting(cluster)
+
+
+def _waiting(cluster: str) -> Response:
+    return Response(RemovalSerializer(waiting_removals(cluster, most=MOST), many=True).data)

@@ -45,7 +45,8 @@ class Binding(HubRow):
     while others change the same objects again and again (`spec/kubernetes-driver.md` 9, 11). `observed_at`:
     when the objects there were last read one by one; `objects_digest` changes with their states.
     `removal_check` is "behind" where the cluster has seen newer calls than this database knows of, so that an
-    apply removes nothing there, and "waiting" where something would be removed and waits for a person.
+    apply removes nothing there, "waiting" where something would be removed and waits for a person, and
+    "confirmed" once one has confirmed it. `started_versions`: those that were started last, with spaces.
 
     A live hub decides elsewhere: its bindings have no decision, and no policy snapshot that it has pruned;
     `hub_name` is the name of the object there, `hub_conditions` are its conditions as the hub wrote them.
@@ -94,7 +95,8 @@ class Binding(HubRow):
     call_lease_expires_at = models.DateTimeField(null=True)
     call_lease_token = models.CharField(max_length=32, blank=True)
     calls = models.PositiveBigIntegerField(default=0)
-    removal_check = models.CharField(max_length=8, blank=True, default="", db_default="")
+    removal_check = models.CharField(max_length=9, blank=True, default="", db_default="")
+    started_versions = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         indexes = [

@@ -64,6 +64,7 @@ class BindingColumns(NamedTuple):
     overrides_text: str
     conditions_text: str
     strategy_text: str | None
+    started_versions: str
 
     @property
     def apply_type(self) -> str:

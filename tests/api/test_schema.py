@@ -48,7 +48,7 @@ from placements.engine.rollout.staged_run import (
 from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import staged_document
 from placements.manifests.binding import BindingState
-from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun
+from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun, WaitingRemoval
 from placements.services.assertions import save_assertions
 from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.decisions import exact
@@ -128,6 +128,7 @@ REFUSED = {
 Only a live hub has decisions of its own.
 """
 BODIES = {
+    "POST /api/v1/clusters/{name}/removals": {"placement": "ghost", "decision": "confirm"},
     "POST /api/v1/cluster-changes": {"action": "labels", "names": ["a"], "labels": {"tier": "edge"}},
     "POST /api/v1/tokens": {"name": "deploy", "scopes": ["read"], "days": 1},
     "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
@@ -306,6 +307,14 @@ def filled_hub() -> dict[str, str]:
     fields = {"server": "https://member.invalid", "token": "one"}
     set_connection("real", ConnectionInput(fields=fields), by=None, now=NOW, joins=True, confirmed=True)
     mirrored_namespace("prod-eu", "shop")
+    WaitingRemoval.objects.create(
+        placement_name="ghost",
+        cluster_name="a",
+        objects_count=3,
+        of_objects=20,
+        reason="This console has never had a placement of this name, as after a restored backup.",
+        noted_at=NOW,
+    )
     apply_resources([namespace("shop"), namespace("a")], by=None, now=NOW)
     decided("web", pick_n_spec(1))
     save_budget(BUDGET, by=None, now=NOW)
@@ -415,7 +424,7 @@ def test_the_schema_is_served_to_everybody() -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 168
+    assert len(operations) == 170
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 
@@ -444,7 +453,7 @@ def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterat
 
 
 def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
-    """A cluster has at most 100 taints, a hub one stream and one row of permissions for each kind.
+    """A cluster has at most 100 taints and lists 500 removals, a hub one stream of each kind.
 
     The inbox has the first items of each kind, and their number; the doctor has a few findings by placement.
     """
@@ -459,7 +468,7 @@ def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
                 without.add(path.removeprefix("/api/v1/"))
 
     assert without == {
-        *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults")),
+        *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults", "removals")),
         *("hubs/{name}/actions", "hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "doctor"),
     }
 

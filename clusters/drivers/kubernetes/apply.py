@@ -74,6 +74,14 @@ def apply_version(
     raise DriverPending("another call changes the inventory; continuing")
 
 
+def is_ahead(inventory: PlacementInventory, version: Version) -> bool:
+    """Return whether a cluster has, or had, a version that is not one of this console."""
+    if version.is_removal_confirmed:
+        return False
+    is_unknown = version.known and inventory.version not in ("", version.id, *version.known)
+    return inventory.is_ahead or version.is_behind or bool(is_unknown)
+
+
 def back_off(access: MemberAccess, start: int, *, deadline: float) -> None:
     """Wait longer after each conflict, at random: two calls that wait alike would meet again."""
     seconds = BACK_OFF_SECONDS * 2**start * random.uniform(0.5, 1.5)  # noqa: S311 -- no secret
@@ -119,14 +127,18 @@ def _apply(
     removal = Removal()
     if not refusals and not deferred:
         gone = [entry for ref, entry in entries.items() if ref not in wanted]
-        removal = prune(access, version, gone, stop=stop)
+        removal = prune(access, ahead, gone, stop=stop)
         refusals += removal.refusals
         deferred += removal.remaining
         entries = {ref: one for ref, one in entries.items() if ref not in removal.finished}
 
     is_whole = not refusals and not deferred
     after = replace(
-        ahead, entries=entries, incomplete=incomplete, whole=version.id if is_whole else ahead.whole
+        ahead,
+        entries=entries,
+        incomplete=incomplete,
+        whole=version.id if is_whole else ahead.whole,
+        is_ahead=ahead.is_ahead and not is_whole,
     ).with_refusals(refusals)
     if after != ahead:
         write_result(access, after, deadline=deadline)
@@ -142,18 +154,20 @@ def _apply(
     return Applied(version.id, changed=is_changed or bool(removal.finished), drifts=drifts)
 
 
-def prune(access: MemberAccess, version: Version, gone: Sequence[Entry], *, stop: float) -> Removal:
+def prune(
+    access: MemberAccess, inventory: PlacementInventory, gone: Sequence[Entry], *, stop: float
+) -> Removal:
     """Remove what older versions left; of a cluster that is ahead of this console nothing without a person.
 
     After a restore of the database, the "older" version is the newer one.
     """
-    if gone and version.is_behind:
+    if gone and inventory.is_ahead:
         why = (
             f"not removed: the cluster has {counted_objects(len(gone))} of a version that this console does "
             "not know, as after a restored backup; the removal waits for a confirmation"
         )
         return Removal(refusals=[Refusal(one.ref, NOT_CONFIRMED, why) for one in gone])
-    return remove_entries(access, gone, placement=version.placement, stop=stop)
+    return remove_entries(access, gone, placement=inventory.placement, stop=stop)
 
 
 def counted_objects(count: int) -> str:
@@ -199,6 +213,7 @@ def write_ahead(
         fence=version.fence,
         incomplete=incomplete,
         has_identity=True,
+        is_ahead=is_ahead(inventory, version),
     )
     if version.id != inventory.version:
         ahead = ahead.with_refusals(())  # those of another version

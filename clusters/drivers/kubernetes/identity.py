@@ -12,7 +12,7 @@ from clusters.drivers.kubernetes.discovery import ApiClient
 from clusters.drivers.kubernetes.targets import MEMBER, OWNER, owner_value
 
 OTHER_HUB, OTHER_MEMBER = "OwnedByAnotherHub", "OwnedByAnotherMember"
-NOT_CONFIRMED = "RemovalNotConfirmed"
+NOT_CONFIRMED, SHARED = "RemovalNotConfirmed", "SharedServer"
 SYSTEM_NAMESPACE_PATH = "/api/v1/namespaces/kube-system"
 
 

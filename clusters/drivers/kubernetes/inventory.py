@@ -101,7 +101,8 @@ class Entry:
 class PlacementInventory:
     """The inventory of one placement; `resource_version` is that of the ConfigMap, "" when there is none.
 
-    `has_identity`: it names the member. One that does not is from an earlier release.
+    `has_identity`: it names the member. One that does not is from an earlier release. `is_ahead`: it has had
+    a version that the console did not know, as after a restored backup.
     """
 
     placement: str
@@ -114,6 +115,7 @@ class PlacementInventory:
     fence: int = 0
     resource_version: str = ""
     has_identity: bool = True
+    is_ahead: bool = False
 
     @property
     def exists(self) -> bool:
@@ -362,6 +364,7 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
         fence,
         str(metadata["resourceVersion"]),
         has_identity,
+        bool(content.get("ahead")),
     )
 
 
@@ -385,6 +388,7 @@ def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> d
         ],
         "refusalCount": inventory.refusal_count,
         "incomplete": list(inventory.incomplete),
+        **({"ahead": True} if inventory.is_ahead else {}),
     }
     metadata: dict[str, Any] = {
         "name": name,

@@ -25,8 +25,8 @@ from clusters.drivers.kubernetes.access import (
 from clusters.drivers.kubernetes.diff import is_own_entry
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
 from clusters.drivers.kubernetes.identity import (
-    NOT_CONFIRMED,
     OTHER_MEMBER,
+    SHARED,
     is_ours,
     member_name,
 )
@@ -107,7 +107,7 @@ def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement:
     """
     if access.identity.shared_with:
         why = shared_message(access)
-        return Removal(refusals=[Refusal(one.ref, NOT_CONFIRMED, why) for one in entries])
+        return Removal(refusals=[Refusal(one.ref, SHARED, why) for one in entries])
     users = _NamespaceUsers(access, placement, stop)
     end = partial(delete_entry, access, placement=placement, users=users, stop=stop)
     return _end_all(access, entries, end, stop=stop)
@@ -191,7 +191,7 @@ def _inventory_to_end(access: MemberAccess, placement: str, *, deadline: float) 
         return PlacementInventory(placement)
     if inventory.exists and not inventory.has_identity and not access.identity.proves_older_records:
         if access.identity.shared_with:
-            raise DriverRejected(shared_message(access), code=NOT_CONFIRMED)
+            raise DriverRejected(shared_message(access), code=SHARED)
         # Read with the next heartbeat.
         message = "waiting until the UID of the namespace kube-system is known, which the account has to get"
         raise DriverPending(message, total=len(inventory.entries))

@@ -74,7 +74,7 @@ MOST_BYTES = 256 * 1024
 """Differences of one binding take at most so much; those of further objects are dropped."""
 NOT_READY = "ManifestNotAvailableYet"
 MISSING = "is missing"
-BEHIND, WAITING = "behind", "waiting"
+BEHIND, WAITING, CONFIRMED = "behind", "waiting", "confirmed"
 """Values of `Binding.removal_check`."""
 FOUND_DRIFTS = "FoundDrifts"
 _MESSAGE_LENGTH = 500
@@ -252,7 +252,7 @@ def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime)
     result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
     reached = _answer_columns(binding)
     if binding.phase == Phase.APPLYING:
-        is_waiting = error.code == NOT_CONFIRMED and binding.removal_check
+        is_waiting = error.code == NOT_CONFIRMED
         reached = _apply_columns(binding, WAITING if is_waiting else binding.removal_check)
     return replace(
         result,

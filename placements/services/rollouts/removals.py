@@ -21,7 +21,7 @@ from fleetui.task_queue import enqueue
 from placements.engine.rollout.state import Phase
 from placements.models import Binding, Leftover, Placement, WaitingRemoval
 from placements.services.results import PLACEMENT
-from placements.services.rollouts.call_results import WAITING
+from placements.services.rollouts.call_results import CONFIRMED, WAITING
 from placements.services.teams import check_placement
 from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
@@ -144,7 +144,7 @@ def confirm_removal(cluster: str, placement: str, *, by: User | None, now: datet
         cluster_name=cluster, placement__full_name=placement, removal_check=WAITING
     )
     placements = list(behind.values_list("placement_id", flat=True))
-    behind.update(removal_check="", retry_at=None)
+    behind.update(removal_check=CONFIRMED, retry_at=None)
     if not is_orphan and not placements:
         raise NoWaitingRemovalError(placement, cluster)
     _record("removal confirmed", cluster, placement, by=by, now=now)

@@ -14,6 +14,9 @@ from placements.services.rollout_state import BindingColumns, RolloutContext
 from placements.services.rollouts.call_results import OBSERVE_AT_REST, OBSERVE_IN_ROLLOUT
 from placements.services.workqueue import RUN_CLUSTER_CALLS
 
+MOST_VERSIONS = 10
+"""So many of the versions that were started last on a cluster are kept."""
+
 
 class RunChanged(Exception):
     """The rollout was synced, or changed by a user, meanwhile."""
@@ -65,11 +68,18 @@ def build_updates(
         columns |= {
             "state": BindingState.BOUND,
             "applied_version": content.version,
+            "started_versions": started_versions(binding, content.version),
             "resource_snapshot_id": content.snapshot.pk if content.snapshot else None,
             "override_snapshots": list(content.overrides),
             "apply_strategy": content.apply_strategy,
         }
     return BindingUpdate(binding.pk, columns)
+
+
+def started_versions(binding: BindingColumns, version: str) -> str:
+    """Return the last versions that were started on a cluster: any other one is not of this database."""
+    earlier = (binding.started_versions or binding.applied_version).split()
+    return " ".join([*(one for one in earlier if one != version), version][-MOST_VERSIONS:])
 
 
 def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext, *, now: datetime) -> None:

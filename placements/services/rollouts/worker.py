@@ -49,7 +49,10 @@ from placements.models import (
 )
 from placements.services.overrides.queries import Manifests, frozen_of, overridden
 from placements.services.rollouts.call_results import (
+    BEHIND,
+    CONFIRMED,
     OBSERVE_IN_ROLLOUT,
+    WAITING,
     Answer,
     CallResult,
     ClusterCall,
@@ -74,7 +77,8 @@ _READ = (
     *("placement", "cluster_name", "phase", "phase_changed_at", "untrackable_since", "attempts", "message"),
     *("applied_version", "resource_snapshot", "override_snapshots", "apply_strategy", "was_applied"),
     *("objects_done", "objects_digest", "unavailable_code", "drifted_objects", "diffed_objects"),
-    *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls", "removal_check"),
+    *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls"),
+    *("removal_check", "started_versions"),
 )
 """What of a binding its calls and results need; each further column of a batch costs milliseconds."""
 _OVERRIDE_GONE = OverrideFailed(
@@ -285,7 +289,9 @@ def version_of(call: ClusterCall, manifests: Manifests) -> Version:
         apply_options(binding.apply_strategy),
         call.kinds,
         binding.was_applied,
-        bool(binding.removal_check),
+        tuple((binding.started_versions or binding.applied_version).split()),
+        binding.removal_check in (BEHIND, WAITING),
+        binding.removal_check == CONFIRMED,
     )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
 from tests.clusters.kubernetes.certificates import authority
@@ -75,7 +76,9 @@ FIXED = {
 class MemberFleet:
     """The clusters by token: their objects by path, their requests, and which are frozen until an event.
 
-    `answered` is called after each answer. The list of the times of heartbeats by token is at `/heartbeats`.
+    `servers` maps tokens to that of another cluster, whose API server they are for. `answered` is called
+    after each answer, `deleted` before an object goes, with what a Namespace takes along. The list of the
+    times of heartbeats by token is at `/heartbeats`.
     """
 
     objects: dict[str, Objects] = field(default_factory=lambda: defaultdict(dict))
@@ -83,6 +86,8 @@ class MemberFleet:
     heartbeats: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     frozen: dict[str, threading.Event] = field(default_factory=dict)
     uids: dict[str, str] = field(default_factory=dict)
+    servers: dict[str, str] = field(default_factory=dict)
+    deleted: Callable[[str, str], None] = lambda _token, _path: None
     answered: Callable[[str, str], None] = lambda _token, _path: None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,30 +102,21 @@ class MemberFleet:
             thawed.wait()
         with self.lock:
             self.requests[token][f"{request.method} {path}"] += 1
-            content = FIXED.get(path)
-            if path == SYSTEM_NAMESPACE_PATH:
-                content = answer(200, system_namespace(self.uids.get(token) or f"uid-of-{token}"))
-            content = content or self._stored(token, request, path)
+            content = FIXED.get(path) or self._stored(token, request, path)
         link.sendall(content)
         self.answered(token, path)
 
     def _stored(self, token: str, request: Request, path: str) -> bytes:
+        token = self.servers.get(token, token)
         objects = self.objects[token]
-        body = json.loads(request.body) if request.body else {}
+        if path == SYSTEM_NAMESPACE_PATH:
+            return answer(200, system_namespace(self.uids.get(token) or f"uid-of-{token}"))
         if path == "/heartbeats":
             return answer(200, self.heartbeats)
         if path.endswith("/selfsubjectaccessreviews"):
             return answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": True}})
-        if request.method == "POST":
-            path = f"{path}/{body['metadata']['name']}"
-            if path in objects:
-                return answer(409, status_body(409, "AlreadyExists"))
         if request.method in ("POST", "PATCH"):
-            is_new = path not in objects
-            live = _live(body, objects.get(path))
-            if "dryRun" not in request.path:
-                objects[path] = live
-            return answer(201 if is_new else 200, live)
+            return self._written(objects, request, path)
         found = objects.get(path)
         if found is None and request.method == "GET" and path.rpartition("/")[2] in _PLURALS:
             items = [one for where, one in objects.items() if where.startswith(f"{path}/")]
@@ -129,11 +125,46 @@ class MemberFleet:
             name = path.rpartition("/")[2]
             return answer(404, {**status_body(404, "NotFound"), "details": {"name": name}})
         if request.method == "DELETE":
-            del objects[path]
+            self._delete(token, path)
         return answer(200, found)
+
+    def _written(self, objects: Objects, request: Request, path: str) -> bytes:
+        body = json.loads(request.body)
+        if request.method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            if path in objects:
+                return answer(409, status_body(409, "AlreadyExists"))
+        before = objects.get(path)
+        expected = body["metadata"].get("resourceVersion")
+        if expected and (before or {}).get("metadata", {}).get("resourceVersion") != expected:
+            return answer(409, status_body(409, "Conflict"))
+        if before and "merge-patch" in request.headers.get("content-type", ""):
+            body = _merged(before, body)
+        live = _live(body, before)
+        if "dryRun" not in request.path:
+            objects[path] = live
+        return answer(200 if before else 201, live)
+
+    def _delete(self, token: str, path: str) -> None:
+        is_namespace = path.rpartition("/")[0] == "/api/v1/namespaces"
+        inside = f"/namespaces/{path.rpartition('/')[2]}/" if is_namespace else None
+        for each in [one for one in self.objects[token] if one == path or (inside and inside in one)]:
+            self.deleted(token, each)
+            del self.objects[token][each]
 
 
 _PLURALS = {plural for kinds in KINDS.values() for plural in kinds}
+
+
+def _merged(before: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a merge patch makes of an object; None removes a field."""
+    merged = {key: value for key, value in before.items() if patch.get(key, value) is not None}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            merged[key] = _merged(before.get(key) or {}, value)
+        elif value is not None:
+            merged[key] = value
+    return merged
 
 
 def _live(body: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -143,7 +174,7 @@ def _live(body: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str
     entry = {"manager": "fleetui", "operation": "Apply", "fieldsV1": {f"f:{digest}": {}}}
     metadata = {
         **body["metadata"],
-        "uid": before["metadata"]["uid"] if before else f"{id(body):x}-{digest[:12]}",
+        "uid": before["metadata"]["uid"] if before else str(uuid4()),
         "resourceVersion": str(version),
         "generation": version,
         "managedFields": [entry],
