@@ -19,7 +19,7 @@ from fleetui.apimachinery.secrets import HubObject, without_secrets
 from fleetui.apimachinery.yaml import Document, dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import by_operation, for_operators, for_readers, may_change
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.models import Placement, Resource
 from placements.services.apply import UNCHANGED, Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -28,7 +28,7 @@ from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select, placements_with
-from placements.services.teams import of_resource
+from placements.services.teams import may_change_resource, of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from, pager_of
@@ -169,7 +169,7 @@ def _results_context(documents: Sequence[Document], results: Sequence[Result]) -
 def _editable_text(request: HttpRequest, row: Resource) -> str:
     """Return the manifest to edit; values of a Secret only for a user who may change it."""
     hidden = without_secrets(row.content)
-    if hidden is row.content or not may_change(request.user, row.labels):
+    if hidden is row.content or not may_change_resource(current_user(request), row):
         return dump_yaml(hidden)
     record_access("secret values read", str(row))
     return dump_yaml(row.content)
