@@ -15,7 +15,15 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, sanitise
 from fleetui.concurrency import check_revision
-from fleetui.permissions import FLEET, Labels, NotOfTeamError, check_boundary, check_change, may_change
+from fleetui.permissions import (
+    FLEET,
+    Labels,
+    NotOfTeamError,
+    check_boundary,
+    check_change,
+    may_change,
+    teams_of,
+)
 from placements.manifests.override import ClusterResourceOverride, ResourceOverride
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import (
@@ -82,6 +90,23 @@ def check_placement_change(
     check_boundary(
         by, labels_in(after), lambda team: missing_for_placement(team, manifest, after, known), what=what
     )
+
+
+def placement_refusal(
+    by: User | None,
+    manifest: ClusterResourcePlacement,
+    *,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+) -> str:
+    """Return why a user with grants of teams may not save a placement, for previews; empty for others."""
+    if not teams_of(by) or may_change(by):
+        return ""
+    try:
+        check_placement_change(by, manifest, before=before, after=after)
+    except NotOfTeamError as error:
+        return str(error)
+    return ""
 
 
 def check_documents(by: User | None, what: str, *documents: Any) -> None:

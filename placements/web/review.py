@@ -5,6 +5,7 @@ from difflib import unified_diff
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
@@ -92,7 +93,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     Planning the rollout and finding issues take as long as all the rest: `?panel=rollout`, which the page
     fetches once it is shown, has them.
     """
-    placement, preview = row.placement, preview_row(row)
+    placement, preview = row.placement, preview_row(row, by=current_user(request))
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
     old = dump_yaml(placement.document).splitlines() if placement else []
@@ -128,9 +129,9 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     return render_page(request, "editor/review.html", context, fragment="editor/_rollout.html", status=status)
 
 
-def preview_row(row: Draft) -> DraftPreview:
+def preview_row(row: Draft, *, by: User | None) -> DraftPreview:
     draft = PlacementDraft.parse(row.text, name=row.placement.full_name if row.placement else "")
-    return preview_draft(draft, saved=row.placement, now=datetime.now(UTC))
+    return preview_draft(draft, saved=row.placement, now=datetime.now(UTC), by=by)
 
 
 def names_after(schedule: SchedulePreview) -> str:

@@ -1,5 +1,6 @@
 """The boundary of a team's grant: namespaces, kinds, clusters and what a placement may select."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.test import Client
 
 from fleetui.access.models import TeamGrant
-from fleetui.apimachinery.yaml import load_documents
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Placement, Resource
 from placements.services.apply import apply_documents
 from placements.services.dry_runs import start_dry_run
+from placements.services.editor.operations import start_draft
 from placements.services.overrides.operations import save_override
 from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources, delete_resource
@@ -20,11 +23,21 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause, resume, roll_back, unpin
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
-from tests.rows import NOW, config_map, joined, namespace, person, pick_n_spec, placement_document, run_due
+from tests.rows import (
+    NOW,
+    api_token,
+    config_map,
+    joined,
+    namespace,
+    person,
+    pick_n_spec,
+    placement_document,
+    run_due,
+)
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 POC = Path(__file__).parents[2] / "../shared/faults/security/poc-team-inject.yaml"
 Document = dict[str, Any]
 Change = Callable[[], object]
@@ -439,3 +452,33 @@ def test_a_number_of_clusters_is_no_way_around(ben: User) -> None:
     )
 
     check_refused(lambda: save_placement(of("blue", document), by=ben, now=NOW), "included: zone=blue")
+
+
+def test_a_review_says_what_the_grant_does_not_include(ben: User) -> None:
+    document = of("blue", placement("mine", select("Namespace", "shop")))
+    draft = start_draft(dump_yaml(document), placement=None, by=ben, now=NOW)
+    client = Client()
+    client.force_login(ben)
+
+    page = client.get(f"/drafts/{draft.pk}/review/").content.decode()
+    preview = Client().post(
+        "/api/v1/placements/preview",
+        json.dumps(document),
+        content_type="application/json",
+        headers={"Authorization": f"Token {api_token(ben)}"},
+    )
+
+    reason = "The grant of team=blue does not include the namespace shop."
+    assert reason in page
+    assert [reason in one["message"] for one in preview.json()["warnings"] if one["code"] == "forbidden"] == [
+        True
+    ]
+
+
+def test_the_page_of_a_user_shows_the_grants(ben: User, client: Client) -> None:
+    client.force_login(User.objects.create_superuser("root", password="x"))
+    grant(kinds="apps/*", clusters="zone=blue")
+
+    page = client.get(f"/users/{ben.pk}/").content.decode()
+
+    assert all(text in page for text in ("team=blue", "With the label, blue-*", "apps/*", "zone=blue"))
