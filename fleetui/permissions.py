@@ -2,8 +2,9 @@
 
 A viewer reads, an operator writes, an approver reads and approves, a cluster administrator reads and sets the
 connections of clusters; a superuser may do everything. A grant of a team gives the role of an operator or
-approver for placements and resources with one label only: `may_change` is that rule, and the only one. The
-scopes of an API token restrict all of it.
+approver for placements and resources with one label only: `may_change` is that rule, and the only one. What
+of these a grant includes is `check_boundary`: its namespaces, kinds and clusters. The scopes of an API token
+restrict all of it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,6 +21,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRedirect
 
+from fleetui.access.grants import Labels, Team
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.polling import ANYBODY, PreparedQuery
@@ -89,18 +91,6 @@ def _is_in_scope(user: User, role: Role) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
-    """A label, and the role that a user has for what has it."""
-
-    role: str
-    key: str
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.value}"
-
-
-@dataclass(frozen=True, slots=True)
 class Grants:
     """What a user may do on a hub: roles on all of it, and roles of teams."""
 
@@ -120,7 +110,7 @@ def _write_grants() -> QuerySet[Group, Any]:
     groups = Group.objects.filter(user=ANYBODY).annotate(
         is_granted=Exists(grants), of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
     )
-    columns = ("of_team__role", "of_team__key", "of_team__value")
+    columns = [f"of_team__{name}" for name in ("role", "key", "value", "namespaces", "kinds", "clusters")]
     return groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns)
 
 
@@ -142,7 +132,7 @@ def _grants(user: User) -> Grants:
     if hub not in known:
         rows = grant_rows(user.pk)
         roles = frozenset(role or "" if is_granted else name for name, is_granted, role, *_ in rows)
-        teams = frozenset(Team(*team) for _, _, _, _, *team in rows if team[0])
+        teams = frozenset(Team.of(*team) for _, _, _, _, *team in rows if team[0])
         known[hub] = Grants(roles & frozenset(Role), teams, any(row[3] for row in rows))
     return known[hub]
 
@@ -156,7 +146,6 @@ def roles_of(user: User) -> frozenset[str]:
     return _grants(user).roles
 
 
-Labels = Mapping[str, Any]
 FLEET: Labels = {}
 """The labels of what belongs to no team, such as clusters: only roles on the whole hub change it."""
 
@@ -171,7 +160,7 @@ def may_change(user: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR
     if user is None or _has_one_of(user, (role,)):
         return True
     teams = teams_of(user, role)
-    return bool(labels) and all(any(one.get(team.key) == team.value for team in teams) for one in labels)
+    return bool(labels) and all(any(team.has(one) for team in teams) for one in labels)
 
 
 def teams_of(user: AnyUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:
@@ -188,9 +177,30 @@ def check_change(by: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR
     """Raise NotOfTeamError unless `may_change`; `what` is the object, for the message."""
     if may_change(by, *labels, role=role):
         return
-    teams = " or ".join(sorted(map(str, teams_of(by, role))))
+    teams = " or ".join(sorted(set(map(str, teams_of(by, role)))))
     allowed = f" Your role applies to the label {teams} only." if teams else ""
     raise NotOfTeamError(f"You don't have permission to change {what}. Required role: {role}.{allowed}")
+
+
+Missing = Callable[[Team], Iterable[str]]
+"""From a team to what its grant does not include, such as "the namespace shop"."""
+
+
+def check_boundary(
+    by: AnyUser | None, labels: Labels, missing: Missing, *, role: Role = Role.OPERATOR, what: str
+) -> None:
+    """Raise NotOfTeamError unless one grant of a user has one of these labels and lacks nothing."""
+    check_change(by, labels, role=role, what=what)
+    if may_change(by, role=role):
+        return
+    refusals = []
+    for team in sorted((one for one in teams_of(by, role) if one.has(labels)), key=repr):
+        lacking = list(dict.fromkeys(missing(team)))
+        if not lacking:
+            return
+        refusals.append(f"The grant of {team} does not include {' and '.join(lacking)}.")
+    reasons = " ".join(dict.fromkeys(refusals))
+    raise NotOfTeamError(f"You don't have permission to change {what}. {reasons}")
 
 
 View = Callable[..., HttpResponseBase]

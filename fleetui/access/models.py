@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
 
+from fleetui.access.grants import check_clusters, check_kinds, check_namespaces
 from fleetui.hub_scope import LOCAL_HUB
 
 SCOPES = ("read", "operate", "approve")
@@ -62,13 +63,37 @@ class ServiceAccount(models.Model):
 
 
 class TeamGrant(models.Model):
-    """A role that a group has on one hub for placements and resources with one label."""
+    """A role that a group has on one hub for placements and resources with one label, and its boundary.
+
+    Patterns are separated by white space (`fleetui/access/grants.py`).
+    """
 
     hub = models.ForeignKey("clusters.Hub", models.CASCADE, default=LOCAL_HUB, related_name="team_grants")
     group = models.ForeignKey(Group, models.CASCADE, related_name="team_grants")
     role = models.CharField(max_length=8, choices=[(role, role) for role in TEAM_ROLES])
     key = models.CharField("label", max_length=317, help_text="For example team.")
     value = models.CharField(max_length=63, help_text="For example payments.")
+    namespaces = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        validators=[check_namespaces],
+        help_text="Patterns such as payments-*, for namespaces beside those that have the label.",
+    )
+    kinds = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        validators=[check_kinds],
+        help_text="Cluster-scoped kinds and RBAC, such as scheduling.k8s.io/PriorityClass. Default: none.",
+    )
+    clusters = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        validators=[check_clusters],
+        help_text="Names such as edge-*, and labels such as region=east. Default: all clusters.",
+    )
 
     class Meta:
         constraints = [

@@ -110,11 +110,15 @@ class HubGrantsAdmin(RecordedAdmin, admin.ModelAdmin):
 
 
 class TeamGrantForm(forms.ModelForm):
-    """A label as Kubernetes accepts it: another one would match nothing."""
+    """A label as Kubernetes accepts it, and patterns: others would match nothing."""
 
     class Meta:
         model = TeamGrant
-        fields = ("hub", "group", "role", "key", "value")
+        fields = ("hub", "group", "role", "key", "value", "namespaces", "kinds", "clusters")
+        widgets = {
+            name: forms.Textarea(attrs={"rows": 2, "cols": 80})
+            for name in ("namespaces", "kinds", "clusters")
+        }
 
     def clean_key(self) -> str:
         return _valid(self.cleaned_data["key"], label_key_problem)
@@ -131,10 +135,10 @@ def _valid(text: str, problem_of: Any) -> str:
 
 @admin.register(TeamGrant)
 class TeamGrantsAdmin(RecordedAdmin, admin.ModelAdmin):
-    """Roles of groups for placements and resources with one label."""
+    """Roles of groups for placements and resources with one label, and the boundary of each."""
 
     form = TeamGrantForm
-    list_display = ("group", "role", "key", "value", "hub")
+    list_display = ("group", "role", "key", "value", "namespaces", "kinds", "clusters", "hub")
     list_filter = ("hub", "role", "key")
 
 

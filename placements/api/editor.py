@@ -8,9 +8,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from fleetui.apimachinery.errors import ManifestWarning
 from placements.api.assertions import AssertionSerializer
 from placements.api.authentication import COMPUTING
-from placements.api.base import FullNameViewSet, MayRead, check_names
+from placements.api.base import FullNameViewSet, MayRead, actor, check_names
 from placements.api.decisions import ComparisonSerializer
 from placements.api.doctor import FindingSerializer
 from placements.api.parsers import read_document
@@ -35,6 +36,7 @@ from placements.services.doctor import examine_one
 from placements.services.editor.preview import preview
 from placements.services.editor.queries import plan_now
 from placements.services.results import get_placement
+from placements.services.teams import placement_refusal
 
 
 class WaveSerializer(CamelCaseSerializer):
@@ -127,7 +129,10 @@ class PreviewViewSet(PlacementViewSet):
         """Schedule a draft as saving it would."""
         with read_document(request) as document:
             result = preview(parse_placement(document))
-        manifest = result.manifest
+        manifest, warnings = result.manifest, list(result.warnings)
+        before = result.saved.document if result.saved else None
+        if refusal := placement_refusal(actor(request)["by"], manifest, before=before, after=document):
+            warnings.append(ManifestWarning("forbidden", "metadata.labels", refusal))
         kept = result.decision.cycle.placed.tolist()
         findings = examine_one(manifest, result.decision.cycle, kept=kept).findings
         decision, rounds = result.decision, result.decision.number_of_rounds
@@ -141,7 +146,7 @@ class PreviewViewSet(PlacementViewSet):
             "stays": _first(result.stays),
             "selected_resources": len(result.selection.objects),
             "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
-            "warnings": result.warnings,
+            "warnings": warnings,
             "findings": [finding_document(manifest.full_name, one) for one in findings],
             "assertions": [result_document(one.result) for one in result.assertions],
         }

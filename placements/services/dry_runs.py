@@ -6,6 +6,7 @@ The edit is applied in a transaction that is rolled back; no transaction is open
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,7 +24,9 @@ from clusters.models import MemberCluster
 from clusters.queries import cluster_of, load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.yaml import Document
 from fleetui.audit import SYSTEM, actor_name
+from fleetui.permissions import may_change
 from fleetui.task_queue import enqueue
 from fleetui.threads import close_connections
 from placements.engine.envelopes import unwrapped
@@ -45,7 +48,7 @@ from placements.services.rollout_state import Versions, target_of
 from placements.services.rollouts.call_results import MOST_OBJECTS, difference_rows
 from placements.services.rollouts.worker import apply_options
 from placements.services.snapshots import cycles_of
-from placements.services.teams import check_documents, check_placement
+from placements.services.teams import check_placement
 
 DRY_RUNS = "placements.tasks.run_dry_runs"
 LEASE = timedelta(seconds=60)
@@ -69,8 +72,8 @@ def start_dry_run(
     selected. Raise InvalidManifest for text that is no YAML and for unknown clusters.
     """
     documents = read_documents(manifests) if manifests else []
-    if documents:
-        check_documents(by, "these manifests", *(one.data for one in documents))
+    if documents and not may_change(by):
+        _check_may_apply(documents, by=by, now=now)
     if placement or not documents:
         check_placement(by, placement)
     names = list(dict.fromkeys(clusters))
@@ -94,6 +97,14 @@ def start_dry_run(
         DryRun.objects.filter(pk__lte=row.pk - KEPT).delete()
         enqueue(DRY_RUNS)
     return row
+
+
+def _check_may_apply(documents: Sequence[Document], *, by: User | None, now: datetime) -> None:
+    """Raise NotOfTeamError unless a user may apply these documents; the worker reports what is invalid."""
+    with transaction.atomic():
+        with suppress(InvalidManifest):
+            apply_documents(documents, by=by, now=now, confirmed=True)
+        transaction.set_rollback(True)
 
 
 def is_due(*, now: datetime) -> bool:

@@ -48,7 +48,7 @@ from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
-from placements.services.teams import check_documents, locked_placement
+from placements.services.teams import check_placement_change, locked_placement
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 RESERVED_NAMES = ("new", "preview")
@@ -112,7 +112,7 @@ def save_placement(
 
     current = Placement.objects.select_for_update().filter(full_name=name).first()
     revision = current.revision if current else 0
-    check_documents(by, f"placement {name}", current.document if current else None, content)
+    check_placement_change(by, manifest, before=current.document if current else None, after=content)
     check_revision(PLACEMENT, name, expected=expected, revision=revision)
     if current is None:
         created = Placement(
@@ -238,7 +238,7 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
     UnknownPlacementError, RevisionConflict.
     """
     with transaction.atomic():
-        current = locked_placement(name, by=by, expected=expected)
+        current = locked_placement(name, by=by, expected=expected, removes=True)
         if current.deleting_since is None:
             current.deleting_since, current.revision = now, current.revision + 1
             current.deletion_number = current.bindings.exclude(state=BindingState.UNSCHEDULED).count()

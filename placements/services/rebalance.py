@@ -21,6 +21,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.permissions import check_change
 from placements.engine.disruption import EvictionReason, Executed, judge_eviction
 from placements.engine.exact.rebalance import (
     MovePlan,
@@ -49,7 +50,7 @@ from placements.services.rollout_state import eviction_context, load_rollout_con
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.scheduling import FleetChanged, decide, write_decision
 from placements.services.snapshots import CycleInputs, load_cycle_inputs
-from placements.services.teams import check_documents
+from placements.services.teams import check_placement_as_is, labels_in
 
 MOST_MOVES = 100_000
 RESYNC = timedelta(seconds=2)
@@ -127,7 +128,7 @@ def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) 
     another one is in progress. The search is ahead of the transaction, since it may take seconds.
     """
     placement = get_placement(name)
-    check_documents(by, f"placement {name}", placement.document)
+    check_placement_as_is(by, name, placement.document)
     if placement.rebalance_plans.filter(state__in=ACTIVE).exists():
         raise ActionNotAllowed(f"Another rebalance plan of {name} is in progress.")
     preview = preview_rebalance(placement, moves=moves)
@@ -178,8 +179,11 @@ def change_plan(name: str, number: int, action: str, *, by: User | None, now: da
     row = RebalancePlan.objects.select_for_update().filter(placement__full_name=name, number=number).first()
     if row is None:
         raise UnknownPlanError(name, number)
-    check_documents(by, f"placement {name}", row.placement.document)
     before, after = PLAN_ACTIONS[action]
+    if after == RebalancePlan.State.RUNNING:
+        check_placement_as_is(by, name, row.placement.document)
+    else:
+        check_change(by, labels_in(row.placement.document), what=f"placement {name}")
     if row.state == after:
         return row
     if row.state not in before:

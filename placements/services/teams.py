@@ -1,19 +1,48 @@
-"""The labels of what is changed, for users whose role applies to some labels only (`permissions.may_change`).
+"""Checks of changes for users whose role applies to some labels only (`permissions.may_change`).
 
-A rollout, staged run, eviction, budget, draft or dry run has the labels of its placement; a resource, an
-override and a strategy their own. Nothing is read for a user who has the role on the whole hub.
+What their grants include beside the label is in `boundary.py`. A rollout, staged run, eviction, budget, draft
+or dry run has the labels of its placement; a resource, an override and a strategy their own. Nothing is read
+for a user who has the role on the whole hub.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from django.contrib.auth.models import User
 
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import mapping_at
-from fleetui.apimachinery.secrets import ObjectKey
+from fleetui.apimachinery.secrets import HubObject, ObjectKey, sanitise
 from fleetui.concurrency import check_revision
-from fleetui.permissions import FLEET, Labels, check_change, may_change
-from placements.models import Draft, Override, Placement, Resource, StagedRun, StagedStrategy
+from fleetui.permissions import (
+    FLEET,
+    Labels,
+    NotOfTeamError,
+    check_boundary,
+    check_change,
+    may_change,
+    teams_of,
+)
+from placements.manifests.override import ClusterResourceOverride, ResourceOverride
+from placements.manifests.placement import ClusterResourcePlacement, parse_placement
+from placements.models import (
+    Draft,
+    Override,
+    Placement,
+    Resource,
+    ResourceSnapshot,
+    StagedRun,
+    StagedStrategy,
+)
+from placements.services.boundary import (
+    NAMESPACE,
+    HubFacts,
+    missing_for_namespace,
+    missing_for_object,
+    missing_for_override,
+    missing_for_placement,
+)
 from placements.services.results import PLACEMENT, UnknownPlacementError
 
 
@@ -30,22 +59,93 @@ def placement_labels(full_name: str) -> Labels | None:
 def check_placement(by: User | None, name: str) -> None:
     """Raise NotOfTeamError unless a user may change what belongs to a placement, which may not exist."""
     if not may_change(by):
-        check_change(by, placement_labels(name) or FLEET, what=f"placement {name}")
+        document = Placement.objects.filter(full_name=name).values_list("document", flat=True).first()
+        check_placement_as_is(by, name, document)
+
+
+def check_placement_as_is(by: User | None, name: str, document: Mapping[str, Any] | None) -> None:
+    """Raise NotOfTeamError unless a user may bring something somewhere by a placement as it is saved."""
+    if document is None:
+        check_change(by, FLEET, what=f"placement {name}")
+    elif not may_change(by):
+        check_placement_change(by, parse_placement(document), before=None, after=document)
+
+
+def check_placement_change(
+    by: User | None,
+    manifest: ClusterResourcePlacement,
+    *,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+    facts: HubFacts | None = None,
+) -> None:
+    """Raise NotOfTeamError unless a user may save a placement; `manifest` is what it will be, parsed.
+
+    As it was, it needs the label only: a team may bring a placement back into the boundary of its grant.
+    """
+    what = f"placement {manifest.full_name}"
+    if before is not None:
+        check_change(by, labels_in(before), what=what)
+    known = facts or HubFacts()
+    check_boundary(
+        by, labels_in(after), lambda team: missing_for_placement(team, manifest, after, known), what=what
+    )
+
+
+def placement_refusal(
+    by: User | None,
+    manifest: ClusterResourcePlacement,
+    *,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+) -> str:
+    """Return why a user with grants of teams may not save a placement, for previews; empty for others."""
+    if not teams_of(by) or may_change(by):
+        return ""
+    try:
+        check_placement_change(by, manifest, before=before, after=after)
+    except NotOfTeamError as error:
+        return str(error)
+    return ""
 
 
 def check_documents(by: User | None, what: str, *documents: Any) -> None:
     """Raise NotOfTeamError unless a user may change an object with these manifests, before and after."""
-    check_change(by, *(labels_in(one) for one in documents if one is not None), what=what)
+    facts = HubFacts()
+    for one in documents:
+        if one is not None:
+            check_boundary(
+                by, labels_in(one), lambda team, one=one: missing_for_namespace(team, one, facts), what=what
+            )
 
 
-def locked_placement(name: str, *, by: User | None, expected: int | None = None) -> Placement:
-    """Lock a placement. Raise UnknownPlacementError, RevisionConflict, NotOfTeamError."""
+def locked_placement(
+    name: str, *, by: User | None, expected: int | None = None, removes: bool = False
+) -> Placement:
+    """Lock a placement. Raise UnknownPlacementError, RevisionConflict, NotOfTeamError.
+
+    What only `removes` or stops needs the label of the placement; all else needs the boundary of the grant.
+    """
     row = Placement.objects.select_for_update().filter(full_name=name).first()
     if row is None:
         raise UnknownPlacementError(name)
-    check_documents(by, f"placement {name}", row.document)
+    if removes:
+        check_change(by, labels_in(row.document), what=f"placement {name}")
+    else:
+        check_placement_as_is(by, name, row.document)
     check_revision(PLACEMENT, name, expected=expected, revision=row.revision)
     return row
+
+
+def check_objects(by: User | None, objects: Iterable[HubObject], *, facts: HubFacts | None = None) -> None:
+    """Raise NotOfTeamError unless a user may change these objects of the hub."""
+    if may_change(by):
+        return
+    known = facts or HubFacts()
+    for one in objects:
+        check_boundary(
+            by, one.labels, lambda team, one=one: missing_for_object(team, one, known), what=str(one)
+        )
 
 
 def check_resources(by: User | None, keys: Iterable[ObjectKey]) -> None:
@@ -53,9 +153,64 @@ def check_resources(by: User | None, keys: Iterable[ObjectKey]) -> None:
     if may_change(by):
         return
     for group, kind, namespace, name in keys:
-        rows = Resource.objects.filter(group=group, kind=kind, namespace=namespace, name=name)
-        labels = rows.values_list("labels", flat=True).first()
-        check_change(by, labels or FLEET, what=f"{kind} {name}")
+        row = Resource.objects.filter(group=group, kind=kind, namespace=namespace, name=name).first()
+        if row is None:
+            check_change(by, FLEET, what=f"{kind} {name}")
+        else:
+            check_objects(by, [HubObject.of(row.content)])
+
+
+def may_change_resource(user: User | None, row: Resource) -> bool:
+    try:
+        check_objects(user, [HubObject.of(row.content)])
+    except NotOfTeamError:
+        return False
+    return True
+
+
+def check_override(by: User | None, manifest: ClusterResourceOverride | ResourceOverride) -> None:
+    """Raise NotOfTeamError unless a user may have all that an override patches changed.
+
+    One that names a Namespace patches everything in it.
+    """
+    if may_change(by):
+        return
+    if isinstance(manifest, ClusterResourceOverride):
+        selected = manifest.spec.cluster_resource_selectors
+    else:
+        selected = manifest.spec.resource_selectors
+    check_resources(by, [(one.group, one.kind, manifest.namespace, one.name) for one in selected])
+    inside = [one.name for one in selected if (one.group, one.kind) == NAMESPACE]
+    rows = Resource.objects.filter(namespace__in=inside) if inside else Resource.objects.none()
+    check_objects(by, [HubObject.of(row.content) for row in rows])
+    check_boundary(
+        *(by, manifest.metadata.labels, lambda team: missing_for_override(team, manifest)),
+        what=f"{manifest.kind} {manifest.full_name}",
+    )
+    if manifest.placement:
+        check_placement(by, manifest.placement)
+
+
+def check_rollback(
+    by: User | None, old: ResourceSnapshot, *, selected: Callable[[], Iterable[HubObject]]
+) -> None:
+    """Raise NotOfTeamError unless a user may change what differs between a snapshot and the hub.
+
+    `selected` returns what the placement selects now; where that is invalid, the whole snapshot counts.
+    """
+    if may_change(by):
+        return
+    before: dict[ObjectKey, HubObject] = {}
+    with suppress(InvalidManifest):
+        before = {one.key: one for one in selected()}
+    manifests = (manifest for part in old.parts.order_by("position") for manifest in part.manifests)
+    after = {one.key: one for one in map(HubObject.of, manifests)}
+    changed = [key for key in {**before, **after} if not _is_same(before.get(key), after.get(key))]
+    check_objects(by, [side[key] for key in changed for side in (before, after) if key in side])
+
+
+def _is_same(before: HubObject | None, after: HubObject | None) -> bool:
+    return before is not None and after is not None and sanitise(before.content) == after.content
 
 
 # --- from the arguments of a path to labels: for `of` of a view and `labels_of` of a viewset ---

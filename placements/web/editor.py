@@ -155,7 +155,7 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
         request.user, of_draft, {"number": number}, Role.OPERATOR
     ):
         return _show(request, EditTarget.of_draft(row))
-    context = {"draft": row, **editor_context(preview_row(row, request.user))}
+    context = {"draft": row, **editor_context(preview_row(row, by=current_user(request)))}
     return render(request, "editor/read.html", context)
 
 

@@ -19,7 +19,7 @@ from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import by_operation, for_operators, for_readers, may_change
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.models import Placement, Resource
 from placements.services.apply import UNCHANGED, Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -28,7 +28,7 @@ from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select, placements_with
-from placements.services.teams import of_resource
+from placements.services.teams import may_change_resource, of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
 from placements.web.request import current_user, file_or_text, is_confirmed, page_from, pager_of
@@ -133,7 +133,7 @@ def apply(request: HttpRequest) -> HttpResponse:
         parts = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
         row = Resource.objects.filter(**parts).first() if len(key) == 4 else None
         content = row.content if row else None
-        if row and may_change(request.user, row.labels):
+        if row and may_change_resource(current_user(request), row):
             content = plain_manifest(content, shown_as=str(row))
         return render(request, "resources/apply.html", {"text": dump_yaml(content) if content else ""})
     text = request.POST.get("manifest", "").replace("\r\n", "\n")

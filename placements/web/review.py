@@ -5,6 +5,7 @@ from difflib import unified_diff
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
@@ -17,7 +18,7 @@ from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import AnyUser, for_operators
+from fleetui.permissions import for_operators
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
 from placements.explain.vocabulary import counted, policy_sentence
@@ -93,7 +94,7 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     Planning the rollout and finding issues take as long as all the rest: `?panel=rollout`, which the page
     fetches once it is shown, has them.
     """
-    placement, preview = row.placement, preview_row(row, request.user)
+    placement, preview = row.placement, preview_row(row, by=current_user(request))
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
     old = dump_yaml(placement.document).splitlines() if placement else []
@@ -129,9 +130,9 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
     return render_page(request, "editor/review.html", context, fragment="editor/_rollout.html", status=status)
 
 
-def preview_row(row: Draft, reader: AnyUser) -> DraftPreview:
-    draft = PlacementDraft.parse(text_for(row, reader), name=row.placement.full_name if row.placement else "")
-    return preview_draft(draft, saved=row.placement, now=datetime.now(UTC))
+def preview_row(row: Draft, *, by: User) -> DraftPreview:
+    draft = PlacementDraft.parse(text_for(row, by), name=row.placement.full_name if row.placement else "")
+    return preview_draft(draft, saved=row.placement, now=datetime.now(UTC), by=by)
 
 
 def names_after(schedule: SchedulePreview) -> str:

@@ -506,7 +506,7 @@ def _policy_context(
     if document is None:
         raise Http404(f"{placement.full_name} has no such revision with another policy.")
     draft = PlacementDraft.parse(dump_yaml(document), name=placement.full_name)
-    preview = preview_draft(draft, saved=placement, now=datetime.now(UTC))
+    preview = preview_draft(draft, saved=placement, now=datetime.now(UTC), by=current_user(request))
     if preview.schedule:
         preview = replace(preview, schedule=replace(preview.schedule, snapshot=snapshot))
     expected = number_of(request.POST.get("revision", ""), digits=18) or 0

@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from fleetui.access.models import TeamGrant
 from fleetui.access.users import change_user, create_user, known_users
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import for_superusers
@@ -65,7 +66,12 @@ def user(request: HttpRequest, number: int) -> HttpResponse:
         else:
             messages.success(request, f"User {person} saved.")
             return redirect("web:users")
-    context |= {"is_active": is_active, **_form(roles)}
+    grants = TeamGrant.objects.filter(group__user=person).select_related("hub", "group")
+    context |= {
+        "is_active": is_active,
+        "grants": grants.order_by("hub", "group", "role", "pk"),
+        **_form(roles),
+    }
     return render(request, "users/user.html", context, status=status)
 
 

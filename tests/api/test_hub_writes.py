@@ -216,8 +216,14 @@ def test_a_team_writes_only_what_has_its_label(
     ours = {**web, "metadata": {**web["metadata"], "labels": {"team": "payments"}}}
     ours = hub.put("ClusterResourcePlacement", ours)
 
+    refused = send(client, "scale", "?force=spec.policy.numberOfClusters")
+    assert "The grant of team=payments does not include the namespace web." in refused.json()["detail"]
+    assert send(client, "evict").status_code == 403
+    TeamGrant.objects.update(namespaces="web")
     assert send(client, "scale", "?force=spec.policy.numberOfClusters").status_code == 201
     assert send(client, "evict").status_code == 201
+    TeamGrant.objects.update(clusters="region=east")
+    assert send(client, "evict").status_code == 403
     assert send(client, "cordon").status_code == 403
     theirs = {**ours, "metadata": {**ours["metadata"], "labels": {"team": "other"}}}
     assert send(client, "save", manifest=theirs, base=ours).status_code == 403

@@ -8,6 +8,8 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any
 
+from django.contrib.auth.models import User
+
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
@@ -43,6 +45,7 @@ from placements.services.resources.queries import hub_objects, names_among, plai
 from placements.services.results import name_on_hub
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
 from placements.services.snapshots import content_hash, draft_cycle
+from placements.services.teams import placement_refusal
 
 _MOST_CLUSTERS_FOR_BOUND = 1_000
 _EXACT = SearchOptions(stages=("n",), limit_seconds=0.25, most_states=2_000)
@@ -340,8 +343,10 @@ class DraftPreview:
         return suggestions(self.form, self.fleet, names)
 
 
-def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: datetime) -> DraftPreview:
-    """Check a draft against the hub, and schedule what can be."""
+def preview_draft(
+    draft: PlacementDraft, *, saved: Placement | None, now: datetime, by: User | None = None
+) -> DraftPreview:
+    """Check a draft against the hub, and the grants of the user who will save it; schedule what can be."""
     fleet, objects = current_fleet().fleet, tuple(hub_objects())
     selection, errors = Selection(()), list(draft.errors)
     readable = draft.manifest or draft.valid_part
@@ -357,6 +362,10 @@ def preview_draft(draft: PlacementDraft, *, saved: Placement | None, now: dateti
             selection = selection_of(draft.manifest, objects) if draft.manifest else selection
         except InvalidManifest as invalid:
             problems += invalid.errors
+        if draft.manifest is not None:
+            before = saved.document if saved else None
+            if refusal := placement_refusal(by, draft.manifest, before=before, after=draft.data):
+                problems.append(FieldError("metadata.labels", "forbidden", refusal))
         errors += draft.with_lines(problems)
     started, result = perf_counter(), None
     if draft.valid_part is not None:

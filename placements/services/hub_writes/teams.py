@@ -9,8 +9,22 @@ from clusters.hubs.kinds.base import Manifest, mapping_at, text_of
 from clusters.hubs.queries import mirrored_object
 from clusters.hubs.writing.requests import KINDS
 from clusters.models import Hub
-from fleetui.permissions import FLEET, Labels, check_change, may_change
+from fleetui.access.grants import Team
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, KindScope, scope_of
+from fleetui.permissions import FLEET, Labels, check_boundary, check_change, may_change
+from placements.manifests.override import parse_cluster_override, parse_override
+from placements.manifests.placement import parse_placement
+from placements.services.boundary import (
+    NAMESPACE,
+    RIGHTS_GROUPS,
+    HubFacts,
+    kind_words,
+    missing_for_namespace,
+    missing_for_override,
+    missing_for_placement,
+)
 from placements.services.hub_writes.catalogue import Action
+from placements.services.hub_writes.objects import PLACEMENTS
 from placements.services.hub_writes.planning import WritePlan
 from placements.services.teams import labels_in
 
@@ -20,6 +34,20 @@ _LABELLED = (
 )
 """Kinds that have the label of their team themselves."""
 _RUNS = {"ClusterApprovalRequest": "ClusterStagedUpdateRun", "ApprovalRequest": "StagedUpdateRun"}
+_REMOVING = ("abandon-run", "approve", "delete")
+"""Actions that bring nothing anywhere by themselves: they need the label only."""
+
+
+class MirrorFacts(HubFacts):
+    """What the mirror has of a live hub: of resources, namespaces at most."""
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__()
+        self._hub = hub
+
+    def read_labels(self, group: str, kind: str, name: str) -> Labels | None:
+        manifest = mirrored_object(self._hub, group, kind, "", name)
+        return None if manifest is None else labels_in(manifest)
 
 
 def check_plan(hub: Hub, action: Action, plan: WritePlan, *, by: User) -> None:
@@ -28,38 +56,74 @@ def check_plan(hub: Hub, action: Action, plan: WritePlan, *, by: User) -> None:
         return
     body = plan.request.body if str(plan.request.verb) == "create" else None
     several = [one for one in (plan.live, plan.manifest, body) if one is not None]
-    kind = plan.request.kind.kind
+    kind, what = plan.request.kind.kind, f"{plan.request.kind.kind} {plan.request.name}"
     for one in several:
         labels = tuple(_labels(hub, kind, one))
-        check_change(by, *labels, role=action.role, what=f"{kind} {plan.request.name}")
+        check_change(by, *labels, role=action.role, what=what)
     if not several:
-        check_change(by, role=action.role, what=f"{kind} {plan.request.name}")
+        check_change(by, role=action.role, what=what)
+    if action.name in _REMOVING:
+        return
+    facts = MirrorFacts(hub)
+    for one in (plan.manifest, body) if plan.manifest or body else (plan.live,):
+        if one is not None:
+            owner = {**one, "kind": kind} if kind in _LABELLED else _placement_of(hub, kind, one)
+            check_boundary(
+                *(by, labels_in(owner), lambda team, owner=owner: _missing(team, owner, facts)),
+                role=action.role,
+                what=what,
+            )
+
+
+def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
+    """Yield what the grant of a team lacks for a placement, an override or a strategy as it will be."""
+    kind = text_of(manifest.get("kind"))
+    if kind in PLACEMENTS:
+        yield from missing_for_placement(team, parse_placement(manifest), manifest, facts)
+        return
+    yield from missing_for_namespace(team, manifest, facts)
+    if not kind.endswith("Override"):
+        return
+    override = (parse_cluster_override if kind == CLUSTER_OVERRIDE_KIND else parse_override)(manifest)
+    field = "cluster_resource_selectors" if kind == CLUSTER_OVERRIDE_KIND else "resource_selectors"
+    for one in getattr(override.spec, field):
+        pair = (one.group, one.kind)
+        is_outside = kind == CLUSTER_OVERRIDE_KIND or scope_of(*pair) is KindScope.CLUSTER
+        if pair == NAMESPACE:
+            if not facts.owns_namespace(team, one.name):
+                yield f"the namespace {one.name}"
+        elif (is_outside or one.group in RIGHTS_GROUPS) and not team.has_kind(*pair):
+            yield kind_words(*pair)
+    yield from missing_for_override(team, override)
 
 
 def _labels(hub: Hub, kind: str, manifest: Manifest) -> Iterator[Labels]:
     """Yield the labels of an object, of the placement that it belongs to, and of what it patches."""
-    spec = mapping_at(manifest, "spec")
-    namespace = text_of(mapping_at(manifest, "metadata").get("namespace"))
     if kind in _LABELLED:
         yield labels_in(manifest)
-        owner = text_of(mapping_at(spec, "placement").get("name"))
-        if "Override" not in kind:
-            return
-        # What an override patches is not mirrored, so that only one for a placement of the team is known.
-        yield _placement_labels(hub, owner, "")
-    elif kind in _RUNS:
+        if "Override" in kind:
+            # What an override patches is not mirrored, so that only one for a placement of the team is known.
+            owner = text_of(mapping_at(manifest, "spec", "placement").get("name"))
+            yield labels_in(_mirrored(hub, "ClusterResourcePlacement", "", owner))
+    else:
+        owner = _placement_of(hub, kind, manifest)
+        yield labels_in(owner) if owner else FLEET
+
+
+def _placement_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
+    """Return the placement that an object without a label of its own belongs to; empty without one."""
+    metadata, spec = mapping_at(manifest, "metadata"), mapping_at(manifest, "spec")
+    namespace = text_of(metadata.get("namespace"))
+    if kind in _RUNS:
         run = _mirrored(hub, _RUNS[kind], namespace, text_of(spec.get("parentStageRollout")))
-        yield _placement_labels(hub, text_of(mapping_at(run, "spec").get("placementName")), namespace)
+        name = text_of(mapping_at(run, "spec").get("placementName"))
     elif kind == "ClusterResourcePlacementDisruptionBudget":
-        yield _placement_labels(hub, text_of(mapping_at(manifest, "metadata").get("name")), "")
+        name = text_of(metadata.get("name"))
     else:
         name = text_of(spec.get("placementName"))
-        yield _placement_labels(hub, name, namespace) if name else FLEET
-
-
-def _placement_labels(hub: Hub, name: str, namespace: str) -> Labels:
-    kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
-    return labels_in(_mirrored(hub, kind, namespace, name))
+    if not name:
+        return {}
+    return _mirrored(hub, "ResourcePlacement" if namespace else "ClusterResourcePlacement", namespace, name)
 
 
 def _mirrored(hub: Hub, kind: str, namespace: str, name: str) -> Any:

@@ -37,7 +37,7 @@ from placements.services.results import (
     stored_document,
 )
 from placements.services.snapshots import hash_of
-from placements.services.teams import check_documents, check_placement, check_resources
+from placements.services.teams import check_documents, check_override
 from placements.services.workqueue import enqueue_rollout
 
 MOST = 100
@@ -82,9 +82,7 @@ def save_override(
         field, selected = "resourceSelectors", manifest.spec.resource_selectors
     keys: list[TargetKey] = [(namespace, one.group, one.version, one.kind, one.name) for one in selected]
     targets = {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
-    check_resources(by, [(one[1], one[3], one[0], one[4]) for one in keys])
-    if manifest.placement:
-        check_placement(by, manifest.placement)
+    check_override(by, manifest)
     if errors := _save_errors(current, manifest, namespace, targets):
         raise InvalidManifest(errors)
     row = current or Override(**place, created_at=now, revision=0)

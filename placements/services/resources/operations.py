@@ -16,13 +16,14 @@ from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
-from fleetui.permissions import check_change
 from placements.engine.resource_manifest import parse_hub_object
 from placements.explain.vocabulary import counted
 from placements.manifests.placement import is_reserved_namespace
 from placements.models import Placement, Resource
+from placements.services.boundary import NAMESPACE, HubFacts
 from placements.services.resources.queries import existing_namespaces, may_select
 from placements.services.results import OperationResult, SaveResult
+from placements.services.teams import check_objects
 from placements.services.workqueue import enqueue_scheduling
 
 RESOURCE = "resource"
@@ -71,9 +72,9 @@ def apply_resources(
     if errors:
         raise InvalidManifest(errors)
     there = _rows_by_key(objects)
-    for each in objects:
-        saved = [there[each.key].labels] if each.key in there else []
-        check_change(by, *saved, each.labels, what=str(each))
+    namespaces = {one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE}
+    check_objects(by, (HubObject.of(row.content) for row in there.values()))
+    check_objects(by, objects, facts=HubFacts(namespaces))
     before = {key: HubObject.of(plain_manifest(row.content)) for key, row in there.items()}
     applied = [_apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
     created = (one.object for one in applied if one.result is OperationResult.CREATED)
@@ -133,8 +134,7 @@ def delete_resource(
 
 def delete_resources(rows: Sequence[Resource], *, by: User | None, now: datetime) -> None:
     """Delete these objects, inside the caller's transaction."""
-    for row in rows:
-        check_change(by, row.labels, what=f"{row.kind} {row.name}")
+    check_objects(by, (HubObject.of(row.content) for row in rows))
     Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
     objects = [HubObject.of(row.content) for row in rows]
     events = [

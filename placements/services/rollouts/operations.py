@@ -17,12 +17,13 @@ from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
 from placements.services.pruning import prune_resource_snapshots
+from placements.services.resources.queries import selection_for
 from placements.services.results import PLACEMENT
 from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
-from placements.services.teams import locked_placement
+from placements.services.teams import check_rollback, locked_placement
 from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
 _STARTED = "started again"
@@ -38,7 +39,7 @@ class ActionNotAllowed(Exception):
 @transaction.atomic
 def pause(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Start nothing more on a placement; running updates finish. Again it does nothing."""
-    placement = locked_placement(name, by=by, expected=expected)
+    placement = locked_placement(name, by=by, expected=expected, removes=True)
     if placement.paused_since is None:
         placement.paused_since, placement.paused_by = now, actor_name(by)
         _save(placement, "paused", ["paused_since", "paused_by"], by=by, now=now)
@@ -63,7 +64,7 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 
     Raise ActionNotAllowed when no rollout is in progress.
     """
-    placement = _rolling(name, expected, by=by)
+    placement = _rolling(name, expected, by=by, removes=True)
     run = running_rollout(placement)
     if run is None:
         raise ActionNotAllowed(f"{name} has no rollout in progress; nothing to stop")
@@ -176,6 +177,7 @@ def roll_back(
         numbers = ", ".join(f"r{one}" for one in older)
         target = "an unknown revision" if number is None else f"r{number}"
         raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {numbers}")
+    check_rollback(by, old, selected=lambda: selection_for(placement).objects)
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     restored = ResourceSnapshot.objects.create(
         placement=placement,
@@ -222,7 +224,7 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
 
     Its resources may remain there; an event records it. Raise UnknownPlacementError, ActionNotAllowed.
     """
-    row = locked_placement(placement, by=by)
+    row = locked_placement(placement, by=by, removes=True)
     if row.deleting_since is None:
         raise ActionNotAllowed(f"{placement} is not being deleted; evict it from {cluster} instead")
     work = plan_work(load_rollout_context(row, now=now).state)
@@ -241,9 +243,9 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
     enqueue_rollout([row.pk])
 
 
-def _rolling(name: str, expected: int | None, *, by: User | None) -> Placement:
+def _rolling(name: str, expected: int | None, *, by: User | None, removes: bool = False) -> Placement:
     """Return a placement with rolling updates; a staged one has runs with other actions."""
-    placement = locked_placement(name, by=by, expected=expected)
+    placement = locked_placement(name, by=by, expected=expected, removes=removes)
     if placement.is_staged and placement.deleting_since is None:
         raise ActionNotAllowed(
             f"{name} is updated by staged runs: stop, resume or retry its run, or start one with an older"

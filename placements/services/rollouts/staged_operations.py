@@ -29,7 +29,7 @@ from placements.services.rollouts.staged_runs import (
     save_run,
     show_progress,
 )
-from placements.services.teams import labels_of_run
+from placements.services.teams import check_placement_as_is, labels_of_run
 from placements.services.workqueue import enqueue_rollout
 
 APPROVAL = "approval-request"
@@ -48,7 +48,7 @@ def set_state(
     name: str, state: str, *, by: User | None, now: datetime, expected: int | None = None
 ) -> StagedRun:
     """Start, stop or resume a run. Raise UnknownRunError, InvalidManifest, RevisionConflict."""
-    run = _locked(name, expected, by=by)
+    run = _locked(name, expected, by=by, removes=True)  # to start it again is checked where it is saved
     document: dict[str, Any] = deepcopy(run.document)
     document["spec"]["state"] = state
     return save_run(document, by=by, now=now).object
@@ -67,7 +67,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
         raise InvalidManifest(
             [FieldError("comment", "too-long", message, f"at most {LONGEST_COMMENT} characters")]
         )
-    run = _locked(name, by=None)  # whether the user may approve is checked below
+    run = _locked(name, by=None, removes=True)  # whether the user may approve is checked below
     requests = run.approvals.filter(stage=stage)
     request = requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
     why_not = why_not_approve(run, by)
@@ -139,18 +139,20 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedR
 @transaction.atomic
 def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
     """Abort a run; running updates on clusters finish. Raise ActionNotAllowed if it has ended."""
-    run = _locked(name, by=by)
+    run = _locked(name, by=by, removes=True)
     if run.ended_at:
         raise ActionNotAllowed(f"{name} has ended already ({run.status})")
     end_run(run, StagedRunOutcome.ABANDONED, by=by, now=now)
     return run
 
 
-def _locked(name: str, expected: int | None = None, *, by: User | None) -> StagedRun:
+def _locked(name: str, expected: int | None = None, *, by: User | None, removes: bool = False) -> StagedRun:
     run = locked_run(name)
     if run is None:
         raise UnknownRunError(name)
     check_change(by, labels_of_run(run), what=f"staged run {name}")
+    if run.placement is not None and not removes:
+        check_placement_as_is(by, run.placement_name, run.placement.document)
     check_revision(STAGED_RUN, name, expected=expected, revision=run.revision)
     return run
 

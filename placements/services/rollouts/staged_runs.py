@@ -39,8 +39,9 @@ from placements.manifests.staged_update import (
 )
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStrategy
+from placements.services.resources.queries import selection_for
 from placements.services.results import OperationResult, SaveResult, stored_document
-from placements.services.teams import check_documents, labels_of_run
+from placements.services.teams import check_placement_as_is, check_rollback, labels_of_run
 from placements.services.workqueue import enqueue_rollout
 
 STAGED_RUN = "staged-run"
@@ -76,7 +77,7 @@ def save_run(
         spec = manifest.spec
         key = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
         placement = Placement.objects.select_for_update().filter(**key).first()
-        check_documents(by, f"placement {spec.placement_name}", placement.document if placement else {})
+        check_placement_as_is(by, spec.placement_name, placement.document if placement else None)
         key["name"] = spec.staged_rollout_strategy_name
         strategy = StagedStrategy.objects.filter(**key).first()
         index = spec.resource_snapshot_index
@@ -85,6 +86,8 @@ def save_run(
         errors = list(_missing(manifest, placement, strategy, snapshot))
         if placement is None or strategy is None or errors:
             raise InvalidManifest(errors)
+        if snapshot is not None:
+            check_rollback(by, snapshot, selected=lambda: selection_for(placement).objects)
         run = StagedRun(
             namespace=namespace,
             name=manifest.metadata.name,
@@ -156,6 +159,8 @@ def _change_run(
         errors.append(FieldError("spec.state", "ended", message, "make a new run"))
     if errors:
         raise InvalidManifest(errors)
+    if state is RunState.RUN and run.placement is not None:
+        check_placement_as_is(by, run.placement_name, run.placement.document)
     _set_started(run, state, by=by, now=now)
     verb = _VERBS[state] if state != before.spec.state else "changed"
     event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=content)
