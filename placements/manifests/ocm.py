@@ -185,12 +185,6 @@ class PrioritizerPolicy(ManifestModel):
         return duplicate_problems(names, "unique names")
 
 
-def _group_size(value: object) -> object:
-    """Return the size of a group: an integer, of which 0 and less mean all, or a percentage."""
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    return IntOrPercent(max(value, 0)) if is_integer else amount(value)
-
-
 class OcmToleration(Toleration):
     """A toleration with the effects of Open Cluster Management."""
 
@@ -205,11 +199,19 @@ class DecisionGroup(ManifestModel):
     group_cluster_selector: RequiredClusterSelector | None = None
 
 
-class GroupStrategy(ManifestModel):
+class DecisionGroupStrategy(ManifestModel):
     """The groups of decisions; text is a percentage, else OCM deletes all decisions."""
 
     clusters_per_decision_group: (
-        Annotated[IntOrPercent, BeforeValidator(_group_size, json_schema_input_type=int | str)] | None
+        Annotated[
+            IntOrPercent,
+            # An integer below 0 means all, as 0 does.
+            BeforeValidator(
+                lambda value: amount(0 if isinstance(value, int) and value < 0 else value),
+                json_schema_input_type=int | str,
+            ),
+        ]
+        | None
     ) = None
     decision_groups: Annotated[tuple[DecisionGroup, ...], list_of()] = ()
 
@@ -219,7 +221,7 @@ class DecisionStrategy(ManifestModel):
 
     allow_unknown: ClassVar[bool] = True
 
-    group_strategy: GroupStrategy | None = None
+    group_strategy: DecisionGroupStrategy | None = None
 
 
 class OcmSpec(ManifestModel):
