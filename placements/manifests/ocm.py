@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, format_path
 from fleetui.apimachinery.fields import (
@@ -27,6 +27,7 @@ from fleetui.apimachinery.fields import (
 )
 from fleetui.apimachinery.kinds import OCM_GROUP
 from fleetui.apimachinery.model import (
+    IntOrPercent,
     ManifestModel,
     Raw,
     UnsupportedField,
@@ -40,6 +41,7 @@ from fleetui.apimachinery.model import (
 from placements.manifests.affinity import MOST_REQUIRED_TERMS, LabelSelector
 from placements.manifests.ocm_options import MOST_ROWS, TopologyWeight, Weight, topology_key_problems
 from placements.manifests.policy import MOST_TOLERATIONS, KeyType, Toleration, WhenUnsatisfiable
+from placements.manifests.strategy import amount
 
 OCM_KIND = "Placement"
 OCM_VERSIONS = (f"{OCM_GROUP}/v1alpha1", f"{OCM_GROUP}/v1beta1")
@@ -106,13 +108,18 @@ class SpreadPolicy(ManifestModel):
     spread_constraints: Annotated[tuple[SpreadPolicyTerm, ...], list_of(high=8)] = ()
 
 
+class CelSelector(ManifestModel):
+    """CEL expressions; an empty selector, as typed clients write it, matches every cluster."""
+
+    refused: ClassVar[Mapping[str, UnsupportedField]] = {"celExpressions": _NOT_READ}
+
+
 class RequiredClusterSelector(ManifestModel):
     """Requirements of one predicate on labels and claims."""
 
-    refused: ClassVar[Mapping[str, UnsupportedField]] = {"celSelector": _NOT_READ}
-
     label_selector: LabelSelector | None = None
     claim_selector: LabelSelector | None = None
+    cel_selector: CelSelector | None = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
@@ -164,7 +171,7 @@ class PrioritizerConfig(ManifestModel):
 class PrioritizerPolicy(ManifestModel):
     """Which prioritizers count, and how much."""
 
-    mode: Annotated[str, literal("Additive", "Exact")] = "Additive"
+    mode: Annotated[str, literal("Additive", "Exact", "")] = "Additive"
     configurations: Annotated[tuple[PrioritizerConfig, ...], list_of()] = ()
 
     @classmethod
@@ -182,13 +189,39 @@ class OcmToleration(Toleration):
     """A toleration with the effects of Open Cluster Management."""
 
     effect: Annotated[str, literal("NoSelect", *SOFT_EFFECTS, "NoSchedule", "")] = ""
-    toleration_seconds: Annotated[int, integer(0, 2**63 - 1)] | None = None
+    toleration_seconds: Annotated[int, integer(-(2**63), 2**63 - 1)] | None = None
+
+
+class DecisionGroup(ManifestModel):
+    """One group of clusters; ignored, but a selector that OCM cannot read deletes all decisions there."""
+
+    group_name: Text = ""
+    group_cluster_selector: RequiredClusterSelector | None = None
+
+
+class DecisionGroupStrategy(ManifestModel):
+    """The groups of decisions; text is a percentage, else OCM deletes all decisions."""
+
+    clusters_per_decision_group: (
+        Annotated[
+            IntOrPercent,
+            # An integer below 0 means all, as 0 does.
+            BeforeValidator(
+                lambda value: amount(0 if isinstance(value, int) and value < 0 else value),
+                json_schema_input_type=int | str,
+            ),
+        ]
+        | None
+    ) = None
+    decision_groups: Annotated[tuple[DecisionGroup, ...], list_of()] = ()
 
 
 class DecisionStrategy(ManifestModel):
     """How decisions are grouped; ignored."""
 
     allow_unknown: ClassVar[bool] = True
+
+    group_strategy: DecisionGroupStrategy | None = None
 
 
 class OcmSpec(ManifestModel):
@@ -202,6 +235,8 @@ class OcmSpec(ManifestModel):
     spread_policy: SpreadPolicy | None = None
     prioritizer_policy: PrioritizerPolicy = Field(default_factory=PrioritizerPolicy)
     tolerations: Annotated[tuple[OcmToleration, ...], list_of(high=MOST_TOLERATIONS)] = ()
+    sort_by: Text = ""
+    score_rate_limit: Text = ""
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
@@ -209,7 +244,7 @@ class OcmSpec(ManifestModel):
         terms = [mapping_at(item) for item in items_at(raw, "spreadConstraints")]
         merged = items_at(mapping_at(raw, "spreadPolicy"), "spreadConstraints")
         even = [index for index, term in enumerate(terms) if term.get("type") == "Even"]
-        if (even or merged) and raw.get("numberOfClusters") is None:
+        if even and raw.get("numberOfClusters") is None:
             yield required("numberOfClusters", "type Even needs it", "0 or more")
         if terms and merged:
             yield conflict("spreadPolicy", "not allowed together with spreadConstraints", "one of the two")

@@ -66,6 +66,8 @@ def parse_ocm_placement(
         constraints[place] = _constraint(term, when)
 
     spec = parsed.spec
+    if spec.number_of_clusters is None:
+        constraints = {}  # all clusters are selected: there is nothing to spread
     raw_policy = _policy(spec, list(constraints.values()))
     policy = parse_policy(raw_policy, semantics=Semantics.OCM, path=spec_path)
     plain: dict[str, Any] = {}
@@ -151,7 +153,8 @@ def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
         plain = {"placementType": "PickN", "numberOfClusters": spec.number_of_clusters}
         if constraints:
             plain["topologySpreadConstraints"] = constraints
-    terms = [one.required_cluster_selector.to_plain() for one in spec.predicates if one is not None]
+    selectors = [one.required_cluster_selector.to_plain() for one in spec.predicates if one is not None]
+    terms = [{key: one[key] for key in one if key != "celSelector"} for one in selectors]
     if terms:
         plain["affinity"] = {"clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": terms}}}
     tolerations: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ValidationInfo
+from pydantic import BeforeValidator, TypeAdapter, ValidationInfo
 
 from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning
 from fleetui.apimachinery.fields import (
@@ -22,6 +22,7 @@ from fleetui.apimachinery.fields import (
     literal,
     one_of,
     refusal,
+    text,
 )
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
@@ -123,12 +124,24 @@ class TopologySpreadConstraint(ManifestModel):
             yield conflict("minDomains", "only allowed for whenUnsatisfiable DoNotSchedule")
 
 
+_LONGEST_OCM_VALUE = 1024
+_LABEL_VALUE: TypeAdapter[str] = TypeAdapter(LabelValue)
+
+
+def _toleration_value(value: object, info: ValidationInfo) -> object:
+    """Check the value of a toleration: a label value, or under `ocm` any text that is not too long."""
+    semantics = (info.context or {}).get("semantics")
+    if semantics is not Semantics.OCM or len(text(value)) > _LONGEST_OCM_VALUE:
+        return _LABEL_VALUE.validate_python(value)
+    return value
+
+
 class Toleration(ManifestModel):
     """Accepts the taints that it matches."""
 
     key: OptionalLabelKey = ""
     operator: Annotated[TolerationOperator, one_of(TolerationOperator)] = TolerationOperator.EQUAL
-    value: LabelValue = ""
+    value: Annotated[str, BeforeValidator(_toleration_value)] = ""
     effect: Annotated[str, literal("NoSchedule", "")] = ""
 
     @classmethod

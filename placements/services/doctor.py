@@ -102,8 +102,8 @@ def current_report() -> DoctorReport:
     """Return the examination of all placements; computed once for each state of the fleet and placements."""
     view = current_fleet()
     facts = Placement.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"), Sum("decisions_made"))
-    written = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
-    numbers = (current_hub_id(), view.version, *facts.values(), *written.values())
+    of_overrides = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
+    numbers = (current_hub_id(), view.version, *facts.values(), *of_overrides.values())
     key = "-".join(map(str, ("doctor", *numbers)))
     report: DoctorReport | None = caches["process"].get(key)
     if report is None:
@@ -113,9 +113,9 @@ def current_report() -> DoctorReport:
             with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
                 several.append((row.full_name, parse_placement(row.document), cycle))
         overrides = []
-        for row in Override.objects.order_by("kind", "namespace", "name"):
+        for written in Override.objects.order_by("kind", "namespace", "name"):
             with suppress(InvalidManifest):
-                overrides.append(PARSERS[row.kind](row.document))
+                overrides.append(PARSERS[written.kind](written.document))
         report = replace(examine(view.fleet, several, overrides), fleet_version=view.version)
         caches["process"].set(key, report, KEPT_SECONDS)
     return report

@@ -127,11 +127,11 @@ def test_has_the_values_of_the_kubernetes_parser(path: Path) -> None:
         try:
             quantity = parse_quantity(text)
         except QuantityError:
-            answer = ["ERR"]
+            answer: list[object] = ["ERR"]
         else:
             above = quantity.nano - LARGEST * NANO
             answer = [(above > 0) - (above < 0), quantity.approximate]
-        expected = ["ERR"] if order == "ERR" else [int(order), *map(float, double)]
+        expected: list[object] = ["ERR"] if order == "ERR" else [int(order), *map(float, double)]
         if answer != expected:
             differing[text] = (answer, expected)
 

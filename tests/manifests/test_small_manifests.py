@@ -343,6 +343,7 @@ def test_no_field_takes_an_integer_as_text() -> None:
         "max_surge",
         "min_available",
         "max_concurrency",
+        "clusters_per_decision_group",
     }
     for model, name in fields:
         alias = model.model_fields[name].alias or name

@@ -150,7 +150,7 @@ def test_one_that_replays_again_says_so() -> None:
 
 @pytest.mark.servers
 def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
-    with pytest.raises(CommandError, match="1 decisions of engine 1 give a different result"):
+    with pytest.raises(CommandError, match="1 decisions of engine 2 give a different result"):
         call_command("verify_decisions", stdout=(output := StringIO()))
 
     assert output.getvalue().splitlines() == [
@@ -171,8 +171,8 @@ def test_a_new_engine_decides_again_and_moves_no_placement() -> None:
     outdated.refresh_from_db()
     latest = Decision.objects.latest("pk")
     assert (latest.trigger, latest.record.engine, latest.joins, latest.leaves) == (
-        "engine 1 took over",
-        "1",
+        "engine 2 took over",
+        "2",
         [],
         [],
     )

@@ -120,7 +120,12 @@ class WeightedScore(AffinityScore):
     def properties_read(self) -> frozenset[str]:
         """Return the resources that have a weight."""
         weights = {"cpu": self.options.cpu_weight, "memory": self.options.memory_weight}
-        return frozenset(f"{RESOURCE_PREFIX}allocatable-{name}" for name, weight in weights.items() if weight)
+        return frozenset(
+            f"{RESOURCE_PREFIX}{sort}-{name}"
+            for name, weight in weights.items()
+            for sort in ("allocatable", "total")
+            if weight
+        )
 
 
 def _terms(cycle: Cycle) -> Iterator[ScoreComponent]:

@@ -214,7 +214,7 @@ def _allocatable(resource: str, candidates: list[Case]) -> dict[str, int]:
     found = {
         one["name"]: int(one["resourceUsage"]["allocatable"][resource])
         for one in candidates
-        if resource in one.get("resourceUsage", {}).get("allocatable", {})
+        if all(resource in one.get("resourceUsage", {}).get(key, {}) for key in ("allocatable", "capacity"))
     }
     low, high = min(found.values(), default=0), max(found.values(), default=0)
     if low == high:

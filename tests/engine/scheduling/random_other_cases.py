@@ -39,7 +39,11 @@ def _clusters(draw: st.DrawFn) -> list[Document]:
                 "labels": draw(_values()),
                 "properties": draw(_values()) | {key: known[key] for key in known if key == "cpu"},
                 "taints": [{"key": key, "value": "", "effect": "NoSchedule"} for key in draw(_taints)],
-                "resourceUsage": {"capacity": {}, "allocatable": known, "available": {}},
+                "resourceUsage": {
+                    "capacity": draw(st.sampled_from([known, {}])),
+                    "allocatable": known,
+                    "available": {},
+                },
                 "eligible": {"value": kind is None, "kind": kind, "reason": ""},
             }
         )

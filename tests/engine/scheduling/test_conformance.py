@@ -19,6 +19,7 @@ SIZES = {
     "kubernetes-topology-spread": 171,
     "ocm-spread": 236,
     "quantities-and-names": 52,
+    "ocm-documents": 11,
 }
 
 

@@ -225,7 +225,8 @@ def _with(resource: str, *amounts: str | None) -> Fleet:
 
 
 def _usable(name: str, resource: str, amount: str | None) -> Cluster:
-    return cluster(name, usage=ResourceUsage({}, {resource: amount} if amount else {}, {}))
+    amounts = {resource: amount} if amount else {}
+    return cluster(name, usage=ResourceUsage(amounts, amounts, {}))
 
 
 def _prioritized(weights: dict[str, int], number: int = 1, **policy: Any) -> Document:
@@ -262,7 +263,9 @@ def test_additive_weights_add_up() -> None:
     """Upstream's scores of an add-on, 30/40/50, are preferred terms here; the add-on itself is refused."""
     members = fleet(
         *(
-            cluster(f"c{number}", points=points, usage=ResourceUsage({}, {"memory": memory}, {}))
+            cluster(
+                f"c{number}", points=points, usage=ResourceUsage({"memory": "100"}, {"memory": memory}, {})
+            )
             for number, (memory, points) in enumerate([("100", "30"), ("50", "40"), ("0", "50")], start=1)
         )
     )

@@ -61,9 +61,12 @@ def weighed(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Iterator[tu
 
 
 def _balance(options: OcmOptions, fleet: Fleet) -> Floats:
-    """Prefer clusters that other placements use little: 100 for an unused one."""
+    """Prefer clusters that other placements use little: 100 for an unused one.
+
+    The busiest is that of all which decisions name, also one that is no longer in the fleet.
+    """
     used = np.array([options.balance.get(name, 0) for name in fleet.names], dtype=np.float64)
-    most = used.max(initial=0)
+    most = max(options.balance.values(), default=0)
     if most == 0:
         return np.full(len(fleet), _FULL)
     score: Floats = 2 * np.trunc(_FULL * (0.5 - used / most))
@@ -72,6 +75,9 @@ def _balance(options: OcmOptions, fleet: Fleet) -> Floats:
 
 def _allocatable(resource: str, fleet: Fleet, candidates: Bools) -> Floats:
     values = fleet.property(f"{RESOURCE_PREFIX}allocatable-{resource}").approximates
+    # A cluster that reports no capacity has no score.
+    has_capacity = ~np.isnan(fleet.property(f"{RESOURCE_PREFIX}total-{resource}").approximates)
+    values = np.where(has_capacity, values, np.nan)
     finite = values[candidates & ~np.isnan(values)]
     if not len(finite):
         return np.zeros(len(fleet), dtype=np.float64)
