@@ -113,7 +113,8 @@ class MemberCluster(HubRow):
     `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8).
     `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), which tells the clusters
     themselves apart; `rebuilt_at` is when it was last another one than before. `shares_server_with` names
-    another member with the same API server: then nothing is removed from either.
+    another member with the same API server: then nothing is removed from either. `inherited_names` are, with
+    spaces, the members with that server that left while this one stayed.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
@@ -150,6 +151,7 @@ class MemberCluster(HubRow):
     shares_server_with = models.CharField(
         max_length=LONGEST_CLUSTER_NAME, blank=True, default="", db_default=""
     )
+    inherited_names = models.TextField(blank=True, default="", db_default="")
 
     verdict = models.CharField(max_length=20, blank=True)
     verdict_reason = models.CharField(max_length=200, blank=True)
