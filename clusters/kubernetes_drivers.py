@@ -231,7 +231,10 @@ def member_id(name: str) -> str:
 
 
 def identity_of(cluster: MemberCluster) -> MemberIdentity:
-    return MemberIdentity(hub_id(), member_id(cluster.name), cluster.cluster_uid, cluster.shares_server_with)
+    inherited = tuple(member_id(name) for name in cluster.inherited_names.split())
+    return MemberIdentity(
+        hub_id(), member_id(cluster.name), cluster.cluster_uid, cluster.shares_server_with, inherited
+    )
 
 
 def credential_of(cluster: MemberCluster) -> ClusterCredential | None:

@@ -76,13 +76,19 @@ class MemberIdentity:
 
     `member` is the stable ID of the member with its name. `cluster_uid` is the UID of the namespace
     `kube-system` as last seen ("": not known yet). `shared_with` names another member with the same one:
-    then nothing is removed.
+    then nothing is removed. `inherited` are the members of the same cluster that left while this one stayed.
     """
 
     hub_id: str
     member: str
     cluster_uid: str = ""
     shared_with: str = ""
+    inherited: tuple[str, ...] = ()
+
+    @property
+    def own_members(self) -> tuple[str, ...]:
+        """Return the members whose records are this member's: "" where one is from before there were any."""
+        return ("", self.member, *self.inherited)
 
     @property
     def proves_older_records(self) -> bool:

@@ -114,7 +114,8 @@ class MemberCluster(HubRow):
     when the last observation counts (`clusters/observation.py`), null before the first one.
     `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), which tells the clusters
     themselves apart; `rebuilt_at` is when it was last another one than before. `shares_server_with` names
-    another member with the same API server: then nothing is removed from either.
+    another member with the same API server: then nothing is removed from either. `inherited_names` are, with
+    spaces, the members with that server that left while this one stayed.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
@@ -152,6 +153,7 @@ class MemberCluster(HubRow):
     shares_server_with = models.CharField(
         max_length=LONGEST_CLUSTER_NAME, blank=True, default="", db_default=""
     )
+    inherited_names = models.TextField(blank=True, default="", db_default="")
 
     verdict = models.CharField(max_length=20, blank=True)
     verdict_reason = models.CharField(max_length=200, blank=True)

@@ -135,9 +135,19 @@ def refresh_sharing(*, now: datetime) -> None:
 
 
 def remember_former(rows: Collection[MemberCluster], *, now: datetime) -> None:
-    """Keep which clusters left, in the transaction that deletes their rows."""
+    """Keep which clusters left, in the transaction that deletes their rows.
+
+    Where another name of the same API server stays, it goes on with what the one that leaves has there.
+    """
     for row in rows:
-        if row.cluster_uid:
+        if not row.cluster_uid:
+            continue
+        heirs = list(MemberCluster.objects.filter(cluster_uid=row.cluster_uid))
+        if len(heirs) == 1:
+            names = {*heirs[0].inherited_names.split(), *row.inherited_names.split(), row.name}
+            inherited = " ".join(sorted(names - {heirs[0].name}))
+            MemberCluster.objects.filter(pk=heirs[0].pk).update(inherited_names=inherited)
+        else:
             values = {"cluster_uid": row.cluster_uid, "left_at": now}
             FormerMember.objects.update_or_create(name=row.name, defaults=values)
     refresh_sharing(now=now)

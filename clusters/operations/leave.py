@@ -13,7 +13,7 @@ from clusters.drivers.concurrency import call_all
 from clusters.drivers.registry import DRIVERS
 from clusters.health import leaving
 from clusters.hubs.dispatch import on_live_hub, refuse_membership
-from clusters.kubernetes_drivers import credential_of
+from clusters.kubernetes_drivers import credential_of, hub_id
 from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.connection import removal_event
@@ -67,9 +67,9 @@ def leave(
 
 def finish_leaving(*, now: datetime) -> list[str]:
     """Remove the clusters whose agents confirmed, the others after 15 minutes; return their names."""
-    candidates = list(
-        MemberCluster.objects.filter(membership=Membership.LEAVING).select_related("credential")
-    )
+    rows = MemberCluster.objects.filter(membership=Membership.LEAVING)
+    candidates = list(rows.select_related("credential"))
+    hub_id()  # read once here: the threads of the calls use no database
     reachable = {row.pk: row for row in candidates if row.driver in DRIVERS}
     calls = {pk: partial(notify_cluster, row) for pk, row in reachable.items()}
     answers = call_all(

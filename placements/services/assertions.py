@@ -55,6 +55,7 @@ from placements.services.results import (
     delete_row,
     locked_row,
     save_row,
+    still_there,
 )
 from placements.services.snapshots import cycles_of, draft_cycle
 
@@ -179,6 +180,8 @@ def _check(
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {_READ[one.predicate] for one in items if one.predicate in _READ}
     with transaction.atomic():
+        if not still_there(placement):
+            return
         former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
         before = {_identity(one): one["state"] for one in (former.results if former else [])}
         AssertionCheck.objects.update_or_create(

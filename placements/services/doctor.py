@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
 from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
 
 from clusters.fleet import Fleet
@@ -35,6 +36,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import DoctorCheck, Override, Placement
 from placements.services.overrides.operations import PARSERS
+from placements.services.results import still_there
 from placements.services.snapshots import cycles_of
 
 MUTE_ANNOTATION = "fleetui.io/doctor"
@@ -146,27 +148,30 @@ def check_due(*, now: datetime) -> int:
     for row, examination in examinations.items():
         several = sorted(examination.findings, key=lambda one: order.index(one.severity))
         counts = Counter(one.severity for one in several)
-        DoctorCheck.objects.update_or_create(
-            placement=row,
-            defaults={
-                "revision": row.revision,
-                "fleet_version": view.version,
-                "checked_at": now,
-                "errors": counts[Severity.ERROR],
-                "warnings": counts[Severity.WARNING],
-                "infos": counts[Severity.INFO],
-                "muted": examination.muted,
-                "worst": [
-                    {
-                        "rule": one.rule,
-                        "severity": str(one.severity),
-                        "message": one.message,
-                        "path": one.path,
-                    }
-                    for one in several[:_WORST]
-                ],
-            },
-        )
+        with transaction.atomic():
+            if not still_there(row):
+                continue
+            DoctorCheck.objects.update_or_create(
+                placement=row,
+                defaults={
+                    "revision": row.revision,
+                    "fleet_version": view.version,
+                    "checked_at": now,
+                    "errors": counts[Severity.ERROR],
+                    "warnings": counts[Severity.WARNING],
+                    "infos": counts[Severity.INFO],
+                    "muted": examination.muted,
+                    "worst": [
+                        {
+                            "rule": one.rule,
+                            "severity": str(one.severity),
+                            "message": one.message,
+                            "path": one.path,
+                        }
+                        for one in several[:_WORST]
+                    ],
+                },
+            )
     return len(rows)
 
 

@@ -52,6 +52,14 @@ def name_on_hub(manifest: ClusterResourcePlacement) -> str:
     return manifest.full_name
 
 
+def still_there(placement: Placement) -> bool:
+    """Lock a placement that was read earlier, and return whether it has not been deleted since.
+
+    In the transaction that writes what refers to it: a deletion meanwhile would leave a broken reference.
+    """
+    return Placement.objects.select_for_update().filter(pk=placement.pk).exists()
+
+
 class OperationResult(StrEnum):
     """What an operation did with a manifest."""
 

@@ -162,7 +162,7 @@ ADMINISTER_POST = [
 ADD = ["/clusters/new/"]
 """For operators and for cluster administrators."""
 OWN = ["/drafts/{draft}/review/"]
-READ_AND_WRITE = ["/clusters/bravelion/drain/", "/placements/web/rebalance/"]
+READ_AND_WRITE = ["/clusters/bravelion/drain/", "/clusters/bravelion/removals/", "/placements/web/rebalance/"]
 """Everyone reads them; what is posted there is for operators."""
 ASK = [
     "/what-if/",

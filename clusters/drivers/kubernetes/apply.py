@@ -212,7 +212,7 @@ def write_ahead(
         entries=entries,
         fence=version.fence,
         incomplete=incomplete,
-        has_identity=True,
+        member=access.identity.member,
         is_ahead=is_ahead(inventory, version),
     )
     if version.id != inventory.version:

@@ -32,7 +32,7 @@ def annotation(live: Mapping[str, Any], name: str) -> str:
 
 def is_of_member(access: MemberAccess, live: Mapping[str, Any]) -> bool:
     """Return whether an object names this member, or none: then it is from before they had an identity."""
-    return annotation(live, MEMBER) in ("", access.identity.member)
+    return annotation(live, MEMBER) in access.identity.own_members
 
 
 def is_ours(access: MemberAccess, live: Mapping[str, Any], placement: str) -> bool:

@@ -101,7 +101,7 @@ class Entry:
 class PlacementInventory:
     """The inventory of one placement; `resource_version` is that of the ConfigMap, "" when there is none.
 
-    `has_identity`: it names the member. One that does not is from an earlier release. `is_ahead`: it has had
+    `member`: which it names, "" in one of an earlier release. `is_ahead`: it has had
     a version that the console did not know, as after a restored backup.
     """
 
@@ -114,7 +114,7 @@ class PlacementInventory:
     incomplete: tuple[str, ...] = ()
     fence: int = 0
     resource_version: str = ""
-    has_identity: bool = True
+    member: str = ""
     is_ahead: bool = False
 
     @property
@@ -269,7 +269,7 @@ def write_inventory(
     if answer.status not in (200, 201):
         raise _rejected(answer, "write")
     written = str(answer.body["metadata"]["resourceVersion"])
-    return replace(inventory, resource_version=written, has_identity=True)
+    return replace(inventory, resource_version=written, member=access.identity.member)
 
 
 def delete_inventory(access: MemberAccess, placement: str, *, deadline: float) -> None:
@@ -338,7 +338,7 @@ def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable
 def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
     metadata = body.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    has_identity = bool(annotations.get(MEMBER))
+    found_member = str(annotations.get(MEMBER) or "")
     try:
         content = json.loads((body.get("data") or {}).get("inventory") or "")
         entries = [Entry.from_plain(one) for one in content["objects"]]
@@ -351,7 +351,7 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
             placement,
             incomplete=(UNDECIDED,),
             resource_version=str(metadata["resourceVersion"]),
-            has_identity=has_identity,
+            member=found_member,
         )
     return PlacementInventory(
         placement,
@@ -363,7 +363,7 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
         tuple(map(str, content.get("incomplete") or ())),
         fence,
         str(metadata["resourceVersion"]),
-        has_identity,
+        found_member,
         bool(content.get("ahead")),
     )
 

@@ -184,7 +184,7 @@ def _planned_patch(
 def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
     if (record.hash, record.uid) != (target.hash, live["metadata"].get("uid")):
         return False
-    if not annotation(live, MEMBER):  # from before members had an identity
+    if annotation(live, MEMBER) != call.access.identity.member:  # from before it had this identity
         return False
     state = managed_fields_digest(live), generation_of(live)
     return state == (record.fields, record.generation) or call.cleared.get(target.ref) == (record.uid, *state)

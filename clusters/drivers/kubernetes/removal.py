@@ -189,7 +189,7 @@ def _inventory_to_end(access: MemberAccess, placement: str, *, deadline: float) 
         if error.code != OTHER_MEMBER:
             raise
         return PlacementInventory(placement)
-    if inventory.exists and not inventory.has_identity and not access.identity.proves_older_records:
+    if inventory.exists and not inventory.member and not access.identity.proves_older_records:
         if access.identity.shared_with:
             raise DriverRejected(shared_message(access), code=SHARED)
         # Read with the next heartbeat.
@@ -375,7 +375,7 @@ class _NamespaceUsers:
         hub, _, placement = user.owner.partition("/")
         if hub != self._access.hub_id:
             return f"placement {placement} of another console"
-        is_of_other = user.member not in ("", self._access.identity.member)
+        is_of_other = user.member not in self._access.identity.own_members
         return f"placement {placement}" + (f" of member {member_name(user.member)}" if is_of_other else "")
 
     def _others(self) -> list[NamespaceUser]:
@@ -383,5 +383,5 @@ class _NamespaceUsers:
             if self._users is None:
                 self._users = list_users(self._access, deadline=self._stop)
         owner = owner_value(self._access.hub_id, self._placement)
-        mine = ("", self._access.identity.member)
+        mine = self._access.identity.own_members
         return [one for one in self._users if one.owner != owner or one.member not in mine]

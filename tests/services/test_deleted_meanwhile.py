@@ -1,0 +1,48 @@
+"""A placement that is deleted while something is computed about it: nothing is written, nothing fails."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from placements.models import AssertionCheck, DoctorCheck, Placement, StalenessCheck
+from placements.services import assertions, doctor, verification
+from tests.rows import NOW, assertion_document, decided, joined, pick_n_spec
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("module", "check", "model"),
+    [
+        (doctor, doctor.check_due, DoctorCheck),
+        (assertions, assertions.check_due, AssertionCheck),
+        (verification, verification.refresh_staleness, StalenessCheck),
+    ],
+)
+def test_nothing_is_written_about_a_placement_that_was_deleted_meanwhile(
+    module: Any, check: Callable[..., int], model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined("a")
+    decided("web", pick_n_spec(1))
+    assertions.save_assertions(
+        assertion_document("gold", {"minFree": 1}, placements=["web"]), by=None, now=NOW
+    )
+    model.objects.all().delete()
+    computed = module.cycles_of
+    seen = []
+
+    def deleted_after(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for one in list(computed(*arguments, **options)):
+            seen.append(one)
+            Placement.objects.all().delete()
+            yield one
+
+    monkeypatch.setattr(module, "cycles_of", deleted_after)
+
+    check(now=NOW)
+
+    assert seen
+    assert not model.objects.exists()
+    connection.check_constraints()
