@@ -17,7 +17,7 @@ from fleetui.hub_scope import current_hub_id
 from placements.engine.envelopes import unwrapped
 from placements.engine.selection import is_namespace_selector
 from placements.manifests.affinity import ClusterSelectorTerm, LabelOperator, LabelSelector
-from placements.manifests.override import ClusterResourceOverride, OverrideRule, ResourceOverride
+from placements.manifests.override import ClusterResourceOverride, ResourceOverride
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     ResourceSelector,
@@ -203,14 +203,11 @@ def missing_for_override(team: Team, manifest: ClusterResourceOverride | Resourc
         targets = manifest.spec.cluster_resource_selectors
     else:
         targets = manifest.spec.resource_selectors
-    firsts = {first for rule in manifest.spec.policy.override_rules for first in _first_fields(rule)}
+    patches = (one for rule in manifest.spec.policy.override_rules for one in rule.json_patch_overrides)
+    firsts = {patch.path.split("/")[1] for patch in patches}
     for one in targets:
         if is_envelope(f"{one.group}/{one.version}", one.kind) and firsts - {"metadata"}:
             yield f"every kind (*), which patches of {one.kind} {one.name} can write"
         elif (one.group, one.kind) == NAMESPACE and firsts & _FIELDS_OF_RIGHTS:
             fields = ", ".join(sorted(firsts & _FIELDS_OF_RIGHTS))
             yield f"every kind (*), which patches of {fields} in the namespace {one.name} can write"
-
-
-def _first_fields(rule: OverrideRule) -> Iterator[str]:
-    return (patch.path.split("/")[1] for patch in rule.json_patch_overrides)

@@ -24,7 +24,6 @@ from clusters.models import MemberCluster
 from clusters.queries import cluster_of, load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.yaml import Document
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.permissions import may_change
 from fleetui.task_queue import enqueue
@@ -73,7 +72,11 @@ def start_dry_run(
     """
     documents = read_documents(manifests) if manifests else []
     if documents and not may_change(by):
-        _check_may_apply(documents, by=by, now=now)
+        # Whether the user may apply them; what is invalid is reported by the worker.
+        with transaction.atomic():
+            with suppress(InvalidManifest):
+                apply_documents(documents, by=by, now=now, confirmed=True)
+            transaction.set_rollback(True)
     if placement or not documents:
         check_placement(by, placement)
     names = list(dict.fromkeys(clusters))
@@ -97,14 +100,6 @@ def start_dry_run(
         DryRun.objects.filter(pk__lte=row.pk - KEPT).delete()
         enqueue(DRY_RUNS)
     return row
-
-
-def _check_may_apply(documents: Sequence[Document], *, by: User | None, now: datetime) -> None:
-    """Raise NotOfTeamError unless a user may apply these documents; the worker reports what is invalid."""
-    with transaction.atomic():
-        with suppress(InvalidManifest):
-            apply_documents(documents, by=by, now=now, confirmed=True)
-        transaction.set_rollback(True)
 
 
 def is_due(*, now: datetime) -> bool:

@@ -7,13 +7,14 @@ for a user who has the role on the whole hub.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import mapping_at
-from fleetui.apimachinery.secrets import HubObject, ObjectKey, sanitise
+from fleetui.apimachinery.secrets import HubObject, ObjectKey, sanitised
 from fleetui.concurrency import check_revision
 from fleetui.permissions import (
     FLEET,
@@ -115,7 +116,7 @@ def check_documents(by: User | None, what: str, *documents: Any) -> None:
     for one in documents:
         if one is not None:
             check_boundary(
-                by, labels_in(one), lambda team, one=one: missing_for_namespace(team, one, facts), what=what
+                by, labels_in(one), partial(missing_for_namespace, document=one, facts=facts), what=what
             )
 
 
@@ -143,9 +144,7 @@ def check_objects(by: User | None, objects: Iterable[HubObject], *, facts: HubFa
         return
     known = facts or HubFacts()
     for one in objects:
-        check_boundary(
-            by, one.labels, lambda team, one=one: missing_for_object(team, one, known), what=str(one)
-        )
+        check_boundary(by, one.labels, partial(missing_for_object, one=one, facts=known), what=str(one))
 
 
 def check_resources(by: User | None, keys: Iterable[ObjectKey]) -> None:
@@ -202,15 +201,11 @@ def check_rollback(
         return
     before: dict[ObjectKey, HubObject] = {}
     with suppress(InvalidManifest):
-        before = {one.key: one for one in selected()}
+        before = {one.key: sanitised(one) for one in selected()}
     manifests = (manifest for part in old.parts.order_by("position") for manifest in part.manifests)
     after = {one.key: one for one in map(HubObject.of, manifests)}
-    changed = [key for key in {**before, **after} if not _is_same(before.get(key), after.get(key))]
-    check_objects(by, [side[key] for key in changed for side in (before, after) if key in side])
-
-
-def _is_same(before: HubObject | None, after: HubObject | None) -> bool:
-    return before is not None and after is not None and sanitise(before.content) == after.content
+    same = {key for key, one in after.items() if key in before and before[key].content == one.content}
+    check_objects(by, [one for side in (before, after) for key, one in side.items() if key not in same])
 
 
 # --- from the arguments of a path to labels: for `of` of a view and `labels_of` of a viewset ---

@@ -1,6 +1,7 @@
 """Whose objects a write to a live hub would change, for users whose role applies to some labels only."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -11,7 +12,7 @@ from clusters.hubs.writing.requests import KINDS
 from clusters.models import Hub
 from fleetui.access.grants import Team
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, KindScope, scope_of
-from fleetui.permissions import FLEET, Labels, check_boundary, check_change, may_change
+from fleetui.permissions import Labels, check_boundary, check_change, may_change
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import parse_placement
 from placements.services.boundary import (
@@ -35,7 +36,7 @@ _LABELLED = (
 """Kinds that have the label of their team themselves."""
 _RUNS = {"ClusterApprovalRequest": "ClusterStagedUpdateRun", "ApprovalRequest": "StagedUpdateRun"}
 _REMOVING = ("abandon-run", "approve", "delete")
-"""Actions that bring nothing anywhere by themselves: they need the label only."""
+"""Actions that place nothing: they need the label only."""
 
 
 class MirrorFacts(HubFacts):
@@ -58,21 +59,22 @@ def check_plan(hub: Hub, action: Action, plan: WritePlan, *, by: User) -> None:
     several = [one for one in (plan.live, plan.manifest, body) if one is not None]
     kind, what = plan.request.kind.kind, f"{plan.request.kind.kind} {plan.request.name}"
     for one in several:
-        labels = tuple(_labels(hub, kind, one))
+        labels = [labels_in(one if kind in _LABELLED else _placement_of(hub, kind, one))]
+        if "Override" in kind:
+            # What an override patches is not mirrored, so that only one for a placement of the team is known.
+            named = text_of(mapping_at(one, "spec", "placement").get("name"))
+            labels.append(labels_in(_mirrored(hub, "ClusterResourcePlacement", "", named)))
         check_change(by, *labels, role=action.role, what=what)
     if not several:
         check_change(by, role=action.role, what=what)
     if action.name in _REMOVING:
         return
     facts = MirrorFacts(hub)
-    for one in (plan.manifest, body) if plan.manifest or body else (plan.live,):
-        if one is not None:
-            owner = {**one, "kind": kind} if kind in _LABELLED else _placement_of(hub, kind, one)
-            check_boundary(
-                *(by, labels_in(owner), lambda team, owner=owner: _missing(team, owner, facts)),
-                role=action.role,
-                what=what,
-            )
+    wanted = [one for one in (plan.manifest, body) if one is not None] or several
+    for one in wanted:
+        owner = {**one, "kind": kind} if kind in _LABELLED else _placement_of(hub, kind, one)
+        lacks = partial(_missing, manifest=owner, facts=facts)
+        check_boundary(by, labels_in(owner), lacks, role=action.role, what=what)
 
 
 def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
@@ -95,19 +97,6 @@ def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
         elif (is_outside or one.group in RIGHTS_GROUPS) and not team.has_kind(*pair):
             yield kind_words(*pair)
     yield from missing_for_override(team, override)
-
-
-def _labels(hub: Hub, kind: str, manifest: Manifest) -> Iterator[Labels]:
-    """Yield the labels of an object, of the placement that it belongs to, and of what it patches."""
-    if kind in _LABELLED:
-        yield labels_in(manifest)
-        if "Override" in kind:
-            # What an override patches is not mirrored, so that only one for a placement of the team is known.
-            owner = text_of(mapping_at(manifest, "spec", "placement").get("name"))
-            yield labels_in(_mirrored(hub, "ClusterResourcePlacement", "", owner))
-    else:
-        owner = _placement_of(hub, kind, manifest)
-        yield labels_in(owner) if owner else FLEET
 
 
 def _placement_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
