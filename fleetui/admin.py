@@ -33,7 +33,7 @@ class ClosedLookups(ModelAdmin):
             offered |= {f"{self.date_hierarchy}__{part}" for part in ("year", "month", "day")}
         filters: Any = self.get_list_filter(request)
         for item in filters:
-            if isinstance(item, type):
+            if hasattr(item, "parameter_name"):
                 offered.add(item.parameter_name)
                 continue
             path = item if isinstance(item, str) else item[0]

@@ -18,7 +18,7 @@ from django.core.management import call_command
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.utils import ConnectionHandler
 
-from fleetui.monitoring import check_migrations
+from fleetui.monitoring import check_migrations, schema_problem
 
 DATABASE_SECONDS = 30.0
 MIGRATION_SECONDS = 600.0
@@ -93,8 +93,15 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [_ADVISORY_LOCK])
 
 
+class UnknownSchemaError(Exception):
+    """The tables are not those of this version, although its migrations count as applied."""
+
+
 def migrate() -> None:
+    """Apply the migrations. Raise UnknownSchemaError."""
     call_command("migrate", interactive=False, verbosity=0)
+    if problem := schema_problem():
+        raise UnknownSchemaError(problem)
 
 
 def collect_static_files(*, root: Path, stamp: Path) -> bool:

@@ -5,6 +5,7 @@ messages get lost, and a worker that meets an empty file ends. Here a message ap
 is taken by a rename, in which only one reader succeeds. There are no broadcasts: workers hear no commands.
 """
 
+import logging
 import time
 import uuid
 from collections import deque
@@ -18,6 +19,7 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES, virtual
 from kombu.utils.json import dumps, loads
 
+_log = logging.getLogger(__name__)
 SCHEME = "atomicfs"
 UPDATES, PERIODIC, ANALYSES, EXACT = "celery", "periodic", "analyses", "exact"
 """The queues: scheduling and rollouts; the sweep and observation, which do not wait for those; what-if; exact
@@ -66,9 +68,12 @@ class Channel(virtual.Channel):
                 path.rename(claim)
             except FileNotFoundError:
                 continue  # another reader was faster
-            message = claim.read_text(encoding="utf-8")
+            content = claim.read_bytes()
             claim.unlink()
-            return loads(message)
+            try:
+                return loads(content.decode())
+            except ValueError:  # of a faulty disk, or put there by a person
+                _log.warning("The message %s is no JSON in UTF-8; it was removed", path.name)
         raise Empty
 
     def _size(self, queue: str) -> int:

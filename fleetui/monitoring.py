@@ -15,6 +15,7 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from celery import current_app
+from django.apps import apps
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -57,6 +58,9 @@ def check_database() -> str:
     return ""
 
 
+_UNRELEASED = ": the database is of an unreleased version; create it again, or restore a backup of a release"
+
+
 def check_migrations() -> str:
     if connection.alias in _migrated:
         return ""
@@ -67,7 +71,40 @@ def check_migrations() -> str:
         return "the database does not respond"
     if missing:
         return f"{len(missing)} migrations are not applied; run: manage.py migrate"
+    try:
+        if problem := schema_problem():
+            return problem
+    except DatabaseError:
+        return "the database does not respond"
     _migrated.add(connection.alias)
+    return ""
+
+
+def schema_problem() -> str:
+    """Return how the tables differ from the models although all migrations are applied; "" if they do not.
+
+    A database of an unreleased version has migrations of the same names with another content.
+    """
+    inspect = connection.introspection
+    with connection.cursor() as cursor:
+        tables = set(inspect.table_names(cursor))
+        for model in apps.get_models(include_auto_created=True):
+            table = model._meta.db_table
+            if not model._meta.managed or model._meta.proxy:
+                continue
+            if table not in tables:
+                return f"the table {table} is missing{_UNRELEASED}"
+            columns = {str(one.name): one for one in inspect.get_table_description(cursor, table)}
+            expected = {field.column for field in model._meta.local_concrete_fields}
+            if missing := sorted(expected - columns.keys()):
+                return f"the table {table} has no column {missing[0]}{_UNRELEASED}"
+            needed = sorted(
+                name
+                for name in columns.keys() - expected
+                if not columns[name].null_ok and columns[name].default is None
+            )
+            if needed:
+                return f"the table {table} has the column {needed[0]}, which is not known{_UNRELEASED}"
     return ""
 
 

@@ -280,6 +280,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ] + [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "fleetui.accounts.passwords.RepetitionValidator"},
     {
         "NAME": "fleetui.accounts.passwords.ContextWordsValidator",
         "OPTIONS": {"words": read_text(os.environ, "FLEETUI_PASSWORD_WORDS", default="").split()},

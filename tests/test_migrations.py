@@ -1,14 +1,19 @@
 """Migrations change the database while the release before still runs: only what that release survives."""
 
+import ast
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import migrations, models
+from django.core.management.base import CommandError
+from django.db import connection, migrations, models
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState, ProjectState
 
+from fleetui import monitoring
 from tests.migration_rules import problems_of
 
 OURS = {"fleetui", "clusters", "placements"}
@@ -86,3 +91,64 @@ def test_a_change_that_breaks_it_is_found(name: str, operations: list[Operation]
 @pytest.mark.django_db
 def test_models_and_migrations_agree() -> None:
     call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+
+
+CONTENT = {
+    "clusters/migrations/0001_initial.py": "5675028e5524c55c",
+    "clusters/migrations/0002_channel_services.py": "17e0c88155d0f81e",
+    "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
+    "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",
+    "fleetui/migrations/0001_initial.py": "87319637162b4e33",
+    "placements/migrations/0001_initial.py": "7ac2ec4dd6338541",
+}
+"""The content of each migration: they are added and never changed, for databases that have applied them."""
+
+
+def content_of(path: Path) -> str:
+    """Return a digest of a migration that does not depend on comments and formatting."""
+    tree = ast.dump(ast.parse(path.read_text(encoding="utf-8")))
+    return hashlib.sha256(tree.encode()).hexdigest()[:16]
+
+
+def test_no_migration_was_edited() -> None:
+    root = Path(__file__).resolve().parent.parent
+    paths = [*root.glob("*/migrations/0*.py"), *root.glob("fleetui/*/migrations/0*.py")]
+
+    found = {str(path.relative_to(root)): content_of(path) for path in paths}
+
+    assert found == CONTENT, "add a migration in place of a change, and its digest here"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("change", "undo"),
+    [
+        (
+            "ALTER TABLE placements_drain RENAME COLUMN started_by TO begun_by",
+            "ALTER TABLE placements_drain RENAME COLUMN begun_by TO started_by",
+        ),
+        (
+            "ALTER TABLE placements_drain RENAME TO placements_drain_of_another_version",
+            "ALTER TABLE placements_drain_of_another_version RENAME TO placements_drain",
+        ),
+    ],
+)
+def test_a_database_of_an_unreleased_version_is_refused(
+    monkeypatch: pytest.MonkeyPatch, change: str, undo: str
+) -> None:
+    monkeypatch.setattr(monitoring, "_migrated", set())
+    assert monitoring.check_migrations() == ""
+    monkeypatch.setattr(monitoring, "_migrated", set())
+    with connection.cursor() as cursor:
+        cursor.execute(change)
+    try:
+        problem = monitoring.check_migrations()
+        with pytest.raises(CommandError, match="placements_drain"):
+            call_command("prepare")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(undo)
+
+    assert "placements_drain" in problem
+    assert "create it again, or restore a backup" in problem
+    assert monitoring.check_migrations() == ""

@@ -1,6 +1,6 @@
 """Hubs, member clusters, and the counters of changes of the fleet."""
 
-from clusters.models.channels import ChannelKind, NotificationChannel
+from clusters.models.channels import FORMER_KIND, ChannelKind, NotificationChannel
 from clusters.models.hubs import Hub, HubGrant, HubRow
 from clusters.models.members import (
     LONGEST_CLUSTER_NAME,
@@ -27,6 +27,7 @@ from clusters.models.mirror import (
 )
 
 __all__ = [
+    "FORMER_KIND",
     "LONGEST_CLUSTER_NAME",
     "LONGEST_LABEL_KEY",
     "LONGEST_LABEL_VALUE",

@@ -1,7 +1,8 @@
-"""Passwords that are made of the words that everybody here knows."""
+"""Passwords that are made of the words that everybody here knows, or of few characters."""
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from django.core.exceptions import ValidationError
 
@@ -29,3 +30,29 @@ class ContextWordsValidator:
 
     def get_help_text(self) -> str:
         return "Your password can\u2019t be words such as fleet, cluster or admin with few other letters."
+
+
+FEWEST_CHARACTERS = 6
+"""Different characters of a password, counted without what continues a sequence or repeats a block."""
+
+
+class RepetitionValidator:
+    """Refuses a password that is a few characters, a short block repeated, or a sequence such as abcdef."""
+
+    def validate(self, password: str, user: object = None) -> None:  # noqa: ARG002 -- Django calls it so
+        """Raise ValidationError."""
+        text = password.lower()
+        block = re.fullmatch(r"(.{1,8}?)\1+.{0,8}", text, re.DOTALL)
+        steps = [ord(after) - ord(before) for before, after in pairwise(text)]
+        without_sequences = text[:1] + "".join(
+            character
+            for character, step, earlier in zip(text[1:], steps, [0, *steps], strict=False)
+            if abs(step) > 1 or step != earlier
+        )
+        if block or len(set(without_sequences)) < FEWEST_CHARACTERS:
+            raise ValidationError(self.get_help_text(), code="password_of_few_characters")
+
+    def get_help_text(self) -> str:
+        return (
+            "Your password can\u2019t be a repeated block, a sequence, or fewer than 6 different characters."
+        )

@@ -6,7 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.models import ChannelKind, NotificationChannel
+from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import may_manage_notifications
 from placements.api.base import BaseViewSet, Params, Rows, UserPermission, actor, paged_list, query_params
@@ -14,7 +14,7 @@ from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
 from placements.api.serializers import CamelCaseSerializer, RowSerializer, Text, enum, text
 from placements.models import NotificationDelivery, NotificationRule, ProblemKind
-from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
     RuleInput,
     check_name,
@@ -25,6 +25,7 @@ from placements.services.notifications.operations import (
     save_rule,
     send_test,
 )
+from placements.services.notifications.services import SERVICES
 
 
 class MayManageNotifications(UserPermission):
@@ -35,21 +36,41 @@ class MayManageNotifications(UserPermission):
 
 
 class NotificationChannelSerializer(RowSerializer):
-    """A channel; its address is never shown, only a summary."""
+    """A channel; its secrets are never shown, only a summary."""
 
+    kind = enum([*ChannelKind.values, FORMER_KIND])
     enabled = serializers.BooleanField(source="is_enabled")
 
     class Meta:
         model = NotificationChannel
-        fields = ("name", "kind", "summary", "fingerprint", "enabled", "created_at", "created_by")
+        fields = (
+            "name",
+            "kind",
+            "summary",
+            "fingerprint",
+            "enabled",
+            "disabled_reason",
+            "created_at",
+            "created_by",
+        )
 
 
 class ChannelInputSerializer(CamelCaseSerializer):
-    """The address of a channel; `key` signs the messages of a webhook."""
+    """The service of a channel and its fields; `key` of a webhook signs its messages."""
 
-    kind = enum(ChannelKind.values)
-    address = Text(help_text="Such as `slack://…`, or of a webhook `https://…`.")
-    key = Text(required=False, default="", allow_blank=True)
+    kind = Text(help_text=f"Of {', '.join(SERVICES)}.")
+
+    def get_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = super().get_fields()
+        for service in SERVICES.values():
+            for field in service.fields:
+                used_by = [
+                    kind for kind, one in SERVICES.items() if field.name in {f.name for f in one.fields}
+                ]
+                help_text = f"Of {', '.join(used_by)}: {field.allowed}."
+                text = Text(required=False, default="", allow_blank=True, help_text=help_text)
+                fields.setdefault(field.name, text)
+        return fields
 
 
 class NotificationRuleSerializer(RowSerializer):
@@ -125,12 +146,12 @@ class ChannelViewSet(BaseViewSet):
 
     @documented("put_notification_channel", NotificationChannelSerializer, body=ChannelInputSerializer)
     def update(self, request: Request, name: str) -> Response:
-        """Create a channel, or replace its address."""
+        """Create a channel, or replace its service and fields."""
         query_params(request)
         fields = parse_body(request, ChannelInputSerializer)
         if errors := check_name(name):
             raise InvalidManifest(errors)
-        row = save_channel(name, fields["kind"], Address(fields["address"], fields["key"]), **actor(request))
+        row = save_channel(name, fields.pop("kind"), fields, **actor(request))
         return Response(NotificationChannelSerializer(row).data)
 
     @documented("delete_notification_channel", None, status=204)

@@ -143,7 +143,8 @@ def read_document(request: Request) -> Iterator[Any]:
 
 
 def has_body(request: Request) -> bool:
-    return bool(request.META.get("CONTENT_LENGTH") or request.META.get("HTTP_TRANSFER_ENCODING"))
+    length = request.META.get("CONTENT_LENGTH") or "0"  # many clients send 0 with a POST without a body
+    return length != "0" or bool(request.META.get("HTTP_TRANSFER_ENCODING"))
 
 
 def parse_body(

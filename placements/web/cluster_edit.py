@@ -15,7 +15,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
 from clusters.filters import similar_keys
@@ -36,7 +35,7 @@ from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of
 from placements.web.connection_forms import row_context, typed_rows
-from placements.web.request import current_user, file_or_text, number_of
+from placements.web.request import current_user, file_or_text, next_address, number_of
 
 _MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
@@ -108,9 +107,7 @@ def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
     impact = change.impact(cluster) if is_quick or request.method != "POST" else None
     if request.method == "POST" and not (impact and (impact.rows or impact.not_evaluated)):
         change.run(cluster, current_user(request), datetime.now(UTC))
-        back = request.POST.get("next", "")
-        if not url_has_allowed_host_and_scheme(back, allowed_hosts=None):
-            back = reverse("web:cluster", args=[name])
+        back = next_address(request, reverse("web:cluster", args=[name]))
         undo = step in _UNDO and reverse(f"web:cluster-{_UNDO[step]}", args=[name])
         done = {"words": change.done.format(name), "url": undo, "back": back}
         messages.success(request, render_to_string("clusters/_done.html", done, request))

@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, Query
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from clusters.drivers.registry import SIMULATED
@@ -40,7 +39,7 @@ from placements.explain.hubs import ShownHub, shown_hub
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
 from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
 from placements.services.workqueue import waiting_since
-from placements.web.request import page_size
+from placements.web.request import next_address, page_size
 
 PREFERENCES = {"theme": ("system", "light", "dark"), "rows": ("comfortable", "dense"), "keys": ("on", "off")}
 """The values of each preference; the first one is the default."""
@@ -62,11 +61,7 @@ def set_preference(request: HttpRequest, name: str) -> HttpResponse:
         return HttpResponseBadRequest(
             f"{name}: Unsupported value. Supported values: {', '.join(PREFERENCES[name])}", "text/plain"
         )
-    wanted = request.POST.get("next", "")
-    is_ours = url_has_allowed_host_and_scheme(
-        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    answer = redirect(wanted if is_ours and wanted.startswith("/") else "/")
+    answer = redirect(next_address(request, "/"))
     answer.set_cookie(
         _cookie(name), chosen, max_age=_A_YEAR, secure=settings.HTTPS, httponly=True, samesite="Lax"
     )

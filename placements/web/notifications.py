@@ -15,7 +15,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.permissions import for_notification_managers
 from placements.models import NotificationRule, ProblemKind
-from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
     PREVIEW_DAYS,
     RuleInput,
@@ -31,6 +31,7 @@ from placements.services.notifications.operations import (
     save_rule,
     send_test,
 )
+from placements.services.notifications.services import SERVICES
 from placements.web.request import current_user, page_from
 
 LEVELS = {
@@ -62,26 +63,33 @@ def notifications(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
-    """Create a channel, or replace the address of one; the address is never shown again."""
+    """Create a channel, or replace the fields of one; secrets are never shown again."""
     row = _get_or_404(named_channel, name) if name else None
-    entered = {
-        "name": name or request.POST.get("name", "").strip(),
-        "kind": request.POST.get("kind", row.kind if row else ChannelKind.APPRISE.value),
-    }
+    params = request.POST if request.method == "POST" else request.GET
+    kind = params.get("kind", row.kind if row else ChannelKind.WEBHOOK.value)
+    entered_name = name or request.POST.get("name", "").strip()
+    service = SERVICES.get(kind, SERVICES[ChannelKind.WEBHOOK.value])
+    fields = {field.name: request.POST.get(field.name, "").strip() for field in service.fields}
     errors: Any = ()
     if request.method == "POST":
-        address = Address(request.POST.get("address", "").strip(), request.POST.get("key", "").strip())
         now, user = datetime.now(UTC), current_user(request)
         try:
-            if problems := check_name(entered["name"]):
+            if problems := check_name(entered_name):
                 raise InvalidManifest(problems)
-            save_channel(entered["name"], entered["kind"], address, by=user, now=now)
+            save_channel(entered_name, kind, fields, by=user, now=now)
         except InvalidManifest as error:
             errors = error.errors
         else:
-            messages.success(request, f"Channel {entered['name']} saved.")
+            messages.success(request, f"Channel {entered_name} saved.")
             return redirect("web:notifications")
-    context = {"entered": entered, "channel": row, "errors": errors}
+    context = {
+        "entered_name": entered_name,
+        "channel": row,
+        "errors": errors,
+        "kinds": [(str(one), one.label) for one in ChannelKind],
+        "service": service,
+        "fields": [(field, fields[field.name] if field.is_shown else "") for field in service.fields],
+    }
     return render(request, "notifications/channel.html", context, status=422 if errors else 200)
 
 

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import get_script_prefix
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
@@ -198,3 +199,15 @@ def as_file(response: HttpResponse, name: str) -> HttpResponse:
     """Have browsers save a response as a file of this name."""
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
+
+
+def next_address(request: HttpRequest, default: str) -> str:
+    """Return the address on this host that a form names to go to afterwards.
+
+    Only a path counts: Django's `redirect` takes another text for the name of a view, and fails.
+    """
+    wanted = request.POST.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(
+        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return wanted if is_ours and wanted.startswith("/") else default

@@ -209,6 +209,9 @@ def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Cli
         ("12345678901234567", "entirely numeric"),
         ("anastasia-2026", "too similar to the username"),
         ("FleetAdmin-2026", "few other letters"),
+        ("aaaaaaaaaaab", "fewer than 6 different characters"),
+        ("abcdefghijklmnop", "fewer than 6 different characters"),
+        ("xK9!xK9!xK9!xK9", "fewer than 6 different characters"),
         ("acme cluster 12", "few other letters"),
     ],
 )

@@ -93,3 +93,12 @@ def test_the_command_takes_the_same_pace() -> None:
         with pytest.raises(CommandError):
             call_command("drain", "b", *odd, stdout=out)
     assert Drain.objects.count() == 1
+
+
+@pytest.mark.parametrize("length", ["", "0"])
+def test_a_drain_needs_no_body(api: APIClient, length: str) -> None:
+    """Clients send a POST without a body with `Content-Length: 0`, or without that header."""
+    begun = api.generic("POST", DRAIN, "", content_type="application/json", CONTENT_LENGTH=length)
+
+    assert begun.status_code == 202, begun.json()
+    assert Drain.objects.get().cluster_name == "a"

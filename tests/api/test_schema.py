@@ -57,7 +57,7 @@ from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
 from placements.services.dry_runs import start_dry_run
-from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from placements.services.overrides.operations import save_override
 from placements.services.resilience.operations import start_report
@@ -323,8 +323,8 @@ def filled_hub() -> dict[str, str]:
     _allow_every_action()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
     waiting_run()
-    address = Address("https://hooks.invalid/fleet", "a long random text")
-    save_channel("chat", "webhook", address, by=None, now=NOW)
+    webhook = {"address": "https://hooks.invalid/fleet", "key": "a long random text"}
+    save_channel("chat", "webhook", webhook, by=None, now=NOW)
     save_rule(RuleInput("payments", "chat", ("drift",)), by=None, now=NOW)
     ann = person("ann", "operator", "approver", "cluster-administrator")
     permissions = ("change_notificationchannel", "view_access_log")

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 from clusters.models import ChannelKind
 from placements.models import ProblemKind
-from placements.services.notifications.addresses import Address, save_channel
+from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from tests.browser.test_accessibility import look
 from tests.page_samples import NOTIFICATION_PAGES, USER_PAGES
@@ -22,8 +22,8 @@ Enter = Callable[..., Page]
 @pytest.mark.parametrize("width", [1440, 390])
 def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, width: int) -> None:
     now = datetime.now(UTC)
-    address = Address("https://hooks.invalid/fleet", "a long random text")
-    save_channel("chat", ChannelKind.WEBHOOK, address, by=None, now=now)
+    webhook = {"address": "https://hooks.invalid/fleet", "key": "a long random text"}
+    save_channel("chat", ChannelKind.WEBHOOK, webhook, by=None, now=now)
     save_rule(RuleInput("payments", "chat", tuple(ProblemKind.values)), by=None, now=now)
     page = enter("/", "operator", width=width)
     User.objects.update(is_superuser=True)

@@ -140,3 +140,19 @@ def test_celery_sends_through_the_folder_of_the_settings(tmp_path: Path) -> None
 def test_redis_gives_the_message_of_a_dead_worker_back_soon(tmp_path: Path) -> None:
     assert broker.transport_options("redis://h", folder=tmp_path)["visibility_timeout"] == 15
     assert broker.transport_options("amqp://h", folder=tmp_path) == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"no json", b"\xff\xfe\x00", b'{"body": "\xff"}'])
+def test_a_file_that_is_no_message_is_removed_with_one_warning(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _channel(tmp_path) as channel:
+        (tmp_path / f"{0:020d}-x.a.msg").write_bytes(content)
+        channel._put("a", "first")
+
+        assert channel._get("a") == "first"
+        with pytest.raises(Empty):
+            channel._get("a")
+
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert not list(tmp_path.rglob("*.msg"))

@@ -205,3 +205,18 @@ def test_a_cluster_that_is_gone_cannot_be_changed(operator: Client) -> None:
 
     assert operator.post("/clusters/missing/leave/").status_code == 404
     assert operator.post("/clusters/missing/edit/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "wanted", ["-1", "1", "web:overview", "x.y", "//example.com/", "https://example.com/", ""]
+)
+@pytest.mark.parametrize("address", ["/clusters/a/leave/", "/clusters/a/cordon/", "/theme/"])
+def test_what_is_no_path_of_this_host_is_no_place_to_go_to(
+    operator: Client, wanted: str, address: str
+) -> None:
+    joined("a")
+
+    answer = operator.post(address, {"next": wanted, "theme": "dark"})
+
+    assert answer.status_code == 302
+    assert answer["Location"] in ("/", "/clusters/a/")

@@ -108,7 +108,7 @@ class Command(BaseCommand):
                     bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
                 if not is_prepared:
                     self.make_administrator()
-        except bootstrap.DatabaseMissingError as error:
+        except (bootstrap.DatabaseMissingError, bootstrap.UnknownSchemaError) as error:
             raise CommandError(str(error), returncode=ENVIRONMENT) from error
         except FirstRunError as error:
             raise CommandError(str(error)) from error

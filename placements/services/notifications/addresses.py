@@ -1,54 +1,30 @@
-"""The addresses of channels: checked, encrypted, and shown without their secrets."""
+"""The fields of channels: checked, encrypted, and shown without their secrets."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.credentials import CHANNEL_PURPOSE, decrypt, encrypt, fingerprint
+from clusters.credentials import CHANNEL_PURPOSE, CredentialsUnreadable, decrypt, encrypt, fingerprint
 from clusters.drivers.kubernetes.addresses import (
     AddressNotAllowed,
     AddressRules,
     check_address,
-    checked_addresses,
     is_ip_address,
 )
 from clusters.hubs.dispatch import on_live_hub
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import address_rules
-from clusters.models import ChannelKind, NotificationChannel
+from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
+from placements.services.notifications.services import SERVICES, Service, Values, former_fields
 
-SERVICES = {
-    **dict.fromkeys(("slack", "discord", "tgram", "gchat", "pagerduty", "opsgenie", "webexteams"), False),
-    **dict.fromkeys(("msteams", "workflows", "workflow", "zulip", "pover", "pushover"), False),
-    **dict.fromkeys(("mailtos", "mailto", "mmosts", "rockets", "matrixs", "gotifys", "ntfys"), True),
-}
-"""The schemes of apprise that may be used, and whether the host in their address is called.
-
-Others are refused: those that call any address without a signature, and those that run something here.
-"""
-_ALLOWED = f"an address such as slack://…, with one of the schemes {', '.join(sorted(SERVICES))}"
-_SHORTEST_KEY = 16
 CHANNEL = "channel"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a channel sends to; `key` signs the messages of a webhook."""
-
-    url: str
-    key: str = ""
-
-    @property
-    def summary(self) -> str:
-        """Return what may be shown: the service, and the host only where that is no secret."""
-        parts = urlsplit(self.url)
-        is_shown = parts.scheme == "https" or SERVICES.get(parts.scheme, False)
-        return f"{parts.scheme}://{parts.hostname or ''}/…" if is_shown else f"{parts.scheme}://…"
+_FORMER = "its address is not one of the present services, or has options; enter its fields again"
 
 
 def rules_for_channels() -> AddressRules:
@@ -57,63 +33,110 @@ def rules_for_channels() -> AddressRules:
     return AddressRules(allow_loopback=rules.allow_loopback, resolve=rules.resolve)
 
 
-def check_channel(kind: str, address: Address) -> None:
-    """Raise InvalidManifest unless messages may be sent to an address."""
-    try:
-        parts = urlsplit(address.url)
-        is_port = parts.port is None or parts.port > 0
-    except ValueError as error:
-        raise InvalidManifest.of("address", "bad-format", "Invalid value", _ALLOWED) from error
-    errors = []
-    if kind == ChannelKind.WEBHOOK:
-        is_plain = parts.hostname and is_port and not parts.username and not parts.fragment
-        if parts.scheme != "https" or not is_plain:
-            message = "Invalid value: must be an address without user and fragment"
-            errors.append(FieldError("address", "bad-format", message, "https://…"))
-        if len(address.key) < _SHORTEST_KEY:
-            message = f"Too short: must have at least {_SHORTEST_KEY} characters"
-            errors.append(FieldError("key", "too-short", message, "a random text"))
-    elif kind != ChannelKind.APPRISE:
-        errors.append(FieldError("kind", "not-one-of", "Unsupported value", ", ".join(ChannelKind.values)))
-    elif parts.scheme not in SERVICES or not parts.netloc:
-        errors.append(FieldError("address", "bad-format", "Invalid value: unknown service", _ALLOWED))
-    if not errors and parts.hostname and is_ip_address(parts.hostname):
-        try:
-            check_address(parts.hostname, rules_for_channels())
-        except AddressNotAllowed as error:
-            errors.append(FieldError("address", "not-allowed", f"Forbidden: {error}", error.setting))
-    if errors:
+def checked_fields(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """Return all fields of a channel, empty ones included. Raise InvalidManifest with every error."""
+    service = SERVICES.get(kind)
+    if service is None:
+        message, allowed = f"Unsupported value: {kind[:40]!r}", ", ".join(SERVICES)
+        raise InvalidManifest.of("kind", "not-one-of", message, allowed)
+    if errors := list(_errors(service, fields)):
         raise InvalidManifest(errors)
+    return {field.name: fields.get(field.name, "") for field in service.fields}
 
 
-def check_host(url: str) -> None:
-    """Check the addresses that a host has now. Raise NameNotResolved, AddressNotAllowed."""
-    parts = urlsplit(url)
-    if SERVICES.get(parts.scheme) and parts.hostname:
-        checked_addresses(parts.hostname, parts.port or 443, rules_for_channels(), seconds=5)
+def _errors(service: Service, fields: Mapping[str, str]) -> Iterator[FieldError]:
+    known = {field.name: field for field in service.fields}
+    for name in sorted(name for name, value in fields.items() if value and name not in known):
+        message = f"Forbidden: {service.kind.value} has no such field"
+        yield FieldError(name[:40], "unknown-field", message, ", ".join(known))
+    for field in service.fields:
+        value = fields.get(field.name, "")
+        if not value and field.is_required:
+            yield FieldError(field.name, "required", "Required value", field.allowed)
+        elif value and not field.pattern.fullmatch(value):
+            yield FieldError(field.name, "bad-format", "Invalid value", field.allowed)
+        elif value and field.name in ("address", "host"):
+            yield from _address_errors(field.name, value, field.allowed)
+    if service.kind == ChannelKind.EMAIL and not settings.EMAIL_HOST:
+        message = "Forbidden: the console has no mail server"
+        yield FieldError("kind", "not-allowed", message, "set FLEETUI_MAIL_SERVER")
 
 
-def address_of(channel: NotificationChannel) -> Address:
-    """Return the address of a channel. Raise CredentialsUnreadable."""
+def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]:
+    """Yield what is wrong with a host or an address as it is entered; each connection checks it again."""
+    url = value if path == "address" else f"https://{value}"
+    try:
+        parts = urlsplit(url)
+        is_valid = (parts.port is None or parts.port > 0) and parts.scheme == "https" and parts.hostname
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.username is not None or "#" in url:
+        yield FieldError(path, "bad-format", "Invalid value: must have no user and no fragment", allowed)
+        return
+    host, rules = (parts.hostname or "").rstrip("."), rules_for_channels()
+    if is_ip_address(host):
+        try:
+            check_address(host, rules)
+        except AddressNotAllowed as error:
+            yield FieldError(path, "not-allowed", f"Forbidden: {error}", error.setting)
+        return
+    last = host.rpartition(".")[2]
+    if not last[:1].isalpha() or (last == "localhost" and not rules.allow_loopback):
+        yield FieldError(path, "not-allowed", "Forbidden: a host of this machine, or no name", allowed)
+
+
+def summary_of(kind: str, fields: Values) -> str:
+    """Return what may be shown: of a webhook the host, of a service what is no secret."""
+    if kind == ChannelKind.WEBHOOK:
+        return f"https://{urlsplit(fields['address']).hostname}/…"[:200]
+    shown = [fields[field.name] for field in SERVICES[kind].fields if field.is_shown and fields[field.name]]
+    return " ".join([ChannelKind(kind).label, *shown])[:200]
+
+
+def fields_of(channel: NotificationChannel) -> Values:
+    """Return the fields of a channel. Raise CredentialsUnreadable."""
     values = decrypt(channel.uid, channel.ciphertext, purpose=CHANNEL_PURPOSE).values
-    return Address(values["url"], values["key"])
+    if channel.kind == ChannelKind.WEBHOOK and "url" in values:  # as it was saved formerly
+        return {"address": values["url"], "key": values["key"]}
+    return values
 
 
 @on_live_hub(None)
 def save_channel(
-    name: str, kind: str, address: Address, *, by: User | None, now: datetime
+    name: str, kind: str, fields: Mapping[str, str], *, by: User | None, now: datetime
 ) -> NotificationChannel:
-    """Create a channel, or replace the address of the one with this name. Raise InvalidManifest."""
-    check_channel(kind, address)
-    secret = Secret({"url": address.url, "key": address.key})
+    """Create a channel, or replace the fields of the one with this name. Raise InvalidManifest."""
+    values = checked_fields(kind, fields)
+    secret = Secret(values)
     with transaction.atomic():
         row = NotificationChannel.objects.select_for_update().filter(name=name).first()
         verb = "changed" if row else "created"
         row = row or NotificationChannel(name=name, created_at=now, created_by=actor_name(by))
-        row.kind, row.summary = kind, address.summary
+        if row.disabled_reason:  # what was wrong with it is replaced
+            row.is_enabled, row.disabled_reason = True, ""
+        row.kind, row.summary = kind, summary_of(kind, values)
         row.ciphertext = encrypt(row.uid, secret, purpose=CHANNEL_PURPOSE)
         row.fingerprint = fingerprint(secret)
         row.save()
         facts = {"kind": kind, "address": row.summary, "fingerprint": row.fingerprint}
         record(AuditEvent(verb, CHANNEL, name, after=facts), by=by, now=now)
     return row
+
+
+def convert_former_channels(*, now: datetime) -> None:
+    """Turn channels of a former address into one of a service, or disable them with the reason."""
+    rows = NotificationChannel.objects.filter(kind=FORMER_KIND, is_enabled=True)
+    for row in rows.order_by("pk"):
+        reason = _FORMER
+        try:
+            found = former_fields(fields_of(row).get("url", ""))
+            if found:
+                save_channel(row.name, *found, by=None, now=now)
+                continue
+        except CredentialsUnreadable as error:
+            reason = str(error)
+        except InvalidManifest:
+            pass
+        disabled = {"is_enabled": False, "disabled_reason": reason[:200]}
+        NotificationChannel.objects.filter(pk=row.pk, kind=FORMER_KIND).update(**disabled)
+        record(AuditEvent("disabled", CHANNEL, row.name, after={"reason": reason}), by=None, now=now)

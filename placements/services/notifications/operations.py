@@ -171,7 +171,9 @@ def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
 @transaction.atomic
 def enable_channel(name: str, *, is_enabled: bool, by: User | None, now: datetime) -> None:
     """Enable or disable a channel. Raise UnknownNotificationError."""
-    NotificationChannel.objects.filter(pk=named_channel(name).pk).update(is_enabled=is_enabled)
+    NotificationChannel.objects.filter(pk=named_channel(name).pk).update(
+        is_enabled=is_enabled, disabled_reason=""
+    )
     record(AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name), by=by, now=now)
 
 

@@ -8,15 +8,18 @@ import hashlib
 import hmac
 import http.client
 import json
+import smtplib
 import ssl
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
-from importlib import import_module
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
+from django.conf import settings
+from django.core.mail import send_mail
 from django.db.models import F, Q
 
 from clusters.credentials import CredentialsUnreadable
@@ -25,7 +28,12 @@ from clusters.drivers.kubernetes.configuration import Connection
 from clusters.drivers.kubernetes.sockets import BoundedConnection
 from clusters.models import ChannelKind
 from placements.models import NotificationDelivery
-from placements.services.notifications.addresses import Address, address_of, check_host, rules_for_channels
+from placements.services.notifications.addresses import (
+    convert_former_channels,
+    fields_of,
+    rules_for_channels,
+)
+from placements.services.notifications.services import SERVICES, Message, Values
 
 State = NotificationDelivery.State
 LEASE = timedelta(seconds=90)
@@ -44,6 +52,7 @@ class NotDeliveredError(Exception):
 def send_due(*, now: datetime) -> int:
     """Send the first messages that are due; return how many were tried."""
     tried = 0
+    convert_former_channels(now=now)
     is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
     due = NotificationDelivery.objects.filter(is_free, state=State.PENDING, due_at__lte=now)
     for row in list(due.select_related("channel").order_by("due_at", "pk")[:_BATCH]):
@@ -74,11 +83,19 @@ def send_one(row: NotificationDelivery, *, now: datetime) -> None:
     """Send one message. Raise NotDeliveredError, CredentialsUnreadable."""
     if not row.channel.is_enabled:
         raise NotDeliveredError("the channel is disabled")
-    address = address_of(row.channel)
-    if row.channel.kind == ChannelKind.WEBHOOK:
-        send_webhook(address, _payload(row), row.idempotence_key, now=now)
+    fields, kind = fields_of(row.channel), row.channel.kind
+    if kind == ChannelKind.WEBHOOK:
+        send_webhook(fields, _payload(row), row.idempotence_key, now=now)
+        return
+    if kind not in SERVICES:
+        raise NotDeliveredError("the channel has no known service; enter its fields again")
+    problem = f"fleetui-problem-{row.problem_id}" if row.problem_id else f"fleetui-{row.idempotence_key}"
+    is_resolved = row.kind == NotificationDelivery.Kind.RESOLVED
+    message = Message(row.title, row.body, problem, is_resolved=is_resolved)
+    if kind == ChannelKind.EMAIL:
+        send_email(message, fields["recipients"])
     else:
-        send_with_apprise(address, row.title, row.body)
+        post(*SERVICES[kind].request(message, fields))
 
 
 def _payload(row: NotificationDelivery) -> dict[str, Any]:
@@ -96,25 +113,26 @@ def signature_of(key: str, timestamp: str, body: bytes) -> str:
     return f"sha256={digest.hexdigest()}"
 
 
-def send_webhook(address: Address, payload: dict[str, Any], key: str, *, now: datetime) -> None:
-    """Post a signed message to a checked address; a redirect is not followed. Raise NotDeliveredError."""
-    parts, body, timestamp = urlsplit(address.url), json.dumps(payload).encode(), str(int(now.timestamp()))
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": "fleetui",
-        KEY: key,
-        TIMESTAMP: timestamp,
-        SIGNATURE: signature_of(address.key, timestamp, body),
-    }
+def send_webhook(fields: Values, payload: dict[str, Any], key: str, *, now: datetime) -> None:
+    """Post a signed message to the address of a webhook. Raise NotDeliveredError."""
+    body, timestamp = json.dumps(payload).encode(), str(int(now.timestamp()))
+    signature = signature_of(fields["key"], timestamp, body)
+    post(fields["address"], {KEY: key, TIMESTAMP: timestamp, SIGNATURE: signature}, body)
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
+    """Post JSON to a checked address with TLS; a redirect is not followed. Raise NotDeliveredError."""
+    parts = urlsplit(url)
+    sent = {"Content-Type": "application/json", "User-Agent": "fleetui", **headers}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = Connection(server=address.url)
+    connection = Connection(server=url)
     link = BoundedConnection(
         parts.hostname or "", parts.port or 443, connection, system_tls(), rules_for_channels(), monotonic
     )
     link.deadline = monotonic() + _SECONDS
     try:
         with closing(link):
-            link.request("POST", path, body, headers, preload_content=False)
+            link.request("POST", path, body, sent, preload_content=False)
             answer = link.getresponse()
             answer.read(_MOST_READ)
     except AddressNotAllowed as error:
@@ -122,22 +140,20 @@ def send_webhook(address: Address, payload: dict[str, Any], key: str, *, now: da
     except (NameNotResolved, OSError, http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
         raise NotDeliveredError(f"no answer: {type(error).__name__}") from error
     if not http.client.OK <= answer.status < http.client.MULTIPLE_CHOICES:
-        raise NotDeliveredError(f"the webhook responded with status {answer.status}")
+        raise NotDeliveredError(f"the service responded with status {answer.status}")
+
+
+def send_email(message: Message, recipients: str) -> None:
+    """Send a message by the mail server of the console, which its operator chose. Raise NotDeliveredError."""
+    if not settings.EMAIL_HOST:
+        raise NotDeliveredError("FLEETUI_MAIL_SERVER is not set")
+    to = [one.strip() for one in recipients.split(",")]
+    subject = " ".join(f"FleetUI: {message.title}".split())
+    try:
+        send_mail(subject, message.body, settings.DEFAULT_FROM_EMAIL, to)
+    except (OSError, smtplib.SMTPException) as error:
+        raise NotDeliveredError(f"the mail server did not accept it: {type(error).__name__}") from error
 
 
 def system_tls() -> ssl.SSLContext:
     return ssl.create_default_context()
-
-
-def send_with_apprise(address: Address, title: str, body: str) -> None:
-    """Send by a service of apprise, which is large: only here it is imported. Raise NotDeliveredError."""
-    try:
-        check_host(address.url)
-    except (AddressNotAllowed, NameNotResolved) as error:
-        raise NotDeliveredError(f"the address is not allowed: {error}") from error
-    apprise: Any = import_module("apprise")
-    sender = apprise.Apprise()
-    if not sender.add(address.url):
-        raise NotDeliveredError("the address is not understood any more")
-    if not sender.notify(title=title, body=body):
-        raise NotDeliveredError("the service did not accept the message")
