@@ -96,10 +96,10 @@ def schema_problem() -> str:
                 return f"the table {table} is missing{_UNRELEASED}"
             columns = {str(one.name): one for one in inspect.get_table_description(cursor, table)}
             expected = {field.column for field in model._meta.local_concrete_fields}
-            if missing := sorted(expected - columns.keys()):
+            if missing := sorted(str(name) for name in expected if name not in columns):
                 return f"the table {table} has no column {missing[0]}{_UNRELEASED}"
             needed = sorted(
-                name
+                str(name)
                 for name in columns.keys() - expected
                 if not columns[name].null_ok and columns[name].default is None
             )

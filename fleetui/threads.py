@@ -50,4 +50,4 @@ def close_pools() -> None:
     for one in connections.all(initialized_only=True):
         one.close()
         if getattr(one, "pool", None):
-            one.close_pool()
+            one.close_pool()  # type: ignore[attr-defined]  # of PostgreSQL only

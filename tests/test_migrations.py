@@ -95,11 +95,19 @@ def test_models_and_migrations_agree() -> None:
 
 CONTENT = {
     "clusters/migrations/0001_initial.py": "5675028e5524c55c",
-    "clusters/migrations/0002_channel_services.py": "17e0c88155d0f81e",
+    "clusters/migrations/0002_identity_of_members.py": "284517e042acdd5d",
+    "clusters/migrations/0003_observation.py": "9d9aeb4022a5f815",
+    "clusters/migrations/0004_channel_services.py": "7582743ac87a9783",
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
+    "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
     "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",
     "fleetui/migrations/0001_initial.py": "87319637162b4e33",
+    "fleetui/migrations/0002_observation.py": "d42e3e66b6d94ffd",
     "placements/migrations/0001_initial.py": "7ac2ec4dd6338541",
+    "placements/migrations/0002_seal_secrets.py": "f1ac1afe7a732c16",
+    "placements/migrations/0003_integers_written_as_text.py": "6b6a0a3b9b7ea6cf",
+    "placements/migrations/0004_removals_that_wait.py": "eb79bba2444e7d92",
+    "placements/migrations/0005_reported_differences.py": "2db6271ad35b3be0",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

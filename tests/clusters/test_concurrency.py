@@ -53,7 +53,7 @@ def test_a_slow_one_delays_no_other() -> None:
         threads=2,
         seconds=30,
         patience=30,
-        at_end=int,
+        at_end=lambda: None,
     )
 
     first_fifty = [next(answers)[0] for _ in range(50)]
@@ -101,7 +101,9 @@ def test_one_that_does_not_keep_to_its_time_out_is_unavailable() -> None:
 
 def test_a_slow_listener_loses_no_answer() -> None:
     begun = threading.Event()
-    answers = call_all({1: lambda: "a", 2: begun.set}, threads=1, seconds=0.5, patience=1, at_end=int)
+    answers = call_all(
+        {1: lambda: "a", 2: begun.set}, threads=1, seconds=0.5, patience=1, at_end=lambda: None
+    )
 
     first = next(answers)
     begun.wait()

@@ -6,7 +6,7 @@ are carried out. An orphan is not: after a restore of the database, or of a copy
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -126,8 +126,10 @@ def waiting_removals(cluster: str = "", *, most: int | None = None) -> list[Remo
     ]
     columns = ("cluster_name", "placement__full_name", "message", "phase_changed_at")
     found += [
-        RemovalToDecide(*row, is_orphan=False)
-        for row in behind.order_by("cluster_name", "placement__full_name").values_list(*columns)[:most]
+        RemovalToDecide(cluster_name, placement, message, since or datetime.now(UTC), is_orphan=False)
+        for cluster_name, placement, message, since in behind.order_by(*columns[:2]).values_list(*columns)[
+            :most
+        ]
     ]
     return sorted(found, key=lambda one: (one.cluster_name, one.placement_name))[:most]
 

@@ -155,7 +155,7 @@ def _of_clusters(now: datetime) -> _Versions:
     columns = ("revision", "membership", "verdict", "verdict_reason", "verdict_since", "driver")
     reported = ("leaving_since", "agent_joined", "agent_healthy")
     silent = Case(When(not_observed(now=now), then=True), default=False)
-    rows = MemberCluster.objects.order_by().annotate(silent=silent)
+    rows: Any = MemberCluster.objects.order_by().annotate(silent=silent)
     rows = rows.values_list("pk", "name", *columns, *reported, "silent")
     return {str(pk): [_digest(*values), key] for pk, key, *values in rows.iterator(chunk_size=5000)}
 
