@@ -171,7 +171,7 @@ CHECKS: dict[str, Callable[[], str | tuple[str, str]]] = {
     "broker": check_broker,
 }
 _NEEDS_WORKER = ("sweep", "observation")
-"""Without a worker neither ends, so whoever excludes the worker excludes these."""
+"""Without a worker neither ends, so a probe that excludes the worker excludes these."""
 
 
 def healthz(_request: HttpRequest) -> HttpResponse:

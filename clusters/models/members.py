@@ -112,7 +112,7 @@ class MemberCluster(HubRow):
     `unanswered_since` is when the first of the observations failed that were not answered since;
     `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8). `observed_until` is until
     when the last observation counts (`clusters/observation.py`), null before the first one.
-    `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), which tells the clusters
+    `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), which distinguishes the clusters
     themselves apart; `rebuilt_at` is when it was last another one than before. `shares_server_with` names
     another member with the same API server: then nothing is removed from either. `inherited_names` are, with
     spaces, the members with that server that left while this one stayed.

@@ -47,8 +47,8 @@ class WorkerStateSerializer(CamelCaseSerializer):
     """Whether workers and beat keep up. Ages are in seconds; null: never, or nothing is known."""
 
     state = serializers.ChoiceField(
-        ["running", "busy", "silent", "paused"],
-        help_text="`silent`: no worker responds; `paused`: no sweep or no observation of clusters ends.",
+        ["running", "busy", "stopped", "paused"],
+        help_text="`stopped`: no worker responds; `paused`: no sweep or no observation of clusters ends.",
     )
     silent_seconds = serializers.IntegerField(allow_null=True, help_text="Since a worker has responded.")
     waiting = serializers.IntegerField(help_text="Updates that wait for a busy worker.")
@@ -193,7 +193,7 @@ def _worker_facts(state: WorkerState) -> dict[str, Any]:
     if state.periodic.paused_for is not None:
         words = "paused"
     if state.silent_for is not None:
-        words = "silent"
+        words = "stopped"
     return {
         "state": words,
         "silent_seconds": silent,

@@ -150,7 +150,9 @@ def _groups(
     seen_at: dict[tuple[Any, ...], datetime] = {}
     for *alike, member, in_all, number, seen in rows:
         if member == MemberCondition.NOT_OBSERVED:
-            seen_at.update(dict.fromkeys([(*alike, member, True), (*alike, member, False)], _moment_of(seen)))
+            if isinstance(seen, str):  # SQLite has texts, in UTC
+                seen = datetime.fromisoformat(seen).replace(tzinfo=UTC)
+            seen_at.update(dict.fromkeys([(*alike, member, True), (*alike, member, False)], seen))
         for is_late, several in ((True, number), (False, in_all - number)):
             counts[*alike, member, is_late] += several
             if member != MemberCondition.READY:
@@ -161,11 +163,6 @@ def _groups(
         for one, several in counts.items()
         if several
     ]
-
-
-def _moment_of(value: Any) -> datetime:
-    """Return a time as the database writes it: SQLite has texts, in UTC."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
 
 
 def _write_groups(columns: tuple[str, ...], *lengths: int) -> QuerySet[Any, Any]:

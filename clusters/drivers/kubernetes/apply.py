@@ -114,18 +114,17 @@ def _apply(
 
     incomplete = ahead.incomplete
     if incomplete and not deferred:
-        is_lost = version.was_applied or any(one.is_evidence_of_loss for one in results.values())
         try:
-            leftovers, incomplete = find_leftovers(call, ahead, is_lost=is_lost)
+            leftovers, incomplete = find_leftovers(call, ahead, results)
             entries = {**{one.ref: one for one in leftovers}, **entries}
         except DriverUnavailable as error:
             if not is_cut_off(error, access, stop):
                 raise
             deferred = [targets[-1].ref] if targets else []
 
-    wanted = {one.ref for one in targets}
     removal = Removal()
     if not refusals and not deferred:
+        wanted = {one.ref for one in targets}
         gone = [entry for ref, entry in entries.items() if ref not in wanted]
         removal = prune(access, ahead, gone, stop=stop)
         refusals += removal.refusals
@@ -296,11 +295,11 @@ def await_established(call: ApplyCall, target: Target, *, until: float) -> bool:
 
 
 def find_leftovers(
-    call: ApplyCall, inventory: PlacementInventory, *, is_lost: bool
+    call: ApplyCall, inventory: PlacementInventory, results: Mapping[ObjectRef, ObjectResult]
 ) -> tuple[list[Entry], tuple[str, ...]]:
     """Return the objects of a lost inventory, and the kinds that could not be listed."""
     if UNDECIDED in inventory.incomplete:
-        if not is_lost:
+        if not call.version.was_applied and not any(one.is_evidence_of_loss for one in results.values()):
             return [], ()
         kinds = set(call.version.kinds)
     else:

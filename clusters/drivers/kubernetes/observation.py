@@ -193,7 +193,7 @@ def _compare(
 def has_ended(sighting: Sighting) -> bool:
     """Return whether an object is a Job that its own time to live has removed.
 
-    The cluster does not say who deleted it: a Job with a time to live that is gone counts as ended.
+    The cluster does not say who deleted it: a Job with a time to live that is absent counts as ended.
     """
     return sighting.live is None and not sighting.problem and sighting.entry.ends_itself
 

@@ -1,7 +1,7 @@
-"""Removals that wait for a person: of what nobody asked to remove, and that may be wanted after all.
+"""Removals that wait for a person: of what no user requested, and that may be wanted after all.
 
 Deleting a placement, a cluster that leaves, another policy or another revision are requests of a user, and
-are carried out. An orphan is not: after a restore of the database, or of a copy of it, it is what runs.
+are done. An orphan is not: after a restore of the database, or of a copy of it, it is what runs.
 """
 
 from collections.abc import Mapping

@@ -141,16 +141,6 @@ def _digest(*values: object) -> str:
     return hashlib.blake2b(repr(values).encode(errors="replace"), digest_size=8).hexdigest()
 
 
-def _from_columns(model: Any, name: str, *columns: str) -> Callable[[datetime], _Versions]:
-    """Return a function that reads the versions from some columns of every row."""
-
-    def read(_now: datetime) -> _Versions:
-        rows = model.objects.order_by().values_list("pk", name, *columns)
-        return {str(pk): [_digest(*values), key] for pk, key, *values in rows.iterator(chunk_size=5000)}
-
-    return read
-
-
 def _of_clusters(now: datetime) -> _Versions:
     columns = ("revision", "membership", "verdict", "verdict_reason", "verdict_since", "driver")
     reported = ("leaving_since", "agent_joined", "agent_healthy")
@@ -164,6 +154,12 @@ def _of_rollouts(_now: datetime) -> _Versions:
     columns = ("state", "progress_version", "ended_at", "ended_reason", "resource_number")
     rows = Rollout.objects.order_by().values_list("pk", "placement_name", "number", *columns)
     return {str(pk): [_digest(*values), f"{name}/{number}"] for pk, name, number, *values in rows.iterator()}
+
+
+def _of_staged_runs(_now: datetime) -> _Versions:
+    columns = ("revision", "status", "progress_version", "started_at", "ended_at", "resource_number")
+    rows = StagedRun.objects.order_by().values_list("pk", "full_name", *columns)
+    return {str(pk): [_digest(*values), key] for pk, key, *values in rows.iterator(chunk_size=5000)}
 
 
 def _of_placements(now: datetime) -> _Versions:
@@ -188,11 +184,7 @@ _VERSIONS: dict[WatchedKind, Callable[[datetime], _Versions]] = {
     WatchedKind.CLUSTERS: _of_clusters,
     WatchedKind.PLACEMENTS: _of_placements,
     WatchedKind.ROLLOUTS: _of_rollouts,
-    WatchedKind.STAGED_RUNS: _from_columns(
-        StagedRun,
-        "full_name",
-        *("revision", "status", "progress_version", "started_at", "ended_at", "resource_number"),
-    ),
+    WatchedKind.STAGED_RUNS: _of_staged_runs,
 }
 
 
