@@ -18,7 +18,7 @@ MOST = 500
 
 
 class RemovalSerializer(CamelCaseSerializer):
-    """A removal that nobody asked for, which waits for a person."""
+    """A removal that no user requested, which waits for a person."""
 
     cluster = serializers.CharField(source="cluster_name")
     placement = serializers.CharField(source="placement_name")

@@ -17,7 +17,7 @@ from placements.services.rollouts.removals import (
 class Command(HubCommand):
     """List the removals that wait for a person, or decide one."""
 
-    help = "List the removals from clusters that nobody asked for and that wait for a person, or decide one."
+    help = "List the removals from clusters that no user requested and that wait for a person, or decide one."
     exit_codes = {NoWaitingRemovalError: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:

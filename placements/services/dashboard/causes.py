@@ -285,7 +285,7 @@ def _of_placements(counts: Counts, away: dict[str, _Away]) -> list[Cause]:
 
 
 def _removals() -> list[Cause]:
-    """Return a cause for each cluster from which something would be removed that nobody asked for."""
+    """Return a cause for each cluster from which something would be removed without a request."""
     by_cluster: dict[str, list[str]] = defaultdict(list)
     for one in waiting_removals(most=MOST):
         by_cluster[one.cluster_name].append(one.placement_name)
