@@ -137,7 +137,7 @@ def refresh_sharing(*, now: datetime) -> None:
 def remember_former(rows: Collection[MemberCluster], *, now: datetime) -> None:
     """Keep which clusters left, in the transaction that deletes their rows.
 
-    Where another name of the same API server stays, it keeps what the one that leaves has there.
+    Where another name of the same API server stays, it inherits what the one that leaves has there.
     """
     for row in rows:
         if not row.cluster_uid:

@@ -184,10 +184,10 @@ class Leftover(HubRow):
 
 
 class WaitingRemoval(HubRow):
-    """What no binding wants on a cluster and no user requested to remove: it stays until a person decides.
+    """What no binding wants on a cluster, without a request to remove it: it stays until a person decides.
 
-    `objects_count` of the `of_objects` of this member would be removed; `reason` says why that needs
-    a person.
+    `objects_count` of the `of_objects` of this member would be removed; `reason` says why that is not
+    done without a person.
     """
 
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME)

@@ -61,7 +61,6 @@ READ = [
     "/what-if/{scenario}/?variant=cordon",
     "/dry-runs/{dry_run}/",
     "/drafts/",
-    "/clusters/bravelion/removals/",
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=selected",

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from clusters.drivers.base import (
@@ -11,6 +11,7 @@ from clusters.drivers.base import (
     DriverPending,
     DriverRejected,
     DriverUnavailable,
+    ObjectDiff,
     ObjectRef,
     Refusal,
     Version,
@@ -145,12 +146,21 @@ def _apply(
         raise _pending(targets, results, deferred, removal)
     drifts = tuple(one.drift for one in results.values() if one.drift)
     if refusals:
-        diffs = tuple(one.diff for one in results.values() if one.diff)
-        message = f"{len(refusals)} of {len(version.manifests)} objects refused"
-        code = NOT_CONFIRMED if any(one.code == NOT_CONFIRMED for one in refusals) else ""
-        raise DriverRejected(message, tuple(refusals), drifts=drifts, diffs=diffs, code=code)
+        raise _rejected(version, refusals, results.values(), drifts)
     is_changed = inventory.whole != version.id or any(one.is_changed for one in results.values())
     return Applied(version.id, changed=is_changed or bool(removal.finished), drifts=drifts)
+
+
+def _rejected(
+    version: Version,
+    refusals: Sequence[Refusal],
+    results: Iterable[ObjectResult],
+    drifts: tuple[ObjectDiff, ...],
+) -> DriverRejected:
+    diffs = tuple(one.diff for one in results if one.diff)
+    message = f"{len(refusals)} of {len(version.manifests)} objects refused"
+    code = NOT_CONFIRMED if any(one.code == NOT_CONFIRMED for one in refusals) else ""
+    return DriverRejected(message, tuple(refusals), drifts=drifts, diffs=diffs, code=code)
 
 
 def prune(

@@ -1,7 +1,7 @@
 """Who owns what on a member cluster: the installation and the member that objects and inventories name.
 
-One API server can be joined by several consoles, and by mistake under several names. What is removed has
-the owner and the member of the caller; what is from before members had an identity, the inventory proves.
+One API server can be joined by several consoles, and by mistake under several names. What is removed has the
+owner and the member of the caller; what is from before members had an identity, the inventory proves.
 """
 
 from collections.abc import Mapping

@@ -101,7 +101,7 @@ def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, 
 
 
 def look_again(inventory: Mapping[str, Mapping[str, int]], *, now: datetime) -> None:
-    """Let the objects be read now where a cluster has no inventory of what is available there.
+    """Read the objects soon where a cluster has no inventory of what is available there.
 
     At rest they are read every 15 minutes; what someone has deleted would be called available until then.
     """

@@ -1,4 +1,4 @@
-"""Removals that wait for a person: of what no user requested, and that may be wanted after all.
+"""Removals that wait for a person: those that no user requested, of what may be wanted after all.
 
 Deleting a placement, a cluster that leaves, another policy or another revision are requests of a user, and
 are done. An orphan is not: after a restore of the database, or of a copy of it, it is what runs.
@@ -126,10 +126,10 @@ def waiting_removals(cluster: str = "", *, most: int | None = None) -> list[Remo
     ]
     columns = ("cluster_name", "placement__full_name", "message", "phase_changed_at")
     found += [
-        RemovalToDecide(cluster_name, placement, message, since or datetime.now(UTC), is_orphan=False)
-        for cluster_name, placement, message, since in behind.order_by(*columns[:2]).values_list(*columns)[
-            :most
-        ]
+        RemovalToDecide(cluster_name, placement_name, reason, since, is_orphan=False)
+        for cluster_name, placement_name, reason, since in (
+            behind.order_by("cluster_name", "placement__full_name").values_list(*columns)[:most]
+        )
     ]
     return sorted(found, key=lambda one: (one.cluster_name, one.placement_name))[:most]
 

@@ -55,7 +55,7 @@ def join(server: LocalServer, name: str, *, token: str = TOKEN, **options: Any) 
 
 
 def hold(fleet: MemberFleet, member: str) -> None:
-    """Give the cluster an inventory of a member of this console."""
+    """Add an inventory of a member of this console to the cluster."""
     identity = MemberIdentity(hub_id(), member)
     access = MemberAccess(None, None, identity, lambda: 0.0)  # type: ignore[arg-type]
     document = inventory_document(access, PlacementInventory("web"))
