@@ -1,6 +1,7 @@
 """Errors of the environment are reported as what they are: by commands, REST and pages."""
 
 import errno
+import logging
 import os
 import sqlite3
 import subprocess
@@ -13,9 +14,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from celery.signals import after_setup_logger, after_setup_task_logger
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 from django.test import Client
+from kombu.exceptions import OperationalError as BrokerError
 from rest_framework.test import APIClient
 
 from fleetui import command_line, environment
@@ -209,3 +212,99 @@ def test_a_command_ends_silently_where_the_reader_of_its_output_did(monkeypatch:
     monkeypatch.setattr(command_line.os, "_exit", sys.exit)
     with pytest.raises(SystemExit, match="141"):
         command_line.main(["manage.py", "doctor"])
+
+
+class Lines(logging.Handler):
+    """Keeps what is written, with the filter of the console."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.addFilter(environment.EnvironmentFilter(clock=clock))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(logging.Formatter().format(record))
+
+
+@pytest.fixture
+def written() -> Iterator[tuple[logging.Logger, list[str], list[float]]]:
+    """Return a logger, its lines and its clock."""
+    now = [1000.0]
+    handler, logger = Lines(lambda: now[0]), logging.getLogger("tests.environment")
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield logger, handler.lines, now
+    logger.removeHandler(handler)
+    environment.forget_problems()
+
+
+def fail(logger: logging.Logger, error: Exception) -> None:
+    try:
+        raise error
+    except type(error):
+        logger.exception("Task %s raised unexpected", "sweep")
+
+
+def test_a_full_disk_is_one_line_a_minute_with_a_count(
+    written: tuple[logging.Logger, list[str], list[float]],
+) -> None:
+    logger, lines, now = written
+
+    for _ in range(72):
+        fail(logger, OperationalError("database or disk is full"))
+    assert lines == [str(environment.DISK_FULL)]
+    now[0] += 61
+    fail(logger, OperationalError("database or disk is full"))
+    assert lines[1:] == [f"{environment.DISK_FULL} (71 more errors since the last line)"]
+
+
+def test_each_kind_of_problem_has_a_line_and_other_errors_their_traceback(
+    written: tuple[logging.Logger, list[str], list[float]],
+) -> None:
+    logger, lines, _ = written
+    stopped = caused(OperationalError("x"), psycopg.errors.AdminShutdown("x"))
+
+    for _ in range(2):
+        fail(logger, stopped)
+        logger.warning("wake-up not sent: error=%s", BrokerError("Error 111 connecting to 127.0.0.1:6379"))
+        fail(logger, OperationalError("database is locked"))
+        fail(logger, ValueError("a fault of the console"))
+
+    assert lines[:2] == [str(environment.STOPPED), str(environment.BROKER_STOPPED)]
+    assert len(lines) == 6
+    assert all("Traceback" in one for one in lines[2:])
+
+
+def test_handlers_of_celery_have_the_filter() -> None:
+    logger, handler = logging.Logger("worker"), logging.NullHandler()
+    logger.addHandler(handler)
+
+    for signal in (after_setup_logger, after_setup_task_logger):
+        signal.send(sender=None, logger=logger)
+
+    assert [type(one) for one in handler.filters] == [environment.EnvironmentFilter]
+    console = logging.getLogger("django").handlers[0]
+    assert any(isinstance(one, environment.EnvironmentFilter) for one in console.filters)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("collected_static")
+def test_probes_and_pages_say_that_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    client.force_login(person("vera", "viewer"))
+    words = "The disk is full"
+    assert words not in client.get("/rollouts/").content.decode()
+    assert "[+]disk ok" in client.get("/readyz").content.decode()
+
+    monkeypatch.setattr(environment, "disk_usage", lambda _: SimpleNamespace(free=4096))
+
+    assert words in client.get("/rollouts/").content.decode()
+    answer = client.get("/readyz?exclude=worker&exclude=broker")
+    assert (answer.status_code, f"[-]disk failed: {words}" in answer.content.decode()) == (503, True)
+
+
+@pytest.mark.usefixtures("broken", "collected_static")
+def test_probes_say_that_a_statement_failed_for_a_full_disk() -> None:
+    APIClient().get("/api/v1/clusters", HTTP_AUTHORIZATION="Token x")
+
+    assert "[-]disk failed: The disk is full" in Client().get("/readyz").content.decode()
