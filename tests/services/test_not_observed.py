@@ -12,15 +12,17 @@ from rest_framework.test import APIClient
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, counts_by_state
 from clusters.models import FleetState, MemberCluster
 from clusters.observation import counts_until, silence_of
+from clusters.operations.heartbeat import observe
 from fleetui.broker import PERIODIC, UPDATES
 from fleetui.models import WorkerHeartbeat
 from fleetui.task_queue import record_end, record_heartbeat
-from placements.models import Placement, ProblemKind, WatchedKind
+from placements.models import Binding, Placement, ProblemKind, WatchedKind
 from placements.services.dashboard.queries import pulse
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
 from placements.services.metrics import metrics_registry
 from placements.services.notifications.problems import problems_of_hub
 from placements.services.rollouts.queries import placement_pulse
+from placements.services.rollouts.worker import run_cluster_calls
 from placements.services.watches.journal import changes_since, current_sequence
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
@@ -208,3 +210,26 @@ def test_a_real_cluster_shows_the_age_of_its_last_observation(client: Client) ->
     MemberCluster.objects.filter(name="c000").update(driver="kubernetes")
 
     assert "observed <time" in client.get("/clusters/c000/").content.decode()
+
+
+def test_a_cluster_that_answers_a_call_again_is_observed_in_the_next_round() -> None:
+    world = settled(1)
+    MemberCluster.objects.update(unanswered_since=world.now, observe_at=world.now + MINUTE)
+    Binding.objects.update(next_call_at=world.now)
+
+    run_cluster_calls(now=world.now, threads=0, clock=lambda: world.now)
+
+    assert MemberCluster.objects.get().observe_at == world.now
+    observe(now=world.now)
+    assert MemberCluster.objects.get().unanswered_since is None
+
+
+def test_a_cluster_that_does_not_answer_is_called_again_soon() -> None:
+    world = settled(1)
+    world.inject("c000", {"kind": "unreachable", "since": world.now.isoformat()})
+    MemberCluster.objects.update(observe_at=world.now)
+
+    observe(now=world.now)
+
+    row = MemberCluster.objects.get()
+    assert (row.unanswered_since, row.observe_at) == (world.now, world.now + timedelta(seconds=15))

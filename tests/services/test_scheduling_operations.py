@@ -232,6 +232,42 @@ def test_no_other_worker_claims_a_placement_until_the_lease_ends() -> None:
     assert scheduling.claim_due(now=NOW + timedelta(seconds=11)) == first
 
 
+def test_the_claim_is_renewed_between_slow_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        saved(f"p{number}", pick_n_spec(1))
+    passed, ran = [0.0], list[int]()
+    monkeypatch.setattr(scheduling, "monotonic", lambda: passed[0])
+
+    def schedule_slowly(pk: int, **_options: object) -> None:
+        ran.append(pk)
+        passed[0] += 8
+        at = NOW + timedelta(seconds=passed[0])
+        others = Placement.objects.exclude(pk__in=ran).filter(lease_expires_at__lt=at)
+        assert not others.exists()
+
+    monkeypatch.setattr(scheduling, "schedule_placement", schedule_slowly)
+
+    assert scheduling.schedule_due(now=NOW) == 4
+    assert len(ran) == 4  # 32 s after the claim of 10 s
+
+
+def test_a_cycle_whose_lease_another_worker_took_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = saved("a", pick_n_spec(1)), saved("b", pick_n_spec(1))
+    passed, ran = [0.0], list[int]()
+    monkeypatch.setattr(scheduling, "monotonic", lambda: passed[0])
+
+    def schedule_slowly(pk: int, **_options: object) -> None:
+        ran.append(pk)
+        passed[0] += 30
+        scheduling.claim_due(now=NOW + timedelta(seconds=30))
+
+    monkeypatch.setattr(scheduling, "schedule_placement", schedule_slowly)
+    scheduling.schedule_due(now=NOW)
+
+    assert ran == [first.pk]
+    assert Placement.objects.get(pk=second.pk).lease_expires_at == NOW + timedelta(seconds=40)
+
+
 def test_two_workers_on_one_placement_decide_it_once() -> None:
     all_joined("a")
     placement = saved("web", pick_n_spec(1))

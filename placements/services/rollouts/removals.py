@@ -6,7 +6,7 @@ are done. An orphan is not: after a restore of the database, or of a copy of it,
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import transaction

@@ -147,7 +147,7 @@ def _of_clusters(now: datetime) -> _Versions:
     silent = Case(When(not_observed(now=now), then=True), default=False)
     rows: Any = MemberCluster.objects.order_by().annotate(silent=silent)
     rows = rows.values_list("pk", "name", *columns, *reported, "silent")
-    return {str(pk): [_digest(*values), key] for pk, key, *values in rows.iterator(chunk_size=5000)}
+    return {str(row[0]): [_digest(*row[2:]), row[1]] for row in rows.iterator(chunk_size=5000)}
 
 
 def _of_rollouts(_now: datetime) -> _Versions:
