@@ -188,7 +188,7 @@ def _roles(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _observations_count(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let an observation at a fictional time count until now: pages compare it with the real time.
+    """Make an observation at a fictional time count until now: pages compare it with the real time.
 
     A test that has the mark `real_silence` is about observations that become too old.
     """

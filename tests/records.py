@@ -3,6 +3,7 @@
 import zlib
 from dataclasses import replace
 
+from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.record import pack
 from placements.models import Decision, DecisionRecord
 from placements.services.decisions.records import decision_of, forget_cached_records
@@ -21,6 +22,6 @@ def tamper() -> DecisionRecord:
 def outdate() -> None:
     """Replace the only record by one of engine 0, under `OLD_ID`."""
     content = zlib.decompress(bytes(DecisionRecord.objects.get().content))
-    older = zlib.compress(content.replace(b'"engine":"1"', b'"engine":"0"'))
+    older = zlib.compress(content.replace(f'"engine":"{ENGINE_VERSION}"'.encode(), b'"engine":"0"'))
     DecisionRecord.objects.update(engine="0", decision_id=OLD_ID, content=older)
     forget_cached_records()

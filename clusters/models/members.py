@@ -110,10 +110,11 @@ class MemberCluster(HubRow):
     `uid` is that of this row alone: a cluster that joins again has another one.
     `health_message` names the health checks that fail, or the readings that are not permitted.
     `unanswered_since` is when the first of the observations failed that were not answered since;
-        `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8).
-    `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), which is another one
-    for each cluster; `rebuilt_at` is when it was last another one than before. `shares_server_with` names
-        another member with the same API server: then nothing is removed from either. `inherited_names` are, with
+    `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8). `observed_until` is until
+    when the last observation counts (`clusters/observation.py`), null before the first one.
+    `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), another one for each
+    cluster; `rebuilt_at` is when it was last another one than before. `shares_server_with` names another
+    member with the same API server: then nothing is removed from either. `inherited_names` are, with
     spaces, the members with that server that left while this one stayed.
     """
 

@@ -148,10 +148,11 @@ def _groups(
     rows = _GROUPS.rows({**values, PARAMETER: key}, columns, *map(len, late.values())) if late else ()
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     seen_at: dict[tuple[Any, ...], datetime] = {}
-    for *alike, member, in_all, number, seen in rows:
+    for *alike, member, in_all, number, text in rows:
         if member == MemberCondition.NOT_OBSERVED:
-            if isinstance(seen, str):  # SQLite has texts, in UTC
-                seen = datetime.fromisoformat(seen).replace(tzinfo=UTC)
+            seen = text
+            if isinstance(text, str):  # as SQLite has it, in UTC
+                seen = datetime.fromisoformat(text).replace(tzinfo=UTC)
             seen_at.update(dict.fromkeys([(*alike, member, True), (*alike, member, False)], seen))
         for is_late, several in ((True, number), (False, in_all - number)):
             counts[*alike, member, is_late] += several

@@ -137,14 +137,16 @@ class ConnectionCheck:
         """Run the steps for at most so many seconds; no step raises."""
         self._deadline = self._monotonic() + seconds
         steps: list[CheckStep] = []
-        for name, run in (
+        checks = [
             ("address", self.check_address_step),
             ("TCP", self.check_tcp),
             ("TLS", self.check_tls),
             ("version", self.check_version),
             ("authentication", self.check_authentication),
-            (IDENTITY, self.check_identity),
-        ):
+        ]
+        if self._hub_id:  # of a member; nothing is placed on the API server of a hub
+            checks.append((IDENTITY, self.check_identity))
+        for name, run in checks:
             if any(not one.ok for one in steps if one.step != IDENTITY):
                 steps.append(CheckStep(name, None, "not run"))
                 continue

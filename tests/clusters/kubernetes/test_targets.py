@@ -160,4 +160,4 @@ def test_no_value_of_a_secret_is_in_a_message() -> None:
     message = message_of(text, manifest)
 
     assert message == 'invalid: "(redacted)", (redacted), (redacted), "(redacted)"'
-    assert message_of(text, {**manifest, "apiVersion": "example.com/v1"}) == text
+    assert message_of(text, {**manifest, "apiVersion": "example.com/v1"}) == message
