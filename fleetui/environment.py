@@ -154,7 +154,7 @@ def _of_postgresql(error: DatabaseError | InterfaceError) -> EnvironmentProblem 
 
 
 LASTING = (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED, STOPPED, REFUSED, BROKER_STOPPED)
-"""What every task and request meets until an administrator acts; the others may be gone at the next try."""
+"""What every task and request meets until an operator acts; the others may be gone at the next try."""
 _OF_THE_DISK = (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED)
 REPEAT_SECONDS = 60.0
 _lock = Lock()

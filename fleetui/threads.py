@@ -8,6 +8,7 @@ clusters would therefore hold most connections that a server allows, so such a t
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import BoundedSemaphore, local
+from typing import Any
 
 from django.db import OperationalError, connection, connections
 
@@ -49,5 +50,6 @@ def close_pools() -> None:
     """Close the connections of this thread and the pools of the process: it waits for other processes now."""
     for one in connections.all(initialized_only=True):
         one.close()
-        if getattr(one, "pool", None):
-            one.close_pool()  # type: ignore[attr-defined]  # of PostgreSQL only
+        pooled: Any = one  # that of PostgreSQL
+        if getattr(pooled, "pool", None):
+            pooled.close_pool()

@@ -47,10 +47,10 @@ class WorkerStateSerializer(CamelCaseSerializer):
     """Whether workers and beat keep up. Ages are in seconds; null: never, or nothing is known."""
 
     state = serializers.ChoiceField(
-        ["running", "busy", "stopped", "paused"],
-        help_text="`stopped`: no worker responds; `paused`: no sweep or no observation of clusters ends.",
+        ["running", "busy", "missing", "paused"],
+        help_text="`missing`: no worker responds; `paused`: no sweep or no observation of clusters ends.",
     )
-    silent_seconds = serializers.IntegerField(allow_null=True, help_text="Since a worker has responded.")
+    missing_seconds = serializers.IntegerField(allow_null=True, help_text="Since a worker has responded.")
     waiting = serializers.IntegerField(help_text="Updates that wait for a busy worker.")
     sweep_age_seconds = serializers.IntegerField(allow_null=True, help_text="Since the last sweep ended.")
     observation_age_seconds = serializers.IntegerField(
@@ -186,17 +186,17 @@ class RevisionComparisonSerializer(CamelCaseSerializer):
     same_resources = serializers.IntegerField()
 
 
-def _worker_facts(state: WorkerState) -> dict[str, Any]:
+def worker_facts(state: WorkerState) -> dict[str, Any]:
     ages = (state.silent_for, state.periodic.sweep, state.periodic.observation)
     silent, sweep, observation = (None if age is None else int(age.total_seconds()) for age in ages)
     words = "busy" if state.waiting else "running"
     if state.periodic.paused_for is not None:
         words = "paused"
     if state.silent_for is not None:
-        words = "stopped"
+        words = "missing"
     return {
         "state": words,
-        "silent_seconds": silent,
+        "missing_seconds": silent,
         "waiting": state.waiting,
         "sweep_age_seconds": sweep,
         "observation_age_seconds": observation,
@@ -216,7 +216,7 @@ class OverviewViewSet(BaseViewSet):
         now = datetime.now(UTC)
         causes = attention(counts, user, snoozes={}, now=now).causes
         items = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
-        worker = _worker_facts(worker_state(now=now, due_since=waiting_since))
+        worker = worker_facts(worker_state(now=now, due_since=waiting_since))
         document = {**asdict(counts), **runs, "attention": items, "worker": worker}
         return Response(OverviewSerializer(document).data)
 

@@ -11,9 +11,15 @@ from clusters.drivers.base import DriverRejected, DriverUnavailable
 from clusters.drivers.concurrency import NotCalled, call_all
 
 
+def nothing() -> None:
+    pass
+
+
 def results_of(functions: dict[Any, Callable[[], Any]], **limits: Any) -> dict[Any, Any]:
     """Call, by default with much time."""
-    return dict(call_all(functions, **{"threads": 4, "seconds": 30, "patience": 30, "at_end": int, **limits}))
+    return dict(
+        call_all(functions, **{"threads": 4, "seconds": 30, "patience": 30, "at_end": nothing, **limits})
+    )
 
 
 def failing(error: Exception) -> Callable[[], Any]:
@@ -53,7 +59,7 @@ def test_a_slow_one_delays_no_other() -> None:
         threads=2,
         seconds=30,
         patience=30,
-        at_end=lambda: None,
+        at_end=nothing,
     )
 
     first_fifty = [next(answers)[0] for _ in range(50)]
@@ -101,9 +107,7 @@ def test_one_that_does_not_keep_to_its_time_out_is_unavailable() -> None:
 
 def test_a_slow_listener_loses_no_answer() -> None:
     begun = threading.Event()
-    answers = call_all(
-        {1: lambda: "a", 2: begun.set}, threads=1, seconds=0.5, patience=1, at_end=lambda: None
-    )
+    answers = call_all({1: lambda: "a", 2: begun.set}, threads=1, seconds=0.5, patience=1, at_end=nothing)
 
     first = next(answers)
     begun.wait()

@@ -63,10 +63,14 @@ def test_a_scope_ends_with_its_block_and_a_new_context_has_none() -> None:
         Context().run(current_hub_id)
 
 
+def nothing() -> None:
+    pass
+
+
 def test_calls_in_threads_have_the_hub_of_the_caller() -> None:
     with in_hub(7):
         answers = call_all(
-            {1: current_hub_id, 2: current_hub_id}, threads=2, seconds=5, patience=5, at_end=lambda: None
+            {1: current_hub_id, 2: current_hub_id}, threads=2, seconds=5, patience=5, at_end=nothing
         )
         found = dict(answers)
 

@@ -155,7 +155,7 @@ def test_rest_says_it(client: Client) -> None:
     assert "Not observed for 3 minutes" in one["health"]["message"]
     overview = get("overview")
     assert overview["notObserved"] == 3
-    worker: dict[str, object] = overview["worker"]
+    worker = overview["worker"]
     assert (worker["state"], worker["observationAgeSeconds"]) == ("paused", 0)
     assert worker["sweepAgeSeconds"] in (240, 241)
     assert {each["level"] for each in overview["attention"]} >= {"unknown"}
