@@ -52,8 +52,8 @@ def check_picks(*, cells: int, picks: int, constraints: int) -> None:
     if bounds is None or comparisons <= bounds.most_comparisons:
         return
     raise TooMuchWorkError(
-        f"Too much to compute: {picks:,} clusters to select from {cells:,} combinations of topology domains, under"
-        f" {constraints:,} constraints are {comparisons:,} comparisons, and a request may have at most"
+        f"Too much to compute: {picks:,} clusters to select from {cells:,} combinations of topology domains,"
+        f" under {constraints:,} constraints are {comparisons:,} comparisons, and a request may have at most"
         f" {bounds.most_comparisons:,}. Reduce numberOfClusters, the constraints, or the distinct values of"
         " their keys."
     )

@@ -257,7 +257,7 @@ def test_each_environment_has_its_own_row(repository: Callable[..., str], calls:
 
 
 @pytest.mark.parametrize("why", ["missing", "failing", "slow", "none"])
-def test_what_is_not_rendered_is_said_loudly(
+def test_what_is_not_rendered_marks_the_result_as_incomplete(
     repository: Callable[..., str], calls: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     extra = {f"overlays/prod/{ {'failing': 'fail', 'slow': 'wait'}.get(why, 'other') }": "x"}

@@ -293,19 +293,16 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
     replay, total = Replay(decision), decision.number_of_rounds
     most = min(MOST_STEPS, 1 + _MOST_COUNTS // max(1, decision.domains_in_round))
     last = total if current is None else min(total, max(current + most // 2, most))
-    # Only the skews are kept: a step has a count for each domain, and a key may have one for each cluster.
-    steps: list[tuple[int, str]] = []
-    skews: list[tuple[int, ...]] = []
+    rows: list[tuple[Any, ...]] = []  # without the counts of the steps, which are one for each domain
     spreads: tuple[Spread, ...] = ()
     for number in range(max(1, last - most + 1), last + 1):
         step = replay.step(number)
         spreads = spreads or step.spreads
-        steps.append((number, step.winner or "none"))
-        skews.append(tuple(one.skew_after for one in step.spreads))
+        rows.append((number, step.winner or "none", *(one.skew_after for one in step.spreads)))
     if not spreads:
         return None
     measure = "skew" if spreads[0].limits_skew else "gap"
-    columns = list(zip(*skews, strict=True))
+    numbers, winners, *columns = zip(*rows, strict=True)
 
     parts = []
     for limit, values in zip(spreads, columns, strict=True):
@@ -313,18 +310,18 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         among = "its emptiest sibling" if limit.is_nested else "the emptiest"
         parts.append(words if limit.limits_skew else f"{words}, the fullest domain above {among}")
     caption = "; ".join(parts) + "."
-    if len(steps) < total:
-        where = "the last" if last == total else f"steps {steps[0][0]} to {last},"
-        caption += f" Shown: {where} {len(steps):,} of {total:,} steps."
+    if len(rows) < total:
+        where = "the last" if last == total else f"steps {numbers[0]} to {last},"
+        caption += f" Shown: {where} {len(rows):,} of {total:,} steps."
 
     chart = make_subplots(rows=len(spreads), cols=1, shared_xaxes=True, vertical_spacing=0.24 / len(spreads))
     for place, (limit, values) in enumerate(zip(spreads, columns, strict=True), start=1):
         line = go.Scatter(
-            x=[number for number, _ in steps],
+            x=numbers,
             y=values,
-            mode="lines+markers" if len(steps) <= 40 else "lines",
+            mode="lines+markers" if len(rows) <= 40 else "lines",
             line={"shape": "hv", "color": Color.ACCENT, "width": 2},
-            customdata=[winner for _, winner in steps],
+            customdata=winners,
             hovertemplate=f"step %{{x}}: %{{customdata}}<br>{measure} %{{y}}<extra></extra>",
         )
         chart.add_trace(line, row=place, col=1)
@@ -339,12 +336,12 @@ def skew_chart(decision: Decision, current: int | None = None) -> Chart | None:
         top = max(limit.max_skew if is_limit else 1, *values)
         title = f"{limit.topology_key} {measure}"
         chart.update_yaxes(row=place, col=1, title=title, range=[0, top * 1.15], **whole_ticks(top, most=4))
-    chart.update_xaxes(row=len(spreads), col=1, title="step", **whole_ticks(len(steps), most=12))
+    chart.update_xaxes(row=len(spreads), col=1, title="step", **whole_ticks(len(rows), most=12))
     return Chart(
         name="skews",
         title=f"{measure.capitalize()} by step",
         caption=caption,
         figure=figure_of_panels(chart, height=96 * len(spreads) + 48),
         columns=("Step", "Selected", *(f"{one.topology_key}: {measure}" for one in spreads)),
-        rows=tuple((*step, *values) for step, values in zip(steps, skews, strict=True)),
+        rows=tuple(rows),
     )

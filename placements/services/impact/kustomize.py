@@ -92,11 +92,11 @@ def _parse(name: str, content: bytes, tree: Collection[str]) -> Kustomization:
         return Kustomization(name, tuple(beside))
     if not isinstance(data, dict):
         return Kustomization(name, ())
-    paths = (normpath(f"{folder}/{path}") for path in _paths(data) if "://" not in path)
+    paths = (normpath(f"{folder}/{path}") for path in paths_in(data) if "://" not in path)
     return Kustomization(name, tuple(paths), is_component=data.get("kind") == "Component")
 
 
-def _paths(data: Mapping[str, Any]) -> Iterator[str]:
+def paths_in(data: Mapping[str, Any]) -> Iterator[str]:
     for key in (*_LISTS, *_PATCHES):
         entries = data.get(key)
         for entry in entries if isinstance(entries, list) else ():

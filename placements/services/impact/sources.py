@@ -154,14 +154,14 @@ def read_side(
     their own; one that cannot be rendered, as any with `none`, is a note. None reads what is written, and an
     invalid part of a kustomization, such as a patch, is passed over.
     """
-    side = _Side(source)
+    side = _Collector(source)
     if render is Render.KUSTOMIZE:
-        for file in _rendered(source, paths):
+        for file in rendered_paths(source, paths):
             side.add(file, reader, is_rendered=True)
         return side.result()
     with ExitStack() as stack:
         tree = _tree(source, paths, stack)
-        below = partial(_is_below, [_relative(source, path) for path in paths])
+        below = partial(is_below, [relative_path(source, path) for path in paths])
         kustomizations = kustomizations_of(tree)
         rendered, as_written = set[str](), set[str]()
         checkout = cache(partial(_checkout, source, stack))
@@ -188,7 +188,7 @@ def read_side(
     return side.result()
 
 
-class _Side:
+class _Collector:
     """Collects what the files of one side have."""
 
     def __init__(self, source: str) -> None:
@@ -278,13 +278,13 @@ def read_config(source: str) -> bytes | None:
     return git("show", f"{source}:{CONFIG}") if CONFIG in names else None
 
 
-def _relative(source: str, path: str) -> str:
+def relative_path(source: str, path: str) -> str:
     """Return a path below the root of a side, as the names of its files are written."""
     given = PurePosixPath(path)
     return normpath(given.relative_to(source) if given.is_absolute() else given)
 
 
-def _is_below(paths: Sequence[str], name: str) -> bool:
+def is_below(paths: Sequence[str], name: str) -> bool:
     return not paths or any(path == "." or name == path or name.startswith(f"{path}/") for path in paths)
 
 
@@ -336,7 +336,7 @@ def _blob(blobs: subprocess.Popen[bytes], key: str) -> bytes:
     return blobs.stdout.read(size + 1)[:size]
 
 
-def _rendered(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
+def rendered_paths(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
     """Yield the output of kustomize for each path; one that this side does not have is left out."""
     with ExitStack() as stack:
         root = _checkout(source, stack)
