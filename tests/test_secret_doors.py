@@ -46,6 +46,7 @@ COMPARING = {
     "placements/services/resources/operations.py _apply": "the same again changes nothing",
     "placements/services/resources/operations.py apply_resources": "which values an event marks as changed",
     "placements/services/resources/operations.py unchanged_resources": "the same again changes nothing",
+    "placements/services/teams.py check_rollback": "which objects a rollback changes",
     "placements/services/results.py save_row": "the same again, and which values an event marks as changed",
 }
 """They show no values."""

@@ -7,11 +7,13 @@ for a user who has the role on the whole hub.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, sanitised
@@ -201,8 +203,10 @@ def check_rollback(
         return
     before: dict[ObjectKey, HubObject] = {}
     with suppress(InvalidManifest):
-        before = {one.key: sanitised(one) for one in selected()}
-    manifests = (manifest for part in old.parts.order_by("position") for manifest in part.manifests)
+        plain = (replace(one, content=plain_manifest(one.content)) for one in selected())
+        before = {one.key: sanitised(one) for one in plain}
+    parts = old.parts.order_by("position")
+    manifests = (manifest for part in parts for manifest in plain_manifest(part.manifests))
     after = {one.key: one for one in map(HubObject.of, manifests)}
     same = {key for key, one in after.items() if key in before and before[key].content == one.content}
     check_objects(by, [one for side in (before, after) for key, one in side.items() if key not in same])
