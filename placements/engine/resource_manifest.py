@@ -110,6 +110,21 @@ def size_problems(document: object) -> Iterator[ErrorDetail]:
     if (size := len(canonical_json(document))) > LARGEST_OBJECT:
         message = f"Too large: {size / _MEBIBYTE:.2f} MiB as compact JSON ({size} bytes)"
         yield ErrorDetail((), "too-large", message, f"at most 1.5 MiB ({LARGEST_OBJECT} bytes)")
+        return
+    raw = mapping_at(document)
+    if (raw.get("apiVersion"), raw.get("kind")) not in (("v1", "ConfigMap"), ("v1", "Secret")):
+        return
+    # API servers count the values, those in base64 decoded.
+    encoded = ("binaryData",) if raw["kind"] == "ConfigMap" else ("data",)
+    size = sum(
+        len(value.encode()) * (3 if key in encoded else 4) // 4
+        for key in ("data", "stringData", "binaryData")
+        for value in mapping_at(raw.get(key)).values()
+        if isinstance(value, str)
+    )
+    if size > _MEBIBYTE:
+        message = f"Too large: the values of a {raw['kind']} have {size / _MEBIBYTE:.2f} MiB ({size} bytes)"
+        yield ErrorDetail(("data",), "too-large", message, f"at most 1 MiB ({_MEBIBYTE} bytes) in one object")
 
 
 class _Metadata(ManifestModel):

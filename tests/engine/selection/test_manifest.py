@@ -27,8 +27,8 @@ def without(document: Document, *keys: str) -> Document:
 
 
 def sized(size: int) -> Document:
-    """Write a config map that takes so many bytes."""
-    document = manifest("ConfigMap", "big", "shop", data={"a": ""})
+    """Write an object that takes so many bytes."""
+    document = manifest("Widget", "big", "shop", version="example.com/v1", data={"a": ""})
     empty = parse_hub_object(document).size
     return changed(document, "data", "a", to="x" * (size - empty))
 
@@ -225,6 +225,23 @@ REFUSED: dict[str, tuple[Any, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize(("document", "errors"), REFUSED.values(), ids=REFUSED.keys())
 def test_refuses(document: Any, errors: list[tuple[str, str]]) -> None:
     assert errors_in(parse_hub_object, document) == errors
+
+
+@pytest.mark.parametrize(("size", "is_refused"), [(1024 * 1024, False), (1024 * 1024 + 1, True)])
+def test_the_values_of_a_config_map_have_a_mebibyte_at_most(size: int, is_refused: bool) -> None:
+    document = manifest("ConfigMap", "large", "shop") | {"data": {"a": "x" * (size - 3), "b": "yyy"}}
+
+    if not is_refused:
+        assert parse_hub_object(document).name == "large"
+        return
+    with pytest.raises(InvalidManifest) as caught:
+        parse_hub_object(document)
+    (error,) = caught.value.errors
+    assert (error.path, error.code, error.allowed) == (
+        "data",
+        "too-large",
+        "at most 1 MiB (1048576 bytes) in one object",
+    )
 
 
 def test_says_how_large_an_object_is_beside_its_other_faults() -> None:
