@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.services.verification import verify_due
 from tests.records import OLD_ID, outdate, tamper
 from tests.rows import NOW, all_joined, decided, pick_n_spec
@@ -43,7 +44,7 @@ def test_its_own_page_says_why_it_is_not_shown(viewer: Client, rest: str) -> Non
     page = viewer.get(f"/decisions/{OLD_ID}/{rest}")
 
     assert page.status_code == 410
-    assert "Record of engine 0, this one is 1." in page.content.decode()
+    assert f"Record of engine 0, this one is {ENGINE_VERSION}." in page.content.decode()
 
 
 @pytest.mark.usefixtures("outdated")

@@ -59,8 +59,8 @@ def test_rows_are_shown_raw_and_stretched_with_all_else_that_ranks() -> None:
         ("affinity rows: 20; candidates −10 to 20", 100.0),
         ("Steady: stays where it is placed (weight 100)", 0.0),
         ("Balance: few other placements (weight 1)", -100.0),
-        ("allocatable cpu (weight 2)", -200.0),
-        ("preference", -200.0),
+        ("allocatable cpu (weight 2)", 0),
+        ("preference", 0.0),
     )
 
 
