@@ -27,6 +27,7 @@ from clusters.drivers.kubernetes.configuration import Connection
 from clusters.drivers.kubernetes.discovery import ApiClient
 from clusters.drivers.kubernetes.driver import KubernetesDriver
 from clusters.drivers.kubernetes.targets import inventory_name
+from clusters.kubernetes_drivers import hub_id
 
 SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "kube.sh"
 RULES = AddressRules(allow_loopback=True)
@@ -179,6 +180,13 @@ class Administrator:
     def delete(self, path: str) -> None:
         answer = self.call("DELETE", path)
         assert answer.status in (200, 202, 404), answer
+
+    def forget_inventories(self) -> None:
+        """Delete the inventories that earlier tests left: their database is gone, and this one has its ID."""
+        for one in self.call("GET", INVENTORIES).body.get("items") or ():
+            owner = str((one["metadata"].get("annotations") or {}).get("fleetui.io/owner"))
+            if owner.startswith(hub_id()):
+                self.delete(f"{INVENTORIES}/{one['metadata']['name']}")
 
     def purge_namespace(self, name: str) -> None:
         """Delete a namespace at once, without its controller, which takes seconds."""

@@ -41,6 +41,7 @@ def token(admin: Administrator) -> str:
 
 
 def prepared(admin: Administrator, chosen: Preparation) -> str:
+    admin.forget_inventories()
     for document in preparation_documents(chosen):
         metadata: dict[str, str] = document["metadata"]
         admin.apply(PATHS[document["kind"]].format_map({"namespace": "", **metadata}), document)

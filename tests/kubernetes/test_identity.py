@@ -20,7 +20,7 @@ from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from placements.engine.rollout.state import Phase
 from placements.services.rollouts.orphans import remove_orphans
-from tests.kubernetes.members import Hub, Member, repeat
+from tests.kubernetes.members import INVENTORIES, Hub, Member, repeat
 from tests.kubernetes.test_rollouts import RealWorld
 from tests.rows import spec
 
@@ -37,6 +37,16 @@ def world(member: Member, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealWorld
         yield world
     kubernetes_drivers.drivers.clear()
     world.admins["one"].purge_namespace("shop")
+
+
+@pytest.fixture(autouse=True)
+def left_clean(hub: Hub) -> Iterator[None]:
+    """Delete what the consoles of a test leave: other tests count the inventories."""
+    yield
+    hub.admin.purge_namespace(hub.namespace)
+    for one in hub.admin.call("GET", INVENTORIES).body.get("items") or ():
+        if one["metadata"]["name"].startswith("fleetui-"):
+            hub.admin.delete(f"{INVENTORIES}/{one['metadata']['name']}")
 
 
 def sweep(world: RealWorld) -> None:

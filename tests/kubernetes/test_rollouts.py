@@ -35,6 +35,8 @@ class RealWorld(World):
     def __init__(self, members: Mapping[str, Member]) -> None:
         self.now, self.call_takes, self.tag = datetime.now(UTC), timedelta(), 0
         self.admins = {name: Administrator(member.client()) for name, member in members.items()}
+        for admin in self.admins.values():
+            admin.forget_inventories()
         for name, member in members.items():
             fields = {"server": member.server, "ca": member.connection.ca, "token": member.token}
             wanted = ConnectionInput(fields=fields)

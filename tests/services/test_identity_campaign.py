@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -32,7 +33,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import forget, leave
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Placement
+from placements.models import Binding, Placement, Resource
 from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources, delete_resource
 from placements.services.rollouts.removals import confirm_removal, waiting_removals
@@ -99,6 +100,8 @@ class Campaign(ManyMembers):
         self.other = OtherConsole(server.url)
         self.wanted: dict[tuple[str, str], set[str]] = {}
         """By placement and server, the paths that users want there."""
+        self.forgotten: dict[tuple[str, str], set[str]] = {}
+        """What was wanted when a backup was restored that does not know of it."""
         self.backup: str | None = None
         self.wanted_at_backup: dict[tuple[str, str], set[str]] = {}
         self.violations: list[str] = []
@@ -109,7 +112,8 @@ class Campaign(ManyMembers):
 
     def judge(self, token: str, path: str) -> None:
         """Note a deletion of what somebody wants."""
-        mine = any(token == SERVERS[server] and path in paths for (_, server), paths in self.wanted.items())
+        wanted = [*self.wanted.items(), *self.forgotten.items()]
+        mine = any(token == SERVERS[server] and path in paths for (_, server), paths in wanted)
         theirs = token == SERVERS["one"] and any(path in paths for _, paths in self.other.wanted.values())
         if mine or theirs:
             self.violations.append(f"{path} on {token}")
@@ -118,8 +122,6 @@ class Campaign(ManyMembers):
         return {path_of(name)} | {path_of(name, one) for one in self.config_maps(name)}
 
     def config_maps(self, name: str) -> list[str]:
-        from placements.models import Resource  # noqa: PLC0415 -- used here alone
-
         rows = Resource.objects.filter(namespace=name, kind="ConfigMap").order_by("name")
         return list(rows.values_list("name", flat=True))
 
@@ -130,30 +132,33 @@ class Campaign(ManyMembers):
         apply_resources([namespace(name), *maps], by=None, now=self.now)
         for old in self.config_maps(name)[count:]:
             delete_resource(("", "ConfigMap", name, old), by=None, now=self.now)
+        for key in self.wanted:
+            if key[0] == name:
+                self.wanted[key] = self.hub_paths(name)
         servers = self.random.choice((["one"], ["two"], ["one", "two"]))
-        selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
-        document = placement_document(name, spec({"placementType": "PickAll"}, resourceSelectors=[selector]))
-        row = Placement.objects.filter(full_name=name, deleting_since__isnull=False)
-        if row.exists():
-            return
-        if len(servers) < len(SERVERS):
+        kept = Placement.objects.filter(full_name=name).first()
+        is_fixed = len(servers) < len(SERVERS)
+        if kept and (kept.deleting_since or (kept.placement_type == "PickFixed") != is_fixed):
+            return  # the type of a policy does not change
+        policy: dict[str, Any] = {"placementType": "PickAll"}
+        if is_fixed:
             policy = {"placementType": "PickFixed", "clusterNames": servers}
-            document = placement_document(name, spec(policy, resourceSelectors=[selector]))
-            kept = Placement.objects.filter(full_name=name).values_list("placement_type", flat=True).first()
-            if kept and kept != "PickFixed":
-                return
-        elif Placement.objects.filter(full_name=name, placement_type="PickFixed").exists():
-            return
-        save_placement(document, by=None, now=self.now)
+        selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
+        save_placement(
+            placement_document(name, spec(policy, resourceSelectors=[selector])), by=None, now=self.now
+        )
         for server in SERVERS:
             self.wanted.pop((name, server), None)
             if server in servers:
                 self.wanted[name, server] = self.hub_paths(name)
+            else:
+                self.forgotten.pop((name, server), None)
 
     def delete(self, name: str) -> None:
         if Placement.objects.filter(full_name=name, deleting_since=None).exists():
             for server in SERVERS:
                 self.wanted.pop((name, server), None)
+                self.forgotten.pop((name, server), None)
             delete_placement(name, by=None, now=self.now)
 
     def save_backup(self) -> None:
@@ -170,8 +175,9 @@ class Campaign(ManyMembers):
         self.backup = None
         forget_caches()
         kubernetes_drivers.drivers.clear()
-        for key, paths in self.wanted_at_backup.items():
-            self.wanted[key] = self.wanted.get(key, set()) | paths
+        for key, paths in self.wanted.items():
+            self.forgotten[key] = self.forgotten.get(key, set()) | paths
+        self.wanted = self.wanted_at_backup
 
     def rebuild(self, server: str) -> None:
         self.uids += 1
@@ -183,7 +189,8 @@ class Campaign(ManyMembers):
         if MemberCluster.objects.filter(name=SECOND_NAME).exists():
             return
         fields = {"server": self.server.url, "ca": authority().pem, "token": SECOND_TOKEN}
-        if MemberCluster.objects.exclude(cluster_uid="").filter(name="one").exists():
+        uid = self.fleet.uids.get(SERVERS["one"]) or f"uid-of-{SERVERS['one']}"
+        if MemberCluster.objects.filter(name="one", cluster_uid=uid).exists():
             with pytest.raises(ConnectionNotAllowed):
                 set_connection(
                     SECOND_NAME,
@@ -209,6 +216,7 @@ class Campaign(ManyMembers):
         """Confirm a removal: what it would take is not wanted any more, apart from what is placed."""
         for one in waiting_removals():
             key = one.placement_name, one.cluster_name
+            self.forgotten.pop(key, None)
             is_placed = Binding.objects.filter(
                 placement__full_name=key[0], placement__deleting_since=None, cluster_name=key[1]
             ).exists()

@@ -32,7 +32,7 @@ from clusters.drivers.kubernetes.inventory import (
 )
 from clusters.drivers.kubernetes.one_object import DEFERRED, ApplyCall, ObjectResult, examine
 from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
-from clusters.drivers.kubernetes.removal import Removal, remove_entries
+from clusters.drivers.kubernetes.removal import Removal, hold_entries, remove_entries
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     LAST_WAVE,
@@ -175,7 +175,7 @@ def prune(
             f"not removed: the cluster has {counted_objects(len(gone))} of a version that this console does "
             "not know, as after a restored backup; the removal waits for a confirmation"
         )
-        return Removal(refusals=[Refusal(one.ref, NOT_CONFIRMED, why) for one in gone])
+        return hold_entries(access, gone, placement=inventory.placement, why=why, stop=stop)
     return remove_entries(access, gone, placement=inventory.placement, stop=stop)
 
 

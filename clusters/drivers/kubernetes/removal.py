@@ -25,6 +25,7 @@ from clusters.drivers.kubernetes.access import (
 from clusters.drivers.kubernetes.diff import is_own_entry
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
 from clusters.drivers.kubernetes.identity import (
+    NOT_CONFIRMED,
     OTHER_MEMBER,
     SHARED,
     is_ours,
@@ -118,6 +119,22 @@ def release_entries(
 ) -> Removal:
     return _end_all(
         access, entries, partial(release_entry, access, placement=placement, stop=stop), stop=stop
+    )
+
+
+def hold_entries(
+    access: MemberAccess, entries: Sequence[Entry], *, placement: str, why: str, stop: float
+) -> Removal:
+    """Refuse to delete what is there of these records, and delete nothing; what is not there is finished."""
+
+    def step(entry: Entry) -> Ending:
+        live = read_object(access, entry.api_version, entry.ref, deadline=stop)
+        if live is None or not is_ours(access, live, placement):
+            return FINISHED
+        return Ending(refusal=Refusal(entry.ref, NOT_CONFIRMED, why))
+
+    return _end_all(
+        access, entries, lambda entry: _guarded(access, entry, partial(step, entry), stop=stop), stop=stop
     )
 
 

@@ -23,7 +23,7 @@ from tests.clusters.kubernetes.servers import LocalServer, serve
 from tests.rows import config_map, namespace, person
 from tests.services.rollouts.many_members import ManyMembers
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 SPACE = ObjectRef("", "Namespace", "", "shop")
 TOKEN = "token"
 GHOST = "/api/v1/namespaces/ghost/configmaps/x"
@@ -95,7 +95,6 @@ def test_an_orphan_that_this_database_never_knew_waits_and_is_removed_when_confi
     assert not WaitingRemoval.objects.exists()
 
 
-@pytest.mark.usefixtures("collected_static")
 def test_an_orphan_can_be_kept(world: ManyMembers, fleet: MemberFleet, client: Client) -> None:
     haunt(world)
     client.force_login(person("vera", "viewer"))
