@@ -384,7 +384,7 @@ def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(hub: H
         reader.stop()
         thread.join(10)
 
-    names = [one.record.name for one in sink.items if one.record]
+    names = [one.record.name for one in sink.items if one.record and one.record.name.startswith("large-")]
     assert len(set(names)) == 510
     assert len(names) > 1000  # the first page was read twice
     assert next(one.listed_uids for one in sink.items if one.listed_uids is not None) == {
