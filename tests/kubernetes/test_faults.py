@@ -177,8 +177,8 @@ def test_revoked_credentials_are_named_and_hold_no_other_cluster(
         assert "credentials rejected" in unescaped(shown[address]).lower(), address
     before = len(requests)
     world.pass_time(600, step=15)
-    # 2 in 5 minutes, and those whose rejection was not recorded: the database of the tests, in memory, refuses
-    # a write beside another one. Without a block there would be 40.
+    # 2 in 5 minutes, and those whose rejection was not recorded: the database of the tests, in memory,
+    # refuses a write beside another one. Without a block there would be 40.
     assert len(requests) - before <= 8
 
     world.reconnect(world.members["two"].token)
