@@ -35,6 +35,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import DoctorCheck, Override, Placement
 from placements.services.overrides.operations import PARSERS
+from placements.services.results import kept
 from placements.services.snapshots import cycles_of
 
 MUTE_ANNOTATION = "fleetui.io/doctor"
@@ -146,27 +147,30 @@ def check_due(*, now: datetime) -> int:
     for row, examination in examinations.items():
         several = sorted(examination.findings, key=lambda one: order.index(one.severity))
         counts = Counter(one.severity for one in several)
-        DoctorCheck.objects.update_or_create(
-            placement=row,
-            defaults={
-                "revision": row.revision,
-                "fleet_version": view.version,
-                "checked_at": now,
-                "errors": counts[Severity.ERROR],
-                "warnings": counts[Severity.WARNING],
-                "infos": counts[Severity.INFO],
-                "muted": examination.muted,
-                "worst": [
-                    {
-                        "rule": one.rule,
-                        "severity": str(one.severity),
-                        "message": one.message,
-                        "path": one.path,
-                    }
-                    for one in several[:_WORST]
-                ],
-            },
-        )
+        with kept([row.pk]) as there:
+            if not there:
+                continue
+            DoctorCheck.objects.update_or_create(
+                placement=row,
+                defaults={
+                    "revision": row.revision,
+                    "fleet_version": view.version,
+                    "checked_at": now,
+                    "errors": counts[Severity.ERROR],
+                    "warnings": counts[Severity.WARNING],
+                    "infos": counts[Severity.INFO],
+                    "muted": examination.muted,
+                    "worst": [
+                        {
+                            "rule": one.rule,
+                            "severity": str(one.severity),
+                            "message": one.message,
+                            "path": one.path,
+                        }
+                        for one in several[:_WORST]
+                    ],
+                },
+            )
     return len(rows)
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import chain, count, islice
 from operator import or_
+from types import SimpleNamespace
 from typing import Any
 
 from django.db import connection
@@ -88,12 +89,17 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
         groups[group["placement_id"]].append(group)
     others = [one.pk for one in placements if not hasattr(one, "is_rolling")]
     rows = with_rollouts(Placement.objects.filter(pk__in=others)).only("pk") if others else ()
-    rollouts: dict[int, Any] = {one.pk: one for one in (*placements, *rows)}
+    rollouts: dict[int, Any] = dict.fromkeys(others, _NO_ROLLOUT)  # of those deleted since they were read
+    rollouts |= {one.pk: one for one in rows}
+    rollouts |= {one.pk: one for one in placements if one.pk not in rollouts}
     wanted = _wanted(placements)
     return {
         one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk], wanted, now=now))
         for one in placements
     }
+
+
+_NO_ROLLOUT = SimpleNamespace(is_rolling=False, is_stalled=False, awaits_run=False, gate="", gate_stage="")
 
 
 @dataclass(frozen=True, slots=True)

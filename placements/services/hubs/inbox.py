@@ -26,6 +26,7 @@ from placements.explain.hubs import STATES
 from placements.explain.inbox import KINDS, message_of
 from placements.explain.staged_updates import eviction_sentence
 from placements.models import ApprovalRequest, Binding, Eviction, HubDecision, Placement, Rollout, StagedRun
+from placements.services.hubs.queries import verdicts
 
 MOST = 200
 RECENT = timedelta(days=7)
@@ -133,7 +134,7 @@ def approvals() -> QuerySet[ApprovalRequest]:
 
 def disputed() -> QuerySet[HubDecision]:
     is_open = Q(confirmed_at__isnull=False) | Q(hub_behind=True)
-    return HubDecision.objects.filter(is_open, is_latest=True, placement__isnull=False)
+    return verdicts().filter(is_open)
 
 
 def unfulfilled() -> QuerySet[Placement]:
