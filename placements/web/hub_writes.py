@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from clusters.hubs.queries import live_hub, mirrored_version, state_of
 from clusters.hubs.writing.answers import WriteOutcome
-from clusters.hubs.writing.bodies import StaleBaseError
+from clusters.hubs.writing.bodies import ChangedSincePreviewError, StaleBaseError
 from clusters.hubs.writing.requests import NotOfferedError
 from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, MemberCluster
@@ -214,25 +214,28 @@ def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> Ht
     """Send what was previewed; where it changed since, show the present preview."""
     by, now = current_user(page.request), datetime.now(UTC)
     done: list[AppliedWrite | None] = []
-    is_outdated = False
+    outdated: list[str] = []
 
     def run() -> None:
         token = page.request.POST.get("token", "")
         more: dict[str, Any] = {**options, "confirmed": confirmed}
-        done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **more))
+        try:
+            done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **more))
+        except PreviewRequiredError:
+            outdated.append(CHANGED)
+        except ChangedSincePreviewError as error:
+            outdated.append(f"{CHANGED} Changed on the hub: {', '.join(error.paths)}.")
 
     try:
         guarded(page, run)
-    except PreviewRequiredError:
-        is_outdated = True
     except ConfirmationNeededError as error:
         page = previewed(page, options)
         page.message = str(error)
     if done:
         return sent(page, done[0])
-    if is_outdated:
+    if outdated:
         page = previewed(page, options)
-        page.message = page.message or CHANGED
+        page.message = page.message or outdated[0]
     return show(page, status=409)
 
 
