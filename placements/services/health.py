@@ -312,7 +312,9 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     if placement.is_rolling:  # what was applied a moment ago becomes available in time
         is_waiting &= Q(phase_changed_at__lt=now - placement.unavailable_period)
     is_ready = Q(cluster_name__in=_members(_is_ready(now)))
-    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | is_waiting
+    has_failed = (
+        Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | Q(failure=FailureKind.DIFFERS) | is_waiting
+    )
     rows = Binding.objects.filter(placement=placement)
     rows = _observed(
         rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)), [placement], now=now
@@ -512,7 +514,8 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
             continue
         counts["scheduled"] += number
         started = group["started_status"]
-        counts["started"] += number if started == _TRUE or (not started and phase not in EMPTY) else 0
+        is_there = phase not in EMPTY and phase is not Phase.REMOVING
+        counts["started"] += number if started == _TRUE or (not started and is_there) else 0
         counts["applying"] += number if phase is Phase.APPLYING else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         is_report = group["failure"] == FailureKind.DIFFERS  # nothing was applied

@@ -6,15 +6,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 from clusters.models import Hub, HubStream
-from placements.models import Binding, HubDecision, Placement
+from placements.models import Binding, HubDecision, Placement, Rollout
 from placements.services.health import health_of, is_degraded, is_healthy
+from placements.services.hubs.inbox import inbox, reader_of
 from placements.services.hubs.judgements import judge_due
 from placements.services.hubs.queries import disagreements
 from tests.documents import SHARED
 from tests.hubs.hub_documents import member
 from tests.hubs.projecting import NOW, ProjectedHub
+from tests.rows import person
 
 FOLDER = SHARED / "faults" / "kubefleet"
 
@@ -209,3 +213,39 @@ def test_a_step_that_the_replay_does_not_follow_is_uncertain(live: ProjectedHub)
 
     assert {row.confirmed_at for row in rows} == {None}
     assert rows[-1].agreement == "uncertain"
+
+
+def inbox_of(user: User) -> dict[tuple[str, str], str]:
+    """Return the sentences of an inbox by kind and name."""
+    groups = inbox(reader_of(user, now=NOW))
+    return {(str(one.kind), one.name): one.message for group in groups for one in group.items}
+
+
+def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(
+    live: ProjectedHub, client: Client
+) -> None:
+    for name in ("report-diff-green", "drift-not-shown", "takeover-reason"):
+        put_fault(live, name)
+    user = person("ann", "operator")
+    client.force_login(user)
+
+    items = inbox_of(user)
+    assert items["difference", "docs"] == "Drift on 0 clusters, differences on 3 clusters."
+    assert items["difference", "maps"] == "Drift on 1 cluster, differences on 0 clusters."
+    assert items["rollout", "take"] == "Rollout failed on 1 cluster. Retrying."
+    with live.scope():
+        Rollout.objects.filter(placement_name="take").update(state=Rollout.State.FINISHED, ended_at=NOW)
+    assert inbox_of(user)["rollout", "take"] == "Rollout completed. Failed on 1 cluster."
+
+    def shown(address: str) -> str:
+        return client.get(f"/hubs/prod-eu/{address}").content.decode()
+
+    assert "Differs (differs on 3 clusters)" in shown("placements/docs/")
+    for address in ("placements/docs/clusters/member-1/", "clusters/member-1/"):
+        assert ">Differs<" in shown(address), address
+    assert "takeover is needed" in shown("placements/take/")
+    assert "/data/colour" in shown("placements/maps/clusters/member-2/")
+    assert "maps/settings" in shown("placements/maps/drift/")
+    [drift] = client.get("/hubs/prod-eu/api/v1/placements/maps/drifts").json()["items"]
+    assert "/data/colour" in str(drift)
+    assert "2026-11-28T02:27:48Z" in str(drift)
