@@ -134,10 +134,10 @@ class NoStoreMiddleware(Middleware):
 
 
 class ReadAgainMiddleware(Middleware):
-    """Reads once more what failed because a row was deleted between two queries.
+    """Reads a second time what failed because a row was deleted between two queries.
 
-    Pages and REST read with several statements, each of which sees what was committed before it. Once the row
-    is gone, a list is without it, and its own page is not found. Whatever fails twice is a fault.
+    Pages and REST read with several statements, each of which sees what was committed before it. Without the
+    row, a list is shorter, and its own page is not found. What fails twice is a fault.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponse:

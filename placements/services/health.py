@@ -400,6 +400,12 @@ def _awaits_run() -> Q:
     return Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB) & is_outdated
 
 
+def is_pending() -> Q:
+    """Return the condition of placements that are not decided as they are now; a live hub says of which."""
+    undecided = Q(is_fulfilled=None, deleting_since=None) & ~Q(hub=LOCAL_HUB)
+    return Q(observed_generation__lt=F("generation")) | undecided
+
+
 def is_degraded(*, now: datetime) -> Q:
     """Return the condition of placements whose status is failed, degraded or unknown (`placement_health`)."""
     is_due = Q(observed_generation__lt=F("generation"))
@@ -484,7 +490,7 @@ def _facts(
         HealthCounts(wanted=number, **counts),
         placement.placement_type,
         placement.is_fulfilled,
-        is_pending=placement.is_due,
+        is_pending=placement.is_due or (placement.is_mirrored and placement.is_fulfilled is None),
         has_invalid_selectors=bool(placement.selection_faults),
         resources=resources,
         is_deleting=placement.deleting_since is not None,

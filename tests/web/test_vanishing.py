@@ -4,12 +4,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import ResolverMatch
 
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.middleware import ReadAgainMiddleware
+from placements.models import Placement
 from tests.effort import IS_FULL
 from tests.hubs.test_live_pages import MOUNT, ROLES, busy_hub
 from tests.rows import person
@@ -27,7 +27,7 @@ LIVE = (
 
 @pytest.mark.larger
 def test_no_page_fails_for_what_is_deleted_meanwhile(
-    operator: Client, web: object, subtests: pytest.Subtests
+    operator: Client, web: Placement, subtests: pytest.Subtests
 ) -> None:
     decision_id = begin_everything(web)
     deletions = {
@@ -61,11 +61,11 @@ def test_no_page_of_a_live_hub_fails_for_what_is_deleted_meanwhile(
 def test_what_fails_twice_is_a_fault(method: str, count: int, rf: RequestFactory) -> None:
     calls = []
 
-    def view(_request: object) -> HttpResponse:
+    def view(_request: object) -> Any:
         calls.append(1)
         raise AttributeError("broken")
 
-    def responds(request: Any) -> HttpResponse:
+    def responds(request: Any) -> Any:
         try:
             return view(request)
         except AttributeError as error:

@@ -317,8 +317,9 @@ def written_parts(live: Manifest | None, *, conditions: Iterable[str] = ()) -> d
     metadata = mapping_at(live, "metadata")
     parts = {f"metadata.{key}": metadata.get(key) for key in _WRITTEN_METADATA}
     parts |= {f"spec.{key}": one for key, one in mapping_at(live, "spec").items()}
+    types = set(conditions)
     for one in map(mapping_at, items_at(live, "status", "conditions")):
-        if one.get("type") in conditions:
+        if one.get("type") in types:
             parts[f"status.conditions.{one['type']}"] = one
     present = {path: one for path, one in parts.items() if one not in (None, {})}
     return {path: hashlib.sha256(canonical_json(one)).hexdigest()[:16] for path, one in present.items()}

@@ -120,7 +120,7 @@ class HubWriter:
     def dry_run(self, request: WriteRequest, live: Manifest | None) -> WriteAnswer:
         """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
         check_writable(self.hub)
-        _, answer = self._request_afresh(request, live, is_dry_run=True)
+        _, answer = self._request_at_present_version(request, live, is_dry_run=True)
         return (
             replace(answer, outcome=WriteOutcome.UNREACHABLE)
             if answer.outcome is WriteOutcome.UNKNOWN
@@ -144,7 +144,7 @@ class HubWriter:
         return request, answer
 
     def send(self, request: WriteRequest, live: Manifest | None, *, digest: str = "") -> SentWrite:
-        """Have a request carried out once, and record who requested it and what became of it.
+        """Send a request until the hub stores it or refuses it, and record who requested it and the outcome.
 
         Raise NotWritableError.
         """
@@ -155,7 +155,7 @@ class HubWriter:
         # Another process that finds the row after this leaves it alone until the deadline is over.
         if not move(row, HubWriteState.PLANNED, state=HubWriteState.SENT):
             raise NotWritableError("the write was given up before it was sent")
-        sent, answer = self._request_afresh(request, live, is_dry_run=False)
+        sent, answer = self._request_at_present_version(request, live, is_dry_run=False)
         if sent.resource_version != request.resource_version:
             move(row, HubWriteState.SENT, precondition=sent.resource_version, body=sent.stored_body)
             request = sent
@@ -182,12 +182,12 @@ class HubWriter:
                 request_id=uuid4().hex,
             )
 
-    def _request_afresh(
+    def _request_at_present_version(
         self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool
     ) -> tuple[WriteRequest, WriteAnswer]:
         """Send a request, and again with the present resourceVersion while only the status has changed.
 
-        The hub did not carry out the ones before. What was changed otherwise is a conflict, and named.
+        The hub stored nothing of those before. What was changed otherwise is a conflict, and named.
         """
         answer = self._request(request, live, is_dry_run=is_dry_run)
         for _ in range(MOST_REPEATS):
