@@ -180,21 +180,3 @@ def _recoded(
         return values, codes
     code_of = np.append(np.cumsum(is_used, dtype=np.int32) - 1, np.int32(ABSENT))  # the last for code −1
     return [value for value, used in zip(values, is_used, strict=True) if used], code_of[codes]
-
-
-def descending(keys: Sequence[Ints | Floats]) -> Ints:
-    """Return places ordered by the keys, the first key first, each descending; the later place wins a tie."""
-    size = len(keys[0])
-    if not size:
-        return np.zeros(0, dtype=np.int64)
-    packed: Ints = np.zeros(size, dtype=np.int64)
-    room = size
-    for key in keys:
-        if key.dtype != np.int64:
-            return np.lexsort(tuple(reversed(keys)))[::-1]
-        low, high = int(key.min()), int(key.max())
-        room *= high - low + 1
-        if room >= 1 << 62:
-            return np.lexsort(tuple(reversed(keys)))[::-1]
-        packed = packed * (high - low + 1) + (key - low).astype(np.int64)
-    return np.argsort(packed * size + np.arange(size))[::-1]

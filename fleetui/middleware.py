@@ -28,10 +28,11 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import SESSION_KEY, logout
-from django.core.exceptions import SuspiciousOperation
+from django.core.exceptions import ObjectDoesNotExist, SuspiciousOperation
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, JsonResponse
 from django.shortcuts import redirect, render
+from django.template.response import SimpleTemplateResponse
 from django.utils.module_loading import import_string
 
 from fleetui.apimachinery.effort import EffortBounds, TooMuchWorkError, bounded_effort
@@ -130,6 +131,31 @@ class NoStoreMiddleware(Middleware):
         response = self._get_response(request)
         response.headers.setdefault("Cache-Control", "no-store")
         return response
+
+
+class ReadAgainMiddleware(Middleware):
+    """Reads a second time what failed because a row was deleted between two queries.
+
+    Pages and REST read with several statements, each of which sees what was committed before it. Without the
+    row, a list is shorter, and its own page is not found. What fails twice is a fault.
+    """
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
+        match = request.resolver_match
+        if match is None or request.method not in ("GET", "HEAD") or not isinstance(error, _ABSENCES):
+            return None
+        log.info("read again: %s: %s", type(error).__name__, error, extra={"request": request})
+        response: HttpResponseBase = match.func(request, *match.args, **match.kwargs)
+        if isinstance(response, SimpleTemplateResponse):
+            response.render()
+        return response
+
+
+_ABSENCES = (AttributeError, LookupError, ObjectDoesNotExist, TypeError, ValueError)
+"""What a row that is missing makes of code that has just read its key."""
 
 
 STARTED, ACTIVE, SECOND_FACTOR_DUE = "session_started", "session_active", "second_factor_due"

@@ -30,6 +30,13 @@ from fleetui.role_names import Role
 AnyUser = AbstractBaseUser | AnonymousUser
 
 
+def current_user(request: HttpRequest) -> User:
+    """Return the user; every view that writes requires one."""
+    if not isinstance(request.user, User):
+        raise TypeError("this view requires login")
+    return request.user
+
+
 def may_read(user: AnyUser) -> bool:
     return _has_one_of(user, tuple(Role))
 

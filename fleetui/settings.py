@@ -145,6 +145,8 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     *(["fleetui.accounts.proxy.ProxyLoginMiddleware"] if PROXY_USER_HEADER else []),
     "placements.web.record_middleware.UnreadableRecordMiddleware",
+    # Nearest to the views: the others answer what fails twice.
+    "fleetui.middleware.ReadAgainMiddleware",
 ]
 
 REFUSAL_RECORDER = "fleetui.access.audit.record_refusal"

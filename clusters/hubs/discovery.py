@@ -104,7 +104,7 @@ def server_version(client: Client, *, deadline: float) -> str:
     try:
         answer = client.request("GET", "/version", deadline=deadline)
     except DriverUnavailable as error:
-        if error.code == "not-kubernetes":
+        if error.code in ("not-kubernetes", "no-such-path"):
             raise Unsuitable("the server answers, but not as a Kubernetes API server") from error
         raise
     if answer.status == 404:

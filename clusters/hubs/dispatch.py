@@ -21,9 +21,13 @@ def on_live_hub(
     """
 
     def mark(operation: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        if instead is None:
+            setattr(operation, MARK, None)
+            return operation
+
         @wraps(operation)
         def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-            if instead is None or current_hub_id() == LOCAL_HUB:
+            if current_hub_id() == LOCAL_HUB:
                 return operation(*arguments, **options)
             result: Result = instead(*arguments, **options)
             return result

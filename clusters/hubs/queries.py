@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
 from clusters.hub_state import HubState
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.trimming import unpack
-from clusters.models import Hub, HubGrant, HubStream, HubWrite, MirroredObject
+from clusters.models import Hub, HubGrant, HubStream, HubWrite, MemberCluster, MirroredObject
 from fleetui.access.models import TeamGrant
 from fleetui.hub_scope import in_hub, scopes_disabled
 from fleetui.permissions import AnyUser, Role
@@ -110,6 +110,8 @@ class HubSummary:
     clusters: int = 0
     placements: int = 0
     retry_at: datetime | None = None
+    silent_since: datetime | None = None
+    """Since when the controllers of a live hub have written nothing, if that is long."""
 
     def age(self, now: datetime) -> timedelta | None:
         return now - self.heard_at if self.heard_at else None
@@ -134,6 +136,8 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
     with across_hubs():
         for one in HubStream.objects.filter(hub__in=hubs).only(*columns):
             streams[one.hub_id or 0].append(one)
+    live = [hub for hub in hubs if state_of(hub, now=now)[0] == HubState.LIVE]
+    silences = _silences(live, now=now) if live else {}
     summaries = []
     for hub in hubs:
         counts: Counter[str] = Counter()
@@ -151,9 +155,44 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
                 clusters=counts["MemberCluster"],
                 placements=counts["ClusterResourcePlacement"] + counts["ResourcePlacement"],
                 retry_at=min((one.retry_at for one in required if one.retry_at), default=None),
+                silent_since=silences.get(hub.pk),
             )
         )
     return summaries
+
+
+SILENT_AFTER = timedelta(minutes=5)
+"""Members report each minute; the controllers may be busy for some of them."""
+_WRITTEN_BY_CONTROLLERS = (
+    *("ClusterResourceBinding", "ResourceBinding", "ClusterSchedulingPolicySnapshot"),
+    *("SchedulingPolicySnapshot", "ClusterResourceSnapshot", "ResourceSnapshot"),
+)
+
+
+def _silences(hubs: Sequence[Hub], *, now: datetime) -> dict[int, datetime]:
+    """Return since when the controllers of live hubs have written nothing, of those where that is long.
+
+    They copy the heartbeats of the clusters; what else they write is read only where these are old.
+    """
+    with across_hubs():
+        members = MemberCluster.objects.filter(hub__in=hubs).order_by()
+        heard = dict(members.values_list("hub").annotate(last=Max("heartbeat_at")))
+        late = [
+            hub for hub in hubs if (last := heard.get(hub.pk)) and last - _offset(hub) < now - SILENT_AFTER
+        ]
+        rows = MirroredObject.objects.filter(hub__in=late, kind__in=_WRITTEN_BY_CONTROLLERS).order_by()
+        written = dict(rows.values_list("hub").annotate(last=Max("changed_at"))) if late else {}
+    found = {}
+    for hub in late:
+        last = max(filter(None, (heard[hub.pk] - _offset(hub), written.get(hub.pk))))
+        if last < now - SILENT_AFTER:
+            found[hub.pk] = last
+    return found
+
+
+def _offset(hub: Hub) -> timedelta:
+    """Return how far the clock of a hub is ahead of ours."""
+    return timedelta(seconds=hub.clock_offset_seconds or 0.0)
 
 
 def not_live(*, now: datetime) -> Q:

@@ -142,11 +142,17 @@ class HubRunner:
         if left:
             return min(left, REREAD_SECONDS)
         now = self._monotonic()
-        is_due = self._discovered is None or now - self._discovered >= self._discovery_seconds
+        is_due = self._discovered is None or now - self._discovered >= self._discovery_period
         if is_due or self._is_forced or is_changed:
             self._is_forced = False
             return self._discover()
-        return min(REREAD_SECONDS, self._discovery_seconds)
+        return min(REREAD_SECONDS, self._discovery_period)
+
+    @property
+    def _discovery_period(self) -> float:
+        """The seconds between two discoveries: fewer while a kind is not served, which may be added."""
+        lacks_kinds = self.discovery is not None and bool(self.discovery.absent)
+        return min(self._discovery_seconds, self._pace.absent) if lacks_kinds else self._discovery_seconds
 
     def _discover(self) -> float:
         try:
@@ -166,7 +172,7 @@ class HubRunner:
         if discovery.unsuitable or any(one.is_required for one in discovery.absent):
             self._discovered = None  # a server that has just started does not serve all of its kinds yet
             return min(UNSUITABLE_SECONDS, self._pace.unavailable)
-        return min(REREAD_SECONDS, self._discovery_seconds)
+        return min(REREAD_SECONDS, self._discovery_period)
 
     def run_stream(self, place: Place, pk: int, version: str, position: str) -> None:
         """Start the stream of a place, or start it again through another version."""

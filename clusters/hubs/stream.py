@@ -43,6 +43,8 @@ class StreamPace:
     page: float = 60.0
     unavailable: float = 300.0
     """Between attempts at a kind that is absent or forbidden."""
+    absent: float = 60.0
+    """Between two discoveries while a kind is not served."""
     starting: float = 60.0
     """So long a kind that was served is tried as after any failure: a server that has just started answers
     403 and 404 until it has read its roles and definitions."""
@@ -212,7 +214,12 @@ class StreamReader:
                     self.status.skipped += 1
                 pause = self._backoff(started)
             except DriverUnavailable as error:
-                pause = self._unavailable(error, started)
+                if error.code == "no-such-path":  # the definition of the kind was removed
+                    self._access.path_missing()
+                    words = f"not served: {self.kind.resource}"
+                    pause = self._not_served(_NotServed(StreamState.ABSENT, words), started)
+                else:
+                    pause = self._unavailable(error, started)
             if pause and not self._stopped.is_set():
                 self.status.retry_at = self._monotonic() + pause
                 self._wake.wait(pause)

@@ -25,7 +25,7 @@ from clusters.hubs.event_queue import EventQueue
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.mirror import FLUSH_SECONDS, HubMirror, LeaseLost
 from clusters.hubs.runner import HubRunner, Place, places_of
-from clusters.hubs.states import SIDE_STATES, HubCondition
+from clusters.hubs.states import SIDE_STATES, HubCondition, StreamState
 from clusters.hubs.stream import StreamItem, StreamPace
 from clusters.models import Hub, HubStream, MirroredObject
 from fleetui.audit import AuditEvent, record
@@ -200,9 +200,15 @@ class Watcher:
         served = {kind: version for kind, version in discovery.versions.items() if version}
         wanted = {place: served[place.kind] for place in places_of(list(served), hub.namespaces)}
         if not discovery.unsuitable:
-            for place in [place for place in hub.runner.streams if place not in wanted]:
+            gone = [place for place in hub.runner.streams if place not in wanted]
+            numbers = [hub.runner.streams[place].number for place in gone]
+            for place in gone:
                 hub.runner.stop_stream(place)
             with in_hub(hub.pk):
+                # Listed from the start once it is served again.
+                HubStream.objects.filter(pk__in=numbers).update(
+                    state=StreamState.ABSENT.value, error="not served", resource_version=""
+                )
                 rows = [self._stream_row(hub, place, version) for place, version in wanted.items()]
             for place, row in zip(wanted, rows, strict=True):
                 if row.pk not in hub.mirror.streams:

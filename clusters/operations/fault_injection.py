@@ -77,16 +77,21 @@ def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
         return None
     faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
     is_silent = not cluster.is_simulated and cluster.unanswered_since is not None
+    is_silent = is_silent or any(keeps_from_reporting(fault) for fault in faults)
+    will_be_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
+    is_unhealthy = cluster.agent_healthy == "False"
+    if not (is_silent or is_unhealthy or will_be_unhealthy):
+        return None
+
     since = FleetState.objects.values_list("observing_since", flat=True).first() or now
     moments = []
-    if is_silent or any(keeps_from_reporting(fault) for fault in faults):
+    if is_silent:
         moments.append(max(cluster.heartbeat_at or now, since) + LIMITS.heartbeat)
-    is_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
-    if cluster.agent_healthy == "False":
+    if is_unhealthy:
         moments.append(max(cluster.healthy_since or now, since) + LIMITS.unhealthy)
-    elif is_unhealthy:
+    elif will_be_unhealthy:
         moments.append(now + LIMITS.unhealthy)
-    return min(moments, default=None)
+    return min(moments)
 
 
 def keeps_from_reporting(fault: SimulatedFault) -> bool:

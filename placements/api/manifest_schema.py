@@ -157,9 +157,11 @@ class HealthOfClusters(ReadModel):
     applied: int
     available: int
     unreachable: int
+    not_observed: int
     not_monitored: int
     not_ready: int
     failed: int
+    differs: int
 
 
 class PlacementHealthStatus(ReadModel):

@@ -315,6 +315,7 @@ class HealthCountsSerializer(CamelCaseSerializer):
     not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
     not_ready = serializers.IntegerField(help_text="Reachable, and cannot be selected.")
     failed = serializers.IntegerField()
+    differs = serializers.IntegerField(help_text="ReportDiff found differences there, and applied nothing.")
 
 
 class HealthSerializer(CamelCaseSerializer):

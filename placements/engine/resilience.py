@@ -15,11 +15,10 @@ import numpy as np
 from clusters.columns import ABSENT
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, NO_SCHEDULE, Fleet, Taint
 from placements.engine.disruption import KeptReason
-from placements.engine.scheduling.candidates import Candidates, candidates_of
+from placements.engine.scheduling.candidates import Candidates, candidates_of, malformed_properties
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.filters.taint_toleration import untolerated
-from placements.engine.scheduling.malformed import malformed_properties
 from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule

@@ -24,6 +24,7 @@ _UNAVAILABLE = {
     "credentials": "Credentials rejected",
     "credentials-unreadable": "Credentials cannot be decrypted",
     "not-kubernetes": "Not a Kubernetes API server",
+    "no-such-path": "Path not served",
     "too-large": "Answer too large",
     "pending": "More time needed",
     "http-408": "Request timeout (HTTP 408)",

@@ -24,6 +24,7 @@ _UNREACHABLE: Mapping[str, str] = {
     "timeout": "No answer in time",
     "proxy": "Proxy not reachable",
     "not-kubernetes": "Answer is not from an API server",
+    "no-such-path": "Path not served",
     "too-large": "Answer too large",
 }
 _STEPS: Mapping[str, str] = {

@@ -89,6 +89,7 @@ class ShownHub:
     is_current: bool
     has_banner: bool
     disagreements: int
+    silent_since: datetime | None = None
 
 
 def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0, disagreements: int = 0) -> ShownHub:
@@ -113,6 +114,7 @@ def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0, disagreeme
         one.state == "live",
         one.state in _OUTDATED or bool(reason),
         disagreements,
+        one.silent_since,
     )
 
 

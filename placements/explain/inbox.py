@@ -23,6 +23,7 @@ _RUNS = {
     "stuck": "Staged update run is stuck.",
     "stopped": "Staged update run is stopped.",
     "halted": "Rollout stalled: no cluster can be updated.",
+    "finished": "Rollout completed.",
 }
 
 

@@ -53,9 +53,9 @@ from placements.services.results import (
     OperationResult,
     SaveResult,
     delete_row,
+    kept,
     locked_row,
     save_row,
-    still_there,
 )
 from placements.services.snapshots import cycles_of, draft_cycle
 
@@ -179,8 +179,8 @@ def _check(
     plain_results = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {_READ[one.predicate] for one in items if one.predicate in _READ}
-    with transaction.atomic():
-        if not still_there(placement):
+    with kept([placement.pk]) as there:
+        if not there:
             return
         former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
         before = {_identity(one): one["state"] for one in (former.results if former else [])}

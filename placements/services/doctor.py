@@ -15,7 +15,6 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
-from django.db import transaction
 from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
 
 from clusters.fleet import Fleet
@@ -36,7 +35,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import DoctorCheck, Override, Placement
 from placements.services.overrides.operations import PARSERS
-from placements.services.results import still_there
+from placements.services.results import kept
 from placements.services.snapshots import cycles_of
 
 MUTE_ANNOTATION = "fleetui.io/doctor"
@@ -148,8 +147,8 @@ def check_due(*, now: datetime) -> int:
     for row, examination in examinations.items():
         several = sorted(examination.findings, key=lambda one: order.index(one.severity))
         counts = Counter(one.severity for one in several)
-        with transaction.atomic():
-            if not still_there(row):
+        with kept([row.pk]) as there:
+            if not there:
                 continue
             DoctorCheck.objects.update_or_create(
                 placement=row,

@@ -23,7 +23,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StagedRun, StalePick
 from placements.services.decisions.records import reachable_records
 from placements.services.fleet.impact import impact_of
-from placements.services.health import is_degraded, is_healthy
+from placements.services.health import is_degraded, is_healthy, is_pending
 from placements.services.rollouts.approvals import approvals_waiting
 from placements.services.rollouts.attention import runs_under_way, waiting_runs
 
@@ -104,7 +104,7 @@ _STATES: dict[PlacementFilterState, Callable[[datetime], Q]] = {
     PlacementFilterState.HEALTHY: lambda now: is_healthy(now=now),
     PlacementFilterState.FULFILLED: lambda _now: Q(is_fulfilled=True),
     PlacementFilterState.UNFULFILLED: lambda _now: Q(is_fulfilled=False),
-    PlacementFilterState.PENDING: lambda _now: Q(observed_generation__lt=F("generation")),
+    PlacementFilterState.PENDING: lambda _now: is_pending(),
     PlacementFilterState.ROLLING: lambda _now: _having(runs_under_way()),
     PlacementFilterState.WAITING: lambda _now: _having(waiting_runs()),
     PlacementFilterState.STALE: lambda _now: Q(pk__in=StalePick.objects.values("staleness_check__placement")),

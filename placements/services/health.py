@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import chain, count, islice
 from operator import or_
+from types import SimpleNamespace
 from typing import Any
 
 from django.db import connection
@@ -88,12 +89,17 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
         groups[group["placement_id"]].append(group)
     others = [one.pk for one in placements if not hasattr(one, "is_rolling")]
     rows = with_rollouts(Placement.objects.filter(pk__in=others)).only("pk") if others else ()
-    rollouts: dict[int, Any] = {one.pk: one for one in (*placements, *rows)}
+    rollouts: dict[int, Any] = dict.fromkeys(others, _NO_ROLLOUT)  # of those deleted since they were read
+    rollouts |= {one.pk: one for one in rows}
+    rollouts |= {one.pk: one for one in placements if one.pk not in rollouts}
     wanted = _wanted(placements)
     return {
         one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk], wanted, now=now))
         for one in placements
     }
+
+
+_NO_ROLLOUT = SimpleNamespace(is_rolling=False, is_stalled=False, awaits_run=False, gate="", gate_stage="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +310,9 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     if placement.is_rolling:  # what was applied a moment ago becomes available in time
         is_waiting &= Q(phase_changed_at__lt=now - placement.unavailable_period)
     is_ready = Q(cluster_name__in=_members(_is_ready(now)))
-    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | is_waiting
+    has_failed = (
+        Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | Q(failure=FailureKind.DIFFERS) | is_waiting
+    )
     rows = Binding.objects.filter(placement=placement)
     rows = _observed(
         rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)), [placement], now=now
@@ -388,6 +396,12 @@ def _awaits_run() -> Q:
     is_left = Exists(left.exclude(phase__in=(*EMPTY, Phase.REMOVING)))
     is_outdated = Q(has_newer_resources=True) | is_older | is_left
     return Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB) & is_outdated
+
+
+def is_pending() -> Q:
+    """Return the condition of placements that are not decided as they are now; a live hub says of which."""
+    undecided = Q(is_fulfilled=None, deleting_since=None) & ~Q(hub=LOCAL_HUB)
+    return Q(observed_generation__lt=F("generation")) | undecided
 
 
 def is_degraded(*, now: datetime) -> Q:
@@ -474,7 +488,7 @@ def _facts(
         HealthCounts(wanted=number, **counts),
         placement.placement_type,
         placement.is_fulfilled,
-        is_pending=placement.is_due,
+        is_pending=placement.is_due or (placement.is_mirrored and placement.is_fulfilled is None),
         has_invalid_selectors=bool(placement.selection_faults),
         resources=resources,
         is_deleting=placement.deleting_since is not None,
@@ -504,7 +518,8 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
             continue
         counts["scheduled"] += number
         started = group["started_status"]
-        counts["started"] += number if started == _TRUE or (not started and phase not in EMPTY) else 0
+        is_there = phase not in EMPTY and phase is not Phase.REMOVING
+        counts["started"] += number if started == _TRUE or (not started and is_there) else 0
         counts["applying"] += number if phase is Phase.APPLYING else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         is_report = group["failure"] == FailureKind.DIFFERS  # nothing was applied

@@ -1,6 +1,7 @@
 """Saving and deleting of manifests: what every kind has in common, and the results."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Model
 
 from fleetui.access.secret_values import plain_manifest
@@ -52,20 +54,20 @@ def name_on_hub(manifest: ClusterResourcePlacement) -> str:
     return manifest.full_name
 
 
-def still_there(placement: Placement) -> bool:
-    """Lock a placement that was read earlier, and return whether it has not been deleted since.
-
-    In the transaction that writes what refers to it: a deletion meanwhile would leave a broken reference.
-    """
-    return Placement.objects.select_for_update().filter(pk=placement.pk).exists()
-
-
 class OperationResult(StrEnum):
     """What an operation did with a manifest."""
 
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
+
+
+@contextmanager
+def kept(placements: Collection[int]) -> Iterator[set[int]]:
+    """Keep placements from being deleted while rows about them are written; give the keys that are there."""
+    with transaction.atomic():
+        rows = Placement.objects.select_for_update(no_key=True).filter(pk__in=placements).order_by("pk")
+        yield set(rows.values_list("pk", flat=True))
 
 
 @dataclass(frozen=True, slots=True)

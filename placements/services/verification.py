@@ -14,7 +14,7 @@ from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
 from placements.services.decisions.records import fault_of, of_another_engine
 from placements.services.fleet.queries import headroom_of
-from placements.services.results import still_there
+from placements.services.results import kept
 from placements.services.snapshots import cycles_of
 from placements.services.workqueue import enqueue_scheduling
 
@@ -117,8 +117,8 @@ def refresh_staleness(*, now: datetime) -> int:
                 "headroom": headroom.least,
                 "skews": [list(one) for one in headroom.skews],
             }
-            with transaction.atomic():
-                if not still_there(placement):
+            with kept([placement.pk]) as there:
+                if not there:
                     continue
                 row, _ = StalenessCheck.objects.update_or_create(placement=placement, defaults=values)
                 row.stale.all().delete()

@@ -12,7 +12,7 @@ from clusters.models import MemberCluster, Membership
 from clusters.observation import silence_of, silence_words
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.health import GATES, HealthCounts, PlacementHealth
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
@@ -125,8 +125,10 @@ _BLOCKS: dict[str, Badge] = {
 }
 
 
-def phase_state(phase: str, block: str = "") -> Badge:
+def phase_state(phase: str, block: str = "", *, failure: str = "") -> Badge:
     """Return the status of a cluster in a rollout; `block` is what blocks it there."""
+    if phase in (Phase.APPLIED, Phase.AVAILABLE) and failure == FailureKind.DIFFERS:
+        return Badge("attention", "Differs")
     return _BLOCKS.get(block) or _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
 
 

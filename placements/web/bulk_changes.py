@@ -14,7 +14,7 @@ from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators, for_readers
+from fleetui.permissions import current_user, for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.models import BulkChange
 from placements.services.bulk_changes import (
@@ -31,7 +31,6 @@ from placements.services.disruption.impact import drain_impact
 from placements.services.fleet.forms import TypedCluster, read_cluster
 from placements.web.badges import Badge
 from placements.web.connection_forms import row_context, typed_rows
-from placements.web.request import current_user
 
 WORDS = {
     BulkAction.LABELS: ("Edit labels", "Sets and removes labels. Other labels stay."),

@@ -30,12 +30,12 @@ from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators
+from fleetui.permissions import current_user, for_operators
 from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of
 from placements.web.connection_forms import row_context, typed_rows
-from placements.web.request import current_user, file_or_text, next_address, number_of
+from placements.web.request import file_or_text, next_address, number_of
 
 _MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])

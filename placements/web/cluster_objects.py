@@ -75,7 +75,7 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
     context = {
         "placement": binding.placement,
         "binding": binding,
-        "state": badges.phase_state(binding.phase),
+        "state": badges.phase_state(binding.phase, failure=binding.failure),
         "unreachable": unreachable,
         "unavailable": "" if unreachable else unavailable_words(binding.unavailable_code),
         "may_read": cluster_row is not None,

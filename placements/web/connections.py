@@ -40,6 +40,7 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import (
     Role,
+    current_user,
     for_cluster_administrators,
     for_operators,
     for_readers,
@@ -57,7 +58,7 @@ from placements.web.connection_forms import (
     typed_cluster,
     typed_rows,
 )
-from placements.web.request import as_file, current_user, number_of
+from placements.web.request import as_file, number_of
 
 REPORTED_BY_AGENT = "agent"
 KINDS = (

@@ -15,7 +15,7 @@ from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.live import TOKEN, shared_fragment
-from fleetui.permissions import Role, for_readers, may_approve, may_operate, teams_of
+from fleetui.permissions import Role, current_user, for_readers, may_approve, may_operate, teams_of
 from fleetui.polling import not_modified
 from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import measure_word
@@ -30,7 +30,7 @@ from placements.templatetags.fleet import address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
-from placements.web.request import current_user, requested_table
+from placements.web.request import requested_table
 from placements.web.resilience import overview_card
 
 

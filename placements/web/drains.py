@@ -23,7 +23,7 @@ from clusters.operations.edit import cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators, for_readers
+from fleetui.permissions import current_user, for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, cancel_drain, drain
@@ -36,7 +36,7 @@ from placements.services.hub_writes.operations import HubRefusedError, apply_wri
 from placements.services.hub_writes.planning import WriteRefusedError
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.web.badges import Badge, phase_state
-from placements.web.request import current_user, number_of
+from placements.web.request import number_of
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000

@@ -18,7 +18,7 @@ from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
 from fleetui.middleware import costly
-from fleetui.permissions import Role, by_operation, for_operators, for_readers, may_change_at
+from fleetui.permissions import Role, by_operation, current_user, for_operators, for_readers, may_change_at
 from placements.models import Draft, Placement
 from placements.services.editor.completion import completions, cursor_at
 from placements.services.editor.merge import Side
@@ -37,10 +37,9 @@ from placements.services.editor.queries import (
     manifest_at,
     starting_text,
     summaries_of,
-    text_for,
 )
 from placements.services.editor.templates import TEMPLATES
-from placements.services.editor.validation import PlacementDraft
+from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.resources.queries import hub_objects
 from placements.services.teams import of_draft, of_placement
 from placements.web.editor_context import (
@@ -50,7 +49,7 @@ from placements.web.editor_context import (
     parse_submission,
     sends_manifest,
 )
-from placements.web.request import current_user, number_of
+from placements.web.request import number_of
 from placements.web.review import conflict_context, own_draft, preview_row
 
 _METHODS = ["GET", "HEAD", "POST"]

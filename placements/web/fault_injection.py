@@ -20,9 +20,9 @@ from clusters.operations.fault_injection import (
 )
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
-from fleetui.permissions import for_operators
+from fleetui.permissions import current_user, for_operators
 from placements.explain.fault_injection import FAULT_KINDS, fault_words, until_of
-from placements.web.request import current_user, number_of
+from placements.web.request import number_of
 
 MINUTES = {"": "Until cleared", "5": "5 minutes", "15": "15 minutes", "60": "1 hour"}
 

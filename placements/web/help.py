@@ -8,9 +8,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.hubs.dispatch import acts_through
-from fleetui.permissions import for_operators, for_readers
+from fleetui.permissions import current_user, for_operators, for_readers
 from placements.services.demo.load import DEMO_SIZES, NameTakenError, demo_state, load_demo, remove_demo
-from placements.web.request import current_user
 
 PAGES = ("keyboard", "semantics", "glossary")
 

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from clusters.hubs.queries import live_hub, mirrored_version, state_of
 from clusters.hubs.writing.answers import WriteOutcome
-from clusters.hubs.writing.bodies import StaleBaseError
+from clusters.hubs.writing.bodies import ChangedSincePreviewError, StaleBaseError
 from clusters.hubs.writing.requests import NotOfferedError
 from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, MemberCluster
@@ -27,12 +27,11 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import load_json
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.middleware import costly
-from fleetui.permissions import for_readers
+from fleetui.permissions import current_user, for_readers
 from placements.explain.hubs import OUTCOMES
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
-from placements.services.editor.queries import text_for
-from placements.services.editor.validation import PlacementDraft
+from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.fleet.impact import impact_of
 from placements.services.hub_writes.catalogue import ACTIONS, Action
 from placements.services.hub_writes.copies import copies_of
@@ -53,7 +52,7 @@ from placements.services.hub_writes.planning import (
 )
 from placements.services.hub_writes.queries import refusal_of_write
 from placements.web.hub_write_forms import entered_fields, fixed_fields, inputs_for
-from placements.web.request import as_file, current_user, is_confirmed
+from placements.web.request import as_file, is_confirmed
 from placements.web.review import own_draft
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
@@ -214,25 +213,28 @@ def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> Ht
     """Send what was previewed; where it changed since, show the present preview."""
     by, now = current_user(page.request), datetime.now(UTC)
     done: list[AppliedWrite | None] = []
-    is_outdated = False
+    outdated: list[str] = []
 
     def run() -> None:
         token = page.request.POST.get("token", "")
         more: dict[str, Any] = {**options, "confirmed": confirmed}
-        done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **more))
+        try:
+            done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **more))
+        except PreviewRequiredError:
+            outdated.append(CHANGED)
+        except ChangedSincePreviewError as error:
+            outdated.append(f"{CHANGED} Changed on the hub: {', '.join(error.paths)}.")
 
     try:
         guarded(page, run)
-    except PreviewRequiredError:
-        is_outdated = True
     except ConfirmationNeededError as error:
         page = previewed(page, options)
         page.message = str(error)
     if done:
         return sent(page, done[0])
-    if is_outdated:
+    if outdated:
         page = previewed(page, options)
-        page.message = page.message or CHANGED
+        page.message = page.message or outdated[0]
     return show(page, status=409)
 
 

@@ -42,11 +42,10 @@ from clusters.operations.connection import INSECURE_WARNING
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
-from fleetui.permissions import for_cluster_administrators, for_readers, may_administer_clusters
+from fleetui.permissions import current_user, for_cluster_administrators, for_readers, may_administer_clusters
 from placements.explain.hubs import permission_rows, shown_hub, shown_stream, shown_write
 from placements.services.hubs.queries import disagreements_by_hub, version_changes, version_numbered
 from placements.services.hubs.unresolved import UnresolvedObject, unresolved_counts, unresolved_objects
-from placements.web.request import current_user
 
 MOST_SHOWN = 50
 

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from clusters.models import ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
-from fleetui.permissions import for_notification_managers
+from fleetui.permissions import current_user, for_notification_managers
 from placements.models import NotificationRule, ProblemKind
 from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
@@ -32,7 +32,7 @@ from placements.services.notifications.operations import (
     send_test,
 )
 from placements.services.notifications.services import SERVICES
-from placements.web.request import current_user, page_from
+from placements.web.request import page_from
 
 LEVELS = {
     "pending": ("progress", "Pending"),

@@ -22,7 +22,7 @@ from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators, for_readers, may_change
+from fleetui.permissions import current_user, for_operators, for_readers, may_change
 from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
@@ -90,7 +90,6 @@ from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choice
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     as_file,
-    current_user,
     is_confirmed,
     number_of,
     order_from,

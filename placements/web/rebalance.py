@@ -13,7 +13,7 @@ from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators, for_readers
+from fleetui.permissions import current_user, for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.explain.charts.rebalance import curve_chart
 from placements.explain.rebalance import balance_sentence, repair_sentence
@@ -22,7 +22,7 @@ from placements.services.rebalance import MOST_MOVES, PLAN_ACTIONS, change_plan,
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.teams import of_placement
 from placements.web.badges import Badge
-from placements.web.request import current_user, number_of, requested_table
+from placements.web.request import number_of, requested_table
 
 _BATCHES_SHOWN = 10
 PLANS = {

@@ -9,14 +9,13 @@ from django.views.decorators.http import require_http_methods
 
 from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
-from fleetui.permissions import by_operation, for_operators, for_readers
+from fleetui.permissions import by_operation, current_user, for_operators, for_readers
 from placements.services.rollouts.removals import (
     NoWaitingRemovalError,
     confirm_removal,
     keep_objects,
     waiting_removals,
 )
-from placements.web.request import current_user
 
 
 @acts_through(confirm_removal, has_page=True)

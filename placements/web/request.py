@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import get_script_prefix
@@ -18,13 +17,6 @@ from fleetui.hub_scope import LOCAL_HUB_NAME
 from fleetui.pagination import BadCursorError, Page, page_of
 from placements.explain.charts.figure import Chart
 from placements.services.placements import CONFIRMATION
-
-
-def current_user(request: HttpRequest) -> User:
-    """Return the user; every view that writes requires one."""
-    if not isinstance(request.user, User):
-        raise TypeError("this view requires login")
-    return request.user
 
 
 def at_hub(hub: str, address: str) -> str:

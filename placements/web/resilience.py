@@ -14,7 +14,7 @@ from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import for_readers
+from fleetui.permissions import current_user, for_readers
 from fleetui.polling import not_modified
 from placements.engine.resilience import CLUSTER, LossVariant
 from placements.explain.charts.figure import Chart
@@ -33,7 +33,7 @@ from placements.services.resilience.queries import (
     worst_losses,
 )
 from placements.services.teams import labels_in
-from placements.web.request import current_user, requested_table, unknown_words, word_from
+from placements.web.request import requested_table, unknown_words, word_from
 
 _LOSSES_SHOWN, _MOST = 10, 200
 _KEPT_SECONDS = 60

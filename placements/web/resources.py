@@ -19,7 +19,7 @@ from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import by_operation, for_operators, for_readers
+from fleetui.permissions import by_operation, current_user, for_operators, for_readers
 from placements.models import Placement, Resource
 from placements.services.apply import UNCHANGED, Result, apply_documents, preview_documents
 from placements.services.dry_runs import start_dry_run
@@ -31,7 +31,7 @@ from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import may_change_resource, of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
-from placements.web.request import current_user, file_or_text, is_confirmed, page_from, pager_of
+from placements.web.request import file_or_text, is_confirmed, page_from, pager_of
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200

@@ -18,7 +18,7 @@ from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import for_operators
+from fleetui.permissions import current_user, for_operators
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
 from placements.explain.vocabulary import counted, policy_sentence
@@ -27,14 +27,13 @@ from placements.models import Draft
 from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
 from placements.services.editor.preview import DraftPreview, SchedulePreview, preview_draft
-from placements.services.editor.queries import text_for
-from placements.services.editor.validation import PlacementDraft
+from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.placements import UnschedulesEverything
 from placements.services.results import PLACEMENT
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.snapshots import policy_of
 from placements.services.teams import of_draft
-from placements.web.request import current_user, is_confirmed
+from placements.web.request import is_confirmed
 from placements.web.semantics import draft_sides
 
 NAMES_SHOWN, WAVES_SHOWN = 20, 12
@@ -85,6 +84,7 @@ def own_draft(request: HttpRequest, number: int) -> Draft:
     row = Draft.objects.select_related("placement").filter(pk=number, owner=request.user.pk).first()
     if row is None:
         raise Http404("You have no draft of that number.")
+    row.owner = current_user(request)  # read already
     return row
 
 
@@ -203,11 +203,11 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
 def conflict_context(draft: Draft | None) -> dict[str, Any]:
     """Return what was saved since a draft was started, and its author; nothing where nothing was."""
     placement = draft.placement if draft else None
-    is_same = placement is not None and draft is not None and placement.revision == draft.revision
-    if placement is not None and draft is not None and placement.is_mirrored:
-        is_same = placement.document == draft.base  # a new status is a new revision of the mirror
-    if draft is None or placement is None or is_same:
-        return {"is_stale": False, "theirs": [], "savers": []}
+    unchanged = {"is_stale": False, "theirs": [], "savers": []}
+    if draft is None or placement is None or placement.revision == draft.revision:
+        return unchanged
+    if placement.is_mirrored and placement.document == draft.base:  # a new status is a new revision
+        return unchanged
     return {
         "is_stale": True,
         "theirs": differences(draft.base, placement.document),

@@ -24,7 +24,7 @@ from fleetui.htmx import render_page, wants_fragment
 from fleetui.live import TOKEN, shared_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
-from fleetui.permissions import Role, for_approvers, for_operators, for_readers
+from fleetui.permissions import Role, current_user, for_approvers, for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.explain.diff import line_diff
@@ -87,7 +87,6 @@ from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import operates_here
 from placements.web.request import (
-    current_user,
     is_confirmed,
     number_of,
     page_from,

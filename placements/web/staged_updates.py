@@ -23,7 +23,7 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
-from fleetui.permissions import by_operation, for_operators, for_readers, may_change
+from fleetui.permissions import by_operation, current_user, for_operators, for_readers, may_change
 from fleetui.polling import not_modified
 from placements.engine.rollout.staged_run import WaitReason
 from placements.explain.rollouts import NO_FORECAST, eta_sentence
@@ -51,7 +51,7 @@ from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, dele
 from placements.services.teams import labels_of_run, of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
-from placements.web.request import current_user, number_of, page_from
+from placements.web.request import number_of, page_from
 from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
 
 _EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = 15, 20, 20, 10, 2

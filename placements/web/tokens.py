@@ -22,8 +22,8 @@ from fleetui.access.tokens import (
     visible_tokens,
 )
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.permissions import for_readers
-from placements.web.request import current_user, number_of
+from fleetui.permissions import current_user, for_readers
+from placements.web.request import number_of
 
 _SCOPE_WORDS = {
     "read": "Read",

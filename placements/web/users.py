@@ -13,9 +13,9 @@ from django.views.decorators.http import require_http_methods
 from fleetui.access.models import TeamGrant
 from fleetui.access.users import change_user, create_user, known_users
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.permissions import for_superusers
+from fleetui.permissions import current_user, for_superusers
 from fleetui.role_names import Role
-from placements.web.request import current_user, page_from
+from placements.web.request import page_from
 
 ROLES = {
     Role.VIEWER: "View clusters, placements and decisions",

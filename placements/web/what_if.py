@@ -16,7 +16,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
 from fleetui.middleware import costly, too_many
-from fleetui.permissions import for_readers, may_operate
+from fleetui.permissions import current_user, for_readers, may_operate
 from fleetui.polling import not_modified
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
 from placements.explain.what_if import VARIANT_WORDS, impacts_sentence
@@ -40,7 +40,6 @@ from placements.services.what_if.queries import (
 from placements.web.badges import Badge
 from placements.web.request import (
     PAGE_SIZE,
-    current_user,
     number_of,
     page_from,
     requested_table,

@@ -70,7 +70,9 @@ def test_an_outdated_version_or_another_object_is_refused_without_a_write(
     client = caller("operator")
     document = scaled(client.get(WEB).json(), 5)
     other = {**document, "metadata": {**document["metadata"], "uid": "another"}}
-    hub.fake.put("clusterresourceplacements", {**hub.fake.get("clusterresourceplacements", "web")})
+    web = hub.fake.get("clusterresourceplacements", "web")
+    web["metadata"]["labels"] = {"team": "other"}
+    hub.fake.put("clusterresourceplacements", web)
 
     by_document = client.put(f"{WEB}?{FORCE}", document, format="json")
     by_header = client.patch(
@@ -79,7 +81,7 @@ def test_an_outdated_version_or_another_object_is_refused_without_a_write(
     by_uid = client.put(f"{WEB}?{FORCE}", other, format="json")
 
     assert (by_document.status_code, by_document.json()["type"]) == (409, f"{PROBLEM}stale-edit")
-    assert "metadata.resourceVersion" in by_document.json()["detail"]
+    assert "metadata.labels" in by_document.json()["detail"]
     assert by_header.status_code == 412
     assert (by_uid.status_code, "metadata.uid" in by_uid.json()["detail"]) == (409, True)
     assert hub.sent() == []

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.columns import ABSENT, LabelColumn, descending, label_column, property_column
+from clusters.columns import ABSENT, LabelColumn, label_column, property_column
 from fleetui.apimachinery.quantity import parse_quantity
+from placements.engine.scheduling.candidates import descending
 
 
 def _labels(*values: str | None) -> LabelColumn:

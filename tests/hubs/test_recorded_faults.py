@@ -1,15 +1,24 @@
 """Objects of a real KubeFleet hub of which the console said what was not so (`faults/kubefleet`)."""
 
 import json
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
-from placements.models import Binding, Placement
+from clusters.models import Hub, HubStream
+from placements.models import Binding, HubDecision, Placement, Rollout
 from placements.services.health import health_of, is_degraded, is_healthy
+from placements.services.hubs.inbox import inbox, reader_of
+from placements.services.hubs.judgements import judge_due
+from placements.services.hubs.queries import disagreements
 from tests.documents import SHARED
 from tests.hubs.hub_documents import member
 from tests.hubs.projecting import NOW, ProjectedHub
+from tests.rows import person
 
 FOLDER = SHARED / "faults" / "kubefleet"
 
@@ -123,3 +132,120 @@ def test_a_change_that_has_not_started_is_not_healthy(live: ProjectedHub) -> Non
     assert word == "Progressing"
     assert (counts.wanted, counts.started) == (2, 0)
     assert message == "0 of 2 started"
+
+
+def fault(name: str) -> dict[str, list[Any]]:
+    """Return the objects of a file by kind."""
+    objects: dict[str, list[Any]] = defaultdict(list)
+    for one in json.loads((FOLDER / f"{name}.json").read_text())["objects"]:
+        objects[one["kind"]].append(one)
+    return objects
+
+
+def not_joined(cluster: dict[str, Any]) -> dict[str, Any]:
+    """Return a cluster as it was before its agents reported."""
+    return {**cluster, "status": {"conditions": []}}
+
+
+class Clock:
+    """The time at which a mirror is written, projected and judged."""
+
+    def __init__(self, live: ProjectedHub, now: datetime) -> None:
+        self.live, self.now = live, now
+        live.mirror._clock = lambda: self.now
+        Hub.objects.filter(pk=live.hub.pk).update(lease_expires_at=now + timedelta(days=1), state_since=now)
+
+    def go(self, seconds: int) -> None:
+        self.live.mirror.flush({})
+        self.live.project(now=self.now)
+        self.live.rejudge(now=self.now)
+        self.now += timedelta(seconds=seconds)
+
+    def judge(self, after: int) -> HubDecision:
+        self.now += timedelta(seconds=after)
+        with self.live.scope():
+            while judge_due(now=self.now):
+                pass
+            return HubDecision.objects.get(is_latest=True)
+
+
+START = datetime(2026, 11, 28, 1, 54, 10, tzinfo=UTC)
+
+
+def join_one_after_another(live: ProjectedHub, objects: dict[str, list[Any]]) -> Clock:
+    """Have the clusters join, each selected after it and before the next, and the hub write its status."""
+    members = {one["metadata"]["name"]: one for one in objects["MemberCluster"]}
+    bindings = {one["spec"]["targetCluster"]: one for one in objects["ClusterResourceBinding"]}
+    clock = Clock(live, START)
+    live.put("MemberCluster", *map(not_joined, members.values()))
+    clock.go(0)
+    with live.scope():
+        HubStream.objects.update(listed_at=START)
+    live.put("ClusterResourcePlacement", *objects["ClusterResourcePlacement"])
+    for cluster in ("member-3", "member-1", "member-2"):
+        clock.go(2)
+        live.put("MemberCluster", members[cluster])
+        clock.go(1)
+        live.put("ClusterResourceBinding", bindings[cluster])
+    live.put("ClusterSchedulingPolicySnapshot", *objects["ClusterSchedulingPolicySnapshot"])
+    clock.go(0)
+    return clock
+
+
+def test_clusters_that_joined_one_after_another_are_replayed_in_steps(live: ProjectedHub) -> None:
+    clock = join_one_after_another(live, fault("joined-one-after-another"))
+
+    rows = [clock.judge(after) for after in (4, 30, 300, 300)]
+
+    assert {(row.agreement, row.inputs, row.confirmed_at) for row in rows} == {("agrees", "observed", None)}
+    with live.scope():
+        assert disagreements().count() == 0
+
+
+def test_a_step_that_the_replay_does_not_follow_is_uncertain(live: ProjectedHub) -> None:
+    objects = fault("joined-one-after-another")
+    for one in objects["ClusterResourceBinding"]:
+        if one["spec"]["targetCluster"] == "member-3":
+            one["spec"]["clusterDecision"]["clusterScore"]["priorityScore"] = 7
+    clock = join_one_after_another(live, objects)
+
+    rows = [clock.judge(after) for after in (4, 30, 300, 300)]
+
+    assert {row.confirmed_at for row in rows} == {None}
+    assert rows[-1].agreement == "uncertain"
+
+
+def inbox_of(user: User) -> dict[tuple[str, str], str]:
+    """Return the sentences of an inbox by kind and name."""
+    groups = inbox(reader_of(user, now=NOW))
+    return {(str(one.kind), one.name): one.message for group in groups for one in group.items}
+
+
+def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(
+    live: ProjectedHub, client: Client
+) -> None:
+    for name in ("report-diff-green", "drift-not-shown", "takeover-reason"):
+        put_fault(live, name)
+    user = person("ann", "operator")
+    client.force_login(user)
+
+    items = inbox_of(user)
+    assert items["difference", "docs"] == "Drift on 0 clusters, differences on 3 clusters."
+    assert items["difference", "maps"] == "Drift on 1 cluster, differences on 0 clusters."
+    assert items["rollout", "take"] == "Rollout failed on 1 cluster. Retrying."
+    with live.scope():
+        Rollout.objects.filter(placement_name="take").update(state=Rollout.State.FINISHED, ended_at=NOW)
+    assert inbox_of(user)["rollout", "take"] == "Rollout completed. Failed on 1 cluster."
+
+    def shown(address: str) -> str:
+        return client.get(f"/hubs/prod-eu/{address}").content.decode()
+
+    assert "Differs (differs on 3 clusters)" in shown("placements/docs/")
+    for address in ("placements/docs/clusters/member-1/", "clusters/member-1/"):
+        assert ">Differs<" in shown(address), address
+    assert "takeover is needed" in shown("placements/take/")
+    assert "/data/colour" in shown("placements/maps/clusters/member-2/")
+    assert "maps/settings" in shown("placements/maps/drift/")
+    [drift] = client.get("/hubs/prod-eu/api/v1/placements/maps/drifts").json()["items"]
+    assert "/data/colour" in str(drift)
+    assert "2026-11-28T02:27:48Z" in str(drift)

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from clusters.drivers.kubernetes.client import Response
 from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
+from clusters.hubs.writing.bodies import ChangedSincePreviewError
 from clusters.hubs.writing.gitops import gitops_marks
 from clusters.hubs.writing.identity import IdentityRefusedError, requester_on
 from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
@@ -107,8 +108,9 @@ def test_another_body_or_an_old_preview_is_not_sent(hub: WritableHub) -> None:
     ):
         with pytest.raises(PreviewRequiredError):
             hub.apply("labels", fields, token=token, by=by)
-    hub.put("MemberCluster", {**hub.fake.get("memberclusters", "east")})  # another resourceVersion
-    with pytest.raises(PreviewRequiredError):
+    east = hub.fake.get("memberclusters", "east")
+    hub.put("MemberCluster", {**east, "spec": {**east["spec"], "heartbeatPeriodSeconds": 30}})
+    with pytest.raises(ChangedSincePreviewError):
         hub.apply("labels", preview.plan.fields, token=preview.token)
     assert (hub.writes(), hub.sent()) == ([], [])
 
@@ -225,7 +227,9 @@ def test_preconditions_tell_stale_replaced_deleted_and_existing_apart(hub: Writa
 
         uid, version = live["metadata"]["uid"], live["metadata"]["resourceVersion"]
         assert outcome(uid=uid, resourceVersion=version) is WriteOutcome.ACCEPTED
-        assert outcome(uid=uid) is WriteOutcome.STALE
+        assert outcome(uid=uid) is WriteOutcome.ACCEPTED  # at the present version: nothing else differs
+        hub.fake.put(PLURAL, {**live, "metadata": {**live["metadata"], "labels": {"team": "other"}}})
+        assert outcome(uid=uid, resourceVersion=version) is WriteOutcome.STALE
         assert outcome(resourceVersion=version) is WriteOutcome.REPLACED
         assert outcome(name="gone") is WriteOutcome.DELETED
         body = {"metadata": {"name": "web"}, "spec": {}}

@@ -28,6 +28,7 @@ QUICK = StreamPace(
     extra_silence=-1.0,
     page=2.0,
     unavailable=0.2,
+    absent=0.3,
 )
 
 

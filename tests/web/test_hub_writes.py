@@ -81,11 +81,13 @@ def test_labels_are_previewed_and_then_applied(hub: WritableHub) -> None:
 def test_an_outdated_preview_sends_nothing_and_shows_the_present_one(hub: WritableHub) -> None:
     client = visitor("operator")
     preview = client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "preview"})
-    hub.put("MemberCluster", hub.fake.get("memberclusters", "east"))
+    east = hub.fake.get("memberclusters", "east")
+    hub.put("MemberCluster", {**east, "spec": {**east["spec"], "heartbeatPeriodSeconds": 30}})
 
     answer = client.post(f"{ROOT}/hub-write/cordon/", hidden(preview))
     assert answer.status_code == 409
     assert "Nothing was sent" in text(answer)
+    assert "Changed on the hub: spec.heartbeatPeriodSeconds." in text(answer)
     assert hub.sent() == []
     done = client.post(f"{ROOT}/hub-write/cordon/", hidden(answer))
     assert done.status_code == 302

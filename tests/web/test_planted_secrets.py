@@ -24,7 +24,7 @@ from fleetui.permissions import may_change
 from placements import urls
 from placements.models import Draft, DryRun, Override, Placement, Resource, ResourceSnapshot
 from placements.services.editor.operations import start_draft
-from placements.services.editor.queries import text_for
+from placements.services.editor.validation import text_for
 from placements.services.resources.operations import apply_resources
 from placements.web.activity import resource_url
 from tests.api.test_schema import filled_hub, on_what_is_there, read_schema

@@ -68,7 +68,7 @@ def _get(access: MemberAccess, api_version: str, ref: ObjectRef, *, deadline: fl
         answer = access.client.request("GET", resource.path(ref.namespace, ref.name), deadline=deadline)
     except DriverUnavailable as error:
         # Of a group that is no longer served, the server answers a 404 without a Status.
-        if error.code != "not-kubernetes" or "." not in ref.group:
+        if error.code not in ("not-kubernetes", "no-such-path") or "." not in ref.group:
             raise
         access.discovery.forget(ref.group)
         resolve_kind(access.discovery, api_version, ref, deadline=deadline)

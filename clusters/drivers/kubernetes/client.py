@@ -41,6 +41,8 @@ _PIECE = _LARGEST_TEXT = 65_536
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
 # API priority and fairness sets it in every answer; its refusal is plain text.
 _FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
+_NO_PATH = b"404 page not found"
+"""An API server says so of a kind whose definition was removed; proxies in front of one may say the same."""
 _DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}")
 # JSON is YAML except for these: line breaks of YAML, and what its readers refuse unless it is escaped.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -285,6 +287,8 @@ class Client:
             return Response(status, {}, raw[:_LARGEST_TEXT].decode(errors="replace"))
         if status == http.client.NOT_FOUND and not has_status and _DISCOVERY.fullmatch(path):
             return Response(status, {})
+        if status == http.client.NOT_FOUND and body is None and raw.strip() == _NO_PATH:
+            raise DriverUnavailable("404 page not found", code="no-such-path")
         is_success = http.client.OK <= status < http.client.MULTIPLE_CHOICES
         if body is None or not (is_success or (status >= http.client.BAD_REQUEST and has_status)):
             raise DriverUnavailable(f"{status}, and not from an API server", code="not-kubernetes")

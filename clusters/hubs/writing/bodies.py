@@ -1,5 +1,6 @@
 """What a write sends: only the fields that the console owns, and those that the draft changes (13.3)."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import Any, TypeAlias
 
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at
 from fleetui.apimachinery.errors import Keys, format_path
+from fleetui.apimachinery.secrets import canonical_json
 
 Path: TypeAlias = tuple[str, ...]
 ABSENT: Any = object()
@@ -51,6 +53,14 @@ class StaleBaseError(Exception):
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(paths)
         super().__init__(f"changed on the hub since the draft was started: {', '.join(self.paths)}")
+
+
+class ChangedSincePreviewError(StaleBaseError):
+    """The hub has other metadata or another spec than at the preview; `paths` are those places."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        super().__init__(paths)
+        self.args = (f"changed on the hub since the preview: {', '.join(self.paths)}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +302,33 @@ def identity_of(live: Manifest) -> dict[str, Any]:
         "kind": live.get("kind"),
         "metadata": {key: metadata[key] for key in names if key in metadata},
     }
+
+
+_WRITTEN_METADATA = ("uid", "generation", "deletionTimestamp", "labels", "annotations")
+
+
+def written_parts(live: Manifest | None, *, conditions: Iterable[str] = ()) -> dict[str, str]:
+    """Return short hashes of what people and their tools write of an object, by path.
+
+    Controllers write the rest every few seconds, above all the status: of it only conditions of these types.
+    """
+    if live is None:
+        return {}
+    metadata = mapping_at(live, "metadata")
+    parts = {f"metadata.{key}": metadata.get(key) for key in _WRITTEN_METADATA}
+    parts |= {f"spec.{key}": one for key, one in mapping_at(live, "spec").items()}
+    types = set(conditions)
+    for one in map(mapping_at, items_at(live, "status", "conditions")):
+        if one.get("type") in types:
+            parts[f"status.conditions.{one['type']}"] = one
+    present = {path: one for path, one in parts.items() if one not in (None, {})}
+    return {path: hashlib.sha256(canonical_json(one)).hexdigest()[:16] for path, one in present.items()}
+
+
+def different_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the paths of the parts that differ, what was changed rather than that something was."""
+    paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    return [path for path in paths if path != "metadata.generation"] or paths
 
 
 def check_body(body: Manifest, *, subresource: str = "") -> None:

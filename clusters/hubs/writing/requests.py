@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from clusters.drivers.kubernetes.client import APPLY_PATCH
-from clusters.hubs.kinds.base import StreamKind
+from clusters.hubs.kinds.base import StreamKind, items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import STREAMS
 from clusters.hubs.writing.bodies import check_body
 from fleetui.apimachinery.secrets import canonical_json, without_secrets
@@ -128,8 +128,22 @@ class WriteRequest:
 
     @property
     def digest(self) -> str:
-        sent = [self.method, self.path, self.content_type, self.is_forced, self.body]
+        """Identify what is sent, apart from the resourceVersion: each status of a controller is a new one."""
+        body = self.at_version("0").body if self.resource_version else self.body
+        sent = [self.method, self.path, self.content_type, self.is_forced, body]
         return hashlib.sha256(canonical_json(sent)).hexdigest()
+
+    @property
+    def written_conditions(self) -> tuple[str, ...]:
+        """The types of the conditions that the body has."""
+        conditions = map(mapping_at, items_at(self.body, "status", "conditions"))
+        return tuple(str(one.get("type")) for one in conditions)
+
+    def at_version(self, resource_version: str) -> "WriteRequest":
+        """Return the same request with another precondition."""
+        part = "preconditions" if self.verb is Verb.DELETE else "metadata"
+        inner = {**mapping_at(self.body, part), "resourceVersion": resource_version}
+        return replace(self, body={**self.body, part: inner}, resource_version=resource_version)
 
     @property
     def stored_body(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One write: its record before the request, the request, what became of it (13.6); nothing is sent twice.
+"""One write: its record before the request, the request, what became of it (13.6); nothing is done twice.
 
 No transaction may be open while a request runs: the record is committed before, and finished after it.
 """
@@ -17,7 +17,7 @@ from django.utils import timezone
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
 from clusters.hubs.connection import HubTarget, credential_of_hub, open_hub_client, secret_values
-from clusters.hubs.kinds.base import Manifest, mapping_at
+from clusters.hubs.kinds.base import Manifest, mapping_at, text_of
 from clusters.hubs.queries import live_hubs
 from clusters.hubs.writing.answers import (
     LONGEST_ANSWER,
@@ -28,14 +28,18 @@ from clusters.hubs.writing.answers import (
     is_own_conflict,
     read_back,
 )
+from clusters.hubs.writing.bodies import different_parts, written_parts
 from clusters.hubs.writing.identity import Permission, Requester, requester_on, review
 from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
 from clusters.models import Hub, HubStream, HubWrite, HubWriteState
 from clusters.models.hubs import HubMode
+from fleetui.apimachinery.errors import FieldError
 from fleetui.hub_scope import in_hub
 
 WRITE_SECONDS, READ_SECONDS = 15.0, 10.0
 LONGEST_WAIT = 5.0
+MOST_REPEATS = 8
+"""Requests after one that a controller was faster than; each reads the object right before."""
 RESOLVE_AFTER = timedelta(seconds=20)
 """Longer than a request may take: its sender has finished, or does not exist any more."""
 GIVE_UP_AFTER = timedelta(seconds=90)
@@ -116,7 +120,7 @@ class HubWriter:
     def dry_run(self, request: WriteRequest, live: Manifest | None) -> WriteAnswer:
         """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
         check_writable(self.hub)
-        answer = self._request(request, live, is_dry_run=True)
+        _, answer = self._request_at_present_version(request, live, is_dry_run=True)
         return (
             replace(answer, outcome=WriteOutcome.UNREACHABLE)
             if answer.outcome is WriteOutcome.UNKNOWN
@@ -140,7 +144,10 @@ class HubWriter:
         return request, answer
 
     def send(self, request: WriteRequest, live: Manifest | None, *, digest: str = "") -> SentWrite:
-        """Send a request once, and record who requested it and what became of it. Raise NotWritableError."""
+        """Send a request until the hub stores it or refuses it, and record who requested it and the outcome.
+
+        Raise NotWritableError.
+        """
         check_writable(self.hub)
         if not self.requester.person:
             raise NotWritableError("a write has a requester")
@@ -148,7 +155,10 @@ class HubWriter:
         # Another process that finds the row after this leaves it alone until the deadline is over.
         if not move(row, HubWriteState.PLANNED, state=HubWriteState.SENT):
             raise NotWritableError("the write was given up before it was sent")
-        answer = self._request(request, live, is_dry_run=False)
+        sent, answer = self._request_at_present_version(request, live, is_dry_run=False)
+        if sent.resource_version != request.resource_version:
+            move(row, HubWriteState.SENT, precondition=sent.resource_version, body=sent.stored_body)
+            request = sent
         if answer.outcome is WriteOutcome.UNKNOWN:
             answer = self._read_back(request, answer)
         finish(row, answer)
@@ -171,6 +181,32 @@ class HubWriter:
                 precondition=request.resource_version,
                 request_id=uuid4().hex,
             )
+
+    def _request_at_present_version(
+        self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool
+    ) -> tuple[WriteRequest, WriteAnswer]:
+        """Send a request, and again with the present resourceVersion while only the status has changed.
+
+        The hub stored nothing of those before. What was changed otherwise is a conflict, and named.
+        """
+        answer = self._request(request, live, is_dry_run=is_dry_run)
+        for _ in range(MOST_REPEATS):
+            if answer.outcome is not WriteOutcome.STALE or live is None:
+                break
+            try:
+                present = self.read(request.object_path)
+            except DriverUnavailable:
+                break
+            before, after = (
+                written_parts(one, conditions=request.written_conditions) for one in (live, present)
+            )
+            if changed := different_parts(before, after):
+                words = f"changed on the hub meanwhile: {', '.join(changed)}"
+                causes = [FieldError(path, "changed", "Changed on the hub meanwhile") for path in changed]
+                return request, replace(answer, message=words, causes=tuple(causes))
+            request = request.at_version(text_of(mapping_at(present, "metadata").get("resourceVersion")))
+            answer = self._request(request, live, is_dry_run=is_dry_run)
+        return request, answer
 
     def _request(self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool) -> WriteAnswer:
         """Send a request; a second time after 429 and 503, which the hub has not worked on."""

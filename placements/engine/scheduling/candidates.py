@@ -10,12 +10,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from clusters.columns import Bools, Codes, Ints, descending
+from clusters.columns import Bools, Codes, Floats, Ints
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import Profile, profile_of
 from placements.engine.scheduling.scores.preferred_affinity import stickiness
+from placements.engine.scheduling.selectors import Malformed, malformed_values, match_any_term
 from placements.engine.scheduling.spread.base import Groups, Scores, SpreadInput, SpreadStrategy
-from placements.manifests.policy import TopologySpreadConstraint
+from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
 Verdicts = NDArray[np.uint8]
 
@@ -122,3 +123,36 @@ class Picks:
     spread: tuple[Scores, ...]
     ran_dry: bool
     has_next: bool | None = None
+
+
+def descending(keys: Sequence[Ints | Floats]) -> Ints:
+    """Return places ordered by the keys, the first key first, each descending; the later place wins a tie."""
+    size = len(keys[0])
+    if not size:
+        return np.zeros(0, dtype=np.int64)
+    packed: Ints = np.zeros(size, dtype=np.int64)
+    room = size
+    for key in keys:
+        if key.dtype != np.int64:
+            return np.lexsort(tuple(reversed(keys)))[::-1]
+        low, high = int(key.min()), int(key.max())
+        room *= high - low + 1
+        if room >= 1 << 62:
+            return np.lexsort(tuple(reversed(keys)))[::-1]
+        packed = packed * (high - low + 1) + (key - low).astype(np.int64)
+    return np.argsort(packed * size + np.arange(size))[::-1]
+
+
+def malformed_properties(cycle: Cycle) -> tuple[Malformed, ...]:
+    """Return the values that terms reach or sorters need and that are no quantities, each once, in order."""
+    policy, fleet = cycle.policy, cycle.fleet
+    is_strict = profile_of(cycle).fails_on_malformed_property
+    found = [*match_any_term(policy.required_terms, fleet, splits_names=is_strict).malformed]
+    if policy.placement_type is PlacementType.PICK_N:
+        everywhere = np.ones(len(fleet), dtype=np.bool_)
+        for term in policy.preferred_terms:
+            # A released hub reads the range of every sorter, of weight 0 too.
+            if term.preference.property_sorter is not None and (term.weight or is_strict):
+                name = term.preference.property_sorter.name
+                found += malformed_values(name, fleet, among=everywhere, splits_names=is_strict)
+    return tuple(dict.fromkeys(found))

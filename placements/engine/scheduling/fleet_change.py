@@ -12,10 +12,9 @@ from operator import attrgetter
 import numpy as np
 
 from clusters.fleet import Fleet
-from placements.engine.scheduling.candidates import verdicts
+from placements.engine.scheduling.candidates import malformed_properties, verdicts
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
-from placements.engine.scheduling.malformed import malformed_properties
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.spread.base import is_hard
 from placements.manifests.binding import PlacedBinding

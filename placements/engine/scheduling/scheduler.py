@@ -7,10 +7,9 @@ import numpy as np
 
 from clusters.columns import Codes
 from fleetui.apimachinery.effort import check_time
-from placements.engine.scheduling.candidates import candidates_of, verdicts
+from placements.engine.scheduling.candidates import candidates_of, malformed_properties, verdicts
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
-from placements.engine.scheduling.malformed import malformed_properties
 from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.round import Round, SpreadScore

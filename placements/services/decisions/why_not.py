@@ -13,6 +13,7 @@ from placements.manifests import ocm_placement
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
+from placements.models import Placement
 from placements.services.decisions.records import DecisionView
 
 Document = dict[str, Any]
@@ -25,7 +26,9 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
     None for a change of the fleet, when the placement was deleted or its policy is no longer the decided
     one, as the advice was tried on that policy only, and where its kind of document cannot express it.
     """
-    placement = view.row.placement
+    number = view.row.placement_id
+    # It may have been deleted since the row was read.
+    placement = Placement.objects.filter(pk=number).first() if number else None
     if (change.edit is None and change.option is None) or placement is None:
         return None
     document, cycle = placement.document, view.value.cycle

@@ -353,11 +353,10 @@ def preview_draft(
     selection, errors = Selection(()), list(draft.errors)
     readable = draft.manifest or draft.valid_part
     if readable is not None:
-        name = name_on_hub(readable)
         problems = reserved_name_errors(readable)
         if saved is not None:
             problems += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
-        elif Placement.objects.filter(full_name=name).exists():
+        elif Placement.objects.filter(full_name=(name := name_on_hub(readable))).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
             problems.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
         try:

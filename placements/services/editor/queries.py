@@ -10,11 +10,9 @@ from django.db.models import QuerySet
 from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
 from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.secrets import HIDDEN, without_nested_secrets
-from fleetui.apimachinery.yaml import dump_yaml, load_documents, written_name
+from fleetui.apimachinery.yaml import dump_yaml, written_name
 from fleetui.audit import events_since
-from fleetui.permissions import AnyUser, may_view_secrets
+from fleetui.permissions import AnyUser
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import differences
@@ -75,30 +73,6 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
 def latest_drafts() -> QuerySet[Draft]:
     """Return the drafts of all persons, the latest first."""
     return Draft.objects.select_related("owner", "placement").order_by("-updated_at", "-pk")
-
-
-def text_for(draft: Draft, person: AnyUser) -> str:
-    """Return the text of a draft: to others than its owner without values of Secrets, if it has any."""
-    plain: str = plain_manifest(draft.text)
-    shown = _without_secrets(plain)
-    if shown == plain or draft.owner_id == person.pk:
-        return plain
-    if may_view_secrets(person):
-        return str(plain_manifest(draft.text, shown_as=str(draft)))
-    return shown
-
-
-def _without_secrets(text: str) -> str:
-    try:
-        documents = [one.data for one in load_documents(text)]
-    except InvalidManifest:  # whose values are anywhere
-        return HIDDEN if any(word in text.casefold() for word in _OF_SECRETS) else text
-    shown = list(map(without_nested_secrets, documents))
-    return text if shown == documents else "---\n".join(map(dump_yaml, shown))
-
-
-_OF_SECRETS = ("secret", "override", "envelope")
-"""Words in the kinds of all manifests with values of Secrets."""
 
 
 def starting_text(template: str, *, copied: Placement | None, is_namespaced: bool = False) -> str:

@@ -12,11 +12,15 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path, split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.metadata import split_full_name
-from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
+from fleetui.apimachinery.secrets import HIDDEN, without_nested_secrets
+from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
+from fleetui.permissions import AnyUser, may_view_secrets
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
+from placements.models import Draft
 from placements.services.editor.form import ABSENT, MOST_FIELDS, SELECTORS, PlacementForm, at
 from placements.services.results import name_on_hub
 
@@ -79,7 +83,7 @@ class PlacementDraft:
             manifest = parse_placement(self.document.data)
         except InvalidManifest as invalid:
             return None, self.with_lines(invalid.errors)
-        if self.name and name_on_hub(manifest) != self.name:
+        if self.name not in ("", manifest.full_name) and name_on_hub(manifest) != self.name:
             namespace, name = split_full_name(self.name)
             key, allowed = ("name", name) if manifest.metadata.name != name else ("namespace", namespace)
             message = f"the {key} of the placement {self.name} cannot be changed"
@@ -223,3 +227,27 @@ def _remove(data: Any, keys: Keys) -> None:
     del around[keys[-1]]
     if not around and len(keys) > 2 and keys[:-1] != SELECTORS:
         _remove(data, keys[:-1])
+
+
+def text_for(draft: Draft, person: AnyUser) -> str:
+    """Return the text of a draft: to others than its owner without values of Secrets, if it has any."""
+    plain: str = plain_manifest(draft.text)
+    if draft.owner_id == person.pk:
+        return plain
+    shown = _without_secrets(plain)
+    if shown != plain and may_view_secrets(person):
+        return str(plain_manifest(draft.text, shown_as=str(draft)))
+    return shown
+
+
+def _without_secrets(text: str) -> str:
+    try:
+        documents = [one.data for one in load_documents(text)]
+    except InvalidManifest:  # whose values are anywhere
+        return HIDDEN if any(word in text.casefold() for word in _OF_SECRETS) else text
+    shown = list(map(without_nested_secrets, documents))
+    return text if shown == documents else "---\n".join(map(dump_yaml, shown))
+
+
+_OF_SECRETS = ("secret", "override", "envelope")
+"""Words in the kinds of all manifests with values of Secrets."""

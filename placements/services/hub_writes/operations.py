@@ -15,7 +15,15 @@ from clusters.drivers.kubernetes.diff import clean, find_differences
 from clusters.hubs.dispatch import on_live_hub
 from clusters.hubs.kinds.base import Manifest, mapping_at, text_of
 from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
-from clusters.hubs.writing.bodies import Path, StaleBaseError, leaf_paths, without_paths
+from clusters.hubs.writing.bodies import (
+    ChangedSincePreviewError,
+    Path,
+    StaleBaseError,
+    different_parts,
+    leaf_paths,
+    without_paths,
+    written_parts,
+)
 from clusters.hubs.writing.gitops import gitops_marks
 from clusters.hubs.writing.identity import IdentityRefusedError, Permission
 from clusters.hubs.writing.requests import Verb, WriteRequest, WriteTooLargeError
@@ -146,6 +154,9 @@ def plan_of(action: Action, planner: Planner, entered: Fields) -> WritePlan:
     plan = action.plan(planner, fields)
     metadata = mapping_at(plan.live, "metadata") if plan.live else {}
     stale = [f"metadata.{key}" for key, one in before.items() if one and one != text_of(metadata.get(key))]
+    if stale == ["metadata.resourceVersion"] and plan.live:
+        seen = planner.seen(plan.live, before["resourceVersion"])
+        stale = different_parts(written_parts(seen), written_parts(plan.live)) if seen else stale
     if stale:
         raise StaleBaseError(stale)
     return plan
@@ -194,7 +205,8 @@ def preview_write(
         request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
         token = ""
         if answer.is_accepted:
-            token = signing.dumps([hub.pk, by.pk, request.digest], salt=_SALT)
+            parts = written_parts(plan.live)
+            token = signing.dumps([hub.pk, by.pk, request.digest, parts], salt=_SALT)
         return WritePreview(
             action,
             plan,
@@ -240,7 +252,7 @@ def apply_write(
     """Send a write once, after a dry run of exactly its body: that of the token, or a new one.
 
     None where nothing would change. `confirmed`: a placement may leave all or most of its clusters. Raise
-    what `preview_write` raises, PreviewRequiredError, ConfirmationNeededError.
+    what `preview_write` raises, PreviewRequiredError, ChangedSincePreviewError, ConfirmationNeededError.
     """
     with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
         plan = without_kept(plan_of(action, planner, fields), keep)
@@ -254,23 +266,32 @@ def apply_write(
             if not answer.is_accepted:
                 raise HubRefusedError(answer)
         else:
-            request = previewed(plan.request, token, hub, by)
+            request = previewed(plan, token, hub, by)
         sent = writer.send(request, plan.live, digest=request.digest)
         if not (sent.answer.is_accepted or sent.answer.outcome is WriteOutcome.UNKNOWN):
             raise HubRefusedError(sent.answer, sent.row)
         return AppliedWrite(sent.row, sent.answer, plan)
 
 
-def previewed(request: WriteRequest, token: str, hub: Hub, by: User) -> WriteRequest:
-    """Return the request as its dry run was sent. Raise PreviewRequiredError."""
+def previewed(plan: WritePlan, token: str, hub: Hub, by: User) -> WriteRequest:
+    """Return the request as its dry run was sent; the status may have changed since.
+
+    Raise PreviewRequiredError, ChangedSincePreviewError.
+    """
     try:
-        hub_pk, user_pk, digest = signing.loads(token, salt=_SALT, max_age=PREVIEW_SECONDS)
+        hub_pk, user_pk, digest, parts = signing.loads(token, salt=_SALT, max_age=PREVIEW_SECONDS)
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise PreviewRequiredError from error
-    for one in (request, request.forced()):
-        if (hub_pk, user_pk, digest) == (hub.pk, by.pk, one.digest):
-            return one
-    raise PreviewRequiredError
+    request = plan.request
+    requests = () if request is None else (request, request.forced())
+    same = [one for one in requests if one.digest == digest]
+    is_own = (hub_pk, user_pk) == (hub.pk, by.pk)
+    changed = different_parts(parts, written_parts(plan.live)) if is_own else []
+    if changed:
+        raise ChangedSincePreviewError(changed)
+    if not (is_own and same):
+        raise PreviewRequiredError
+    return same[0]
 
 
 def result_differences(

@@ -112,6 +112,14 @@ class Planner:
             raise UnknownObjectError(kind, f"{namespace}/{name}" if namespace else name)
         return manifest
 
+    def seen(self, live: Manifest, resource_version: str) -> Manifest | None:
+        """Return an object as the mirror has it, if that is in this version."""
+        kind, metadata = KINDS[str(live["kind"])], mapping_at(live, "metadata")
+        place = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
+        mirrored = mirrored_object(self.hub, kind.group, kind.kind, *place)
+        version = mapping_at(mirrored, "metadata").get("resourceVersion") if mirrored else None
+        return mirrored if version == resource_version else None
+
     def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
         return mirrored_objects(self.hub, kind, **columns)
 

@@ -26,6 +26,7 @@ from placements.explain.hubs import STATES
 from placements.explain.inbox import KINDS, message_of
 from placements.explain.staged_updates import eviction_sentence
 from placements.models import ApprovalRequest, Binding, Eviction, HubDecision, Placement, Rollout, StagedRun
+from placements.services.hubs.queries import verdicts
 
 MOST = 200
 RECENT = timedelta(days=7)
@@ -133,7 +134,7 @@ def approvals() -> QuerySet[ApprovalRequest]:
 
 def disputed() -> QuerySet[HubDecision]:
     is_open = Q(confirmed_at__isnull=False) | Q(hub_behind=True)
-    return HubDecision.objects.filter(is_open, is_latest=True, placement__isnull=False)
+    return verdicts().filter(is_open)
 
 
 def unfulfilled() -> QuerySet[Placement]:
@@ -150,9 +151,17 @@ def staged_runs() -> QuerySet[StagedRun]:
 
 
 def troubled_rollouts() -> QuerySet[Rollout]:
-    """Return the rollouts in progress that are stalled or failed on clusters, apart from paused ones."""
-    rows = Rollout.objects.filter(state=Rollout.State.RUNNING, placement__isnull=False)
-    return rows.filter(Q(verdict=RunPhase.HALTED) | Q(Exists(_failed())), placement__paused_since=None)
+    """Return the rollouts in progress that are stalled or failed on clusters, apart from paused ones.
+
+    Of completed ones the latest of its placement counts, while a cluster of it fails.
+    """
+    newer = Rollout.objects.filter(placement=OuterRef("placement"), number__gt=OuterRef("number"))
+    is_last = Q(~Exists(newer), state=Rollout.State.FINISHED)
+    fails = Q(Exists(_failed()))
+    rows = Rollout.objects.filter(placement__isnull=False, placement__paused_since=None)
+    return rows.filter(
+        Q(state=Rollout.State.RUNNING) & (Q(verdict=RunPhase.HALTED) | fails) | is_last & fails
+    )
 
 
 def _failed() -> QuerySet[Binding]:
@@ -228,7 +237,8 @@ def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     failed = Subquery(_failed().values("placement").values(count=Count("pk")))
     since = staged_runs().annotate(since=Coalesce("started_at", "created_at"), failing=failed)
     staged, staged_count = _first_rows(reader, since, "full_name", "status", "failing", order="since")
-    troubled, columns = troubled_rollouts().annotate(failing=failed), ("placement_name", "number", "verdict")
+    troubled = troubled_rollouts().annotate(failing=failed)
+    columns = ("placement_name", "number", "verdict", "state")
     rolling, count = _first_rows(reader, troubled, *columns, "failing", order="started_at")
     items = []
     for row in staged:
@@ -237,7 +247,9 @@ def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
         facts = {"page": "staged-run", "status": row["status"], "level": level, "failed": row["failing"]}
         items.append(_item(reader, InboxKind.ROLLOUT, row, row["full_name"], **facts))
     for row in rolling:
-        facts = {"page": "rollout", "status": row["verdict"], "failed": row["failing"]}
+        is_complete = row["state"] == Rollout.State.FINISHED
+        status = row["state"] if is_complete else row["verdict"]
+        facts = {"page": "rollout", "status": status, "failed": row["failing"]}
         facts |= {"level": "failed" if row["failing"] else "attention", "number": row["number"]}
         items.append(_item(reader, InboxKind.ROLLOUT, row, row["placement_name"], **facts))
     return sorted(items, key=lambda one: (one.at or reader.now, one.name)), staged_count + count

@@ -44,6 +44,8 @@ from placements.services.hubs.agreement import (
     is_part_of,
     with_causes,
 )
+from placements.services.hubs.pick_replays import pick_replays
+from placements.services.hubs.queries import verdicts
 from placements.services.hubs.replay import (
     Bindings,
     Course,
@@ -53,11 +55,10 @@ from placements.services.hubs.replay import (
     course_of,
     observe,
     one_per_cluster,
-    pick_replays,
     steady_replay,
     stored_bindings,
 )
-from placements.services.results import PLACEMENT
+from placements.services.results import PLACEMENT, kept
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def _due(now: datetime) -> QuerySet[DueJudgement]:
 
 
 def _to_recheck(now: datetime) -> QuerySet[HubDecision]:
-    return HubDecision.objects.filter(recheck_at__lte=now, is_latest=True, placement__isnull=False)
+    return verdicts().filter(recheck_at__lte=now)
 
 
 def judge_due(*, now: datetime) -> int:
@@ -111,8 +112,9 @@ def judge_due(*, now: datetime) -> int:
     if hub is None:
         return 0
     again = list(_to_recheck(now).order_by("recheck_at").values_list("placement", flat=True)[:BATCH])
-    rows = [DueJudgement(placement_id=pk, changed_at=now, due_at=now) for pk in again]
-    DueJudgement.objects.bulk_create(rows, ignore_conflicts=True)
+    with kept(again) as there:
+        rows = [DueJudgement(placement_id=pk, changed_at=now, due_at=now) for pk in again if pk in there]
+        DueJudgement.objects.bulk_create(rows, ignore_conflicts=True)
     lease = {"lease_expires_at": now + LEASE, "lease_token": uuid4().hex}
     claimed = claim_batch(_due(now), "due_at", size=BATCH, **lease)
     columns = ("pk", "placement", "due_at")

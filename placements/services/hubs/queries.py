@@ -32,6 +32,13 @@ def hub_decisions() -> QuerySet[HubDecision]:
     )
 
 
+def verdicts() -> QuerySet[HubDecision]:
+    """Return the newest verdict about each placement that is there to stay."""
+    return HubDecision.objects.filter(
+        is_latest=True, placement__isnull=False, placement__deleting_since__isnull=True
+    )
+
+
 def hub_decision_of(decision: Decision) -> HubDecision | None:
     return hub_decisions().filter(decision=decision).first()
 
@@ -45,12 +52,12 @@ def latest_agreements(placements: Collection[Placement]) -> dict[int, HubDecisio
 
 def disagreements() -> QuerySet[HubDecision]:
     """Return the differences of the hub in scope that were confirmed and are still there."""
-    rows = HubDecision.objects.filter(confirmed_at__isnull=False, is_latest=True, placement__isnull=False)
+    rows = verdicts().filter(confirmed_at__isnull=False)
     return rows.select_related("decision__record").defer(*LIGHT, "decision__record__content")
 
 
 def agreements(*, agreement: str = "", placement: str = "") -> QuerySet[HubDecision]:
-    rows = hub_decisions().filter(is_latest=True, placement__isnull=False).defer(*LIGHT)
+    rows = hub_decisions().filter(pk__in=verdicts().values("pk")).defer(*LIGHT)
     rows = rows.filter(agreement=agreement) if agreement else rows
     return rows.filter(placement_name=placement) if placement else rows
 

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from clusters.fleet import EligibilityKind, Fleet
+from clusters.fleet import Fleet
 from clusters.hub_state import HubState
 from clusters.hubs.kinds.base import items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP, PREFIX
@@ -18,28 +18,18 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.model import HUB_SEMANTICS
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision, fleet_digest, properties_read
+from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.models import FleetVersion, HubDecision, Placement, ReplayInputs
 from placements.services.hubs.agreement import HubWords, plain_decisions
-from placements.services.hubs.fleet_versions import (
-    CLOCK_TOLERANCE,
-    fleet_at,
-    is_at_or_before,
-    latest_version,
-    neighbours,
-    version_at,
-)
+from placements.services.hubs.fleet_versions import fleet_at, latest_version
 from placements.services.hubs.projection.documents import HubDocument
 from placements.services.hubs.projection.kinds import BINDING_KINDS, PLACEMENT_KINDS, POLICY_KINDS
 from placements.services.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
 
 SCHEDULED = "Scheduled"
-_JUDGING = timedelta(seconds=20)
-"""Eligibility by heartbeats is judged so often: a change this long after a cycle may have been before it."""
-_BY_TIME = frozenset({EligibilityKind.STALE_HEARTBEAT, EligibilityKind.UNHEALTHY})
 _STATES = frozenset(BindingState)
 _SCORES = ("affinityScore", "priorityScore")
 
@@ -228,18 +218,21 @@ def stored_bindings(row: HubDecision) -> Bindings:
 class Course:
     """The bindings before the cycle to be replayed, the change it started with, and the bindings now.
 
-    `is_mixed`: something other than the cycle changed bindings after it started.
+    `selections` are the changes that selected or deselected clusters since then: of this cycle or of several
+    of the same policy snapshot. `is_mixed`: something else changed bindings after it started.
     """
 
     before: Bindings
     after: Bindings
     first: BindingChange | None = None
     is_mixed: bool = False
+    selections: list[BindingChange] = field(default_factory=list)
 
     def start(self, change: BindingChange, old: BindingFacts | None) -> None:
         """Start the cycle with a change of one of the present bindings."""
         self.is_mixed = self.first is not None
         self.first, self.before = change, dict(self.after)
+        self.selections.clear()
         del self.before[change.uid]
         if old is not None:
             self.before[change.uid] = old
@@ -265,9 +258,11 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
         if change.state != GONE and change.state not in _STATES:
             continue  # of a newer API: not understood
         if change.state != GONE:
-            new = course.after[change.uid] = _binding_after(old, change, observed.documents)
-            if is_selection(old, new) and course.is_started_by(change, observed.name):
-                course.start(change, old)
+            new = course.after[change.uid] = binding_after(old, change, observed.documents)
+            if is_selection(old, new):
+                if course.is_started_by(change, observed.name):
+                    course.start(change, old)
+                course.selections.append(change)
             continue
         course.after.pop(change.uid, None)
         if course.first is not None and old is not None and old.is_active:
@@ -283,7 +278,7 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     return course
 
 
-def _binding_after(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
+def binding_after(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
     previous = old.previous if old else BindingState.SCHEDULED
     if old and old.is_active and change.state == BindingState.UNSCHEDULED:
         previous = BindingState(old.state)
@@ -337,90 +332,12 @@ def steady_replay(
     version = latest_version()
     if version is None:
         raise NotReplayable("no clusters of the hub are known")
-    decision = _scheduled(cycle_on(observed, policy, fleet_at(version), bindings))
+    decision = scheduled(cycle_on(observed, policy, fleet_at(version), bindings))
     inputs = ReplayInputs.OBSERVED if is_observed else ReplayInputs.PRESENT
     return ReplayResult(decision, inputs, version)
 
 
-def pick_replays(
-    observed: HubObservation, policy: PlacementPolicy, course: Course, first: BindingChange, hub: Hub
-) -> Sequence[ReplayResult]:
-    """Run the cycle that started with a change, on the fleet before it; then on those right before and after.
-
-    The next ones matter only where the cycle and a change of the fleet are too close for their order to be
-    known. Raise NotReplayable.
-    """
-    since = observed.steady_since
-    is_watched = since is not None and first.seen_at > since
-    if is_watched:
-        version_then = version_at(first.resource_version, first.seen_at)
-    else:
-        at = _created_at(observed, course, hub) or first.seen_at
-        version_then = version_at("", at + CLOCK_TOLERANCE)
-    version = version_then or latest_version()
-    if version is None:
-        raise NotReplayable("no clusters of the hub are known")
-
-    cycle = cycle_on(observed, policy, fleet_at(version), course.before)
-    others = [
-        (one, replace(cycle, fleet=fleet_at(one)))
-        for one in neighbours(version)
-        if may_be_seen(one, version, first)
-    ]
-    near = [(one, other) for one, other in others if fleet_digest(other) != fleet_digest(cycle)]
-    is_tracked = set(properties_read(cycle)) <= set(version.changes.get("properties", ()))
-    is_observed = version_then is not None and is_watched and is_tracked and not course.is_mixed
-    if is_observed and any(_changed_during(cycle, other, one, first) for one, other in near):
-        is_observed = False
-    inputs = str(ReplayInputs.OBSERVED) if is_observed else _unobserved(cycle)
-    runs = [(version, cycle), *near]
-    return [ReplayResult(_scheduled(each), inputs, one) for one, each in runs]
-
-
-def _created_at(observed: HubObservation, course: Course, hub: Hub) -> datetime | None:
-    """Return when the first of the new bindings was made, by our clock, or when the condition changed."""
-    uids = {uid for uid in course.after if uid not in course.before}
-    rows = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, owner=observed.key, uid__in=sorted(uids)
-    )
-    created = [HubDocument.of(row).created_at for row in rows]
-    at = min(created, default=observed.written_at)
-    return at - timedelta(seconds=hub.clock_offset_seconds or 0.0) if at else None
-
-
-def may_be_seen(one: FleetVersion, version: FleetVersion, first: BindingChange) -> bool:
-    """Return whether a version before or after the one in force could be the one that a cycle saw."""
-    if one.number < version.number:
-        return first.seen_at - version.seen_at <= CLOCK_TOLERANCE
-    return one.seen_at - first.seen_at <= _JUDGING
-
-
-def _changed_during(cycle: Cycle, other: Cycle, one: FleetVersion, first: BindingChange) -> bool:
-    """Return whether what another version changed may have changed before the cycle."""
-    if is_at_or_before(one, first.resource_version, first.seen_at):
-        return False  # it is the one before
-    since = one.changes["since_version"]
-    began = FleetVersion(from_resource_version=since, seen_at=moment_of(one.changes["since"]) or one.seen_at)
-    if is_at_or_before(began, first.resource_version, first.seen_at):
-        return True
-    before, after = (
-        {each.name: each.eligibility.kind for each in fleet} for fleet in (cycle.fleet, other.fleet)
-    )
-    return any(
-        before.get(name) != kind and _BY_TIME & {before.get(name), kind} for name, kind in after.items()
-    )
-
-
-def _unobserved(cycle: Cycle) -> str:
-    """Return whether what the policy reads is still as it was then, as far as that is known."""
-    latest = latest_version()
-    is_changed = latest is not None and (
-        fleet_digest(replace(cycle, fleet=fleet_at(latest))) != fleet_digest(cycle)
-    )
-    return str(ReplayInputs.ASSUMED if is_changed else ReplayInputs.PRESENT)
-
-
-def _scheduled(cycle: Cycle) -> Decision:
+def scheduled(cycle: Cycle) -> Decision:
     decision = schedule(cycle)
     if decision.malformed and decision.is_failed:
         one = decision.malformed[0]

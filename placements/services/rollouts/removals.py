@@ -10,6 +10,7 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import BooleanField, Value
 
 from clusters.drivers.base import HeldObjects
 from clusters.hubs.dispatch import on_live_hub, refuse_rollout
@@ -116,22 +117,21 @@ def reason_to_wait(mine: HeldObjects, going: int, total: int, *, is_known: bool)
 def waiting_removals(cluster: str = "", *, most: int | None = None) -> list[RemovalToDecide]:
     """Return the removals that wait, on one cluster or on all, by cluster and placement."""
     members = MemberCluster.objects.values("name")
-    rows = WaitingRemoval.objects.filter(confirmed_at=None, cluster_name__in=members)
+    orphans = WaitingRemoval.objects.filter(confirmed_at=None, cluster_name__in=members)
     behind = Binding.objects.filter(removal_check=WAITING, phase=Phase.FAILED)
     if cluster:
-        rows, behind = rows.filter(cluster_name=cluster), behind.filter(cluster_name=cluster)
-    found = [
-        RemovalToDecide(row.cluster_name, row.placement_name, row.reason, row.noted_at, is_orphan=True)
-        for row in rows.order_by("cluster_name", "placement_name")[:most]
+        orphans, behind = orphans.filter(cluster_name=cluster), behind.filter(cluster_name=cluster)
+    rows = orphans.order_by().values_list(
+        "cluster_name", "placement_name", "reason", "noted_at", Value(True, BooleanField())
+    )
+    others = behind.order_by().values_list(
+        "cluster_name", "placement__full_name", "message", "phase_changed_at", Value(False, BooleanField())
+    )
+    found = rows.union(others, all=True).order_by("cluster_name", "placement_name")[:most]
+    return [
+        RemovalToDecide(cluster_name, placement_name, reason, since, is_orphan=is_orphan)
+        for cluster_name, placement_name, reason, since, is_orphan in found
     ]
-    columns = ("cluster_name", "placement__full_name", "message", "phase_changed_at")
-    found += [
-        RemovalToDecide(cluster_name, placement_name, reason, since, is_orphan=False)
-        for cluster_name, placement_name, reason, since in (
-            behind.order_by("cluster_name", "placement__full_name").values_list(*columns)[:most]
-        )
-    ]
-    return sorted(found, key=lambda one: (one.cluster_name, one.placement_name))[:most]
 
 
 @on_live_hub(refuse_rollout)

@@ -193,7 +193,7 @@ def test_a_large_chunked_answer_is_read() -> None:
             id="redirect with a Status",
         ),
         pytest.param(always(answer(403, raw=HTML)), "not-kubernetes", id="403 of a proxy"),
-        pytest.param(always(answer(404, raw=b"404 page not found")), "not-kubernetes", id="404 as text"),
+        pytest.param(always(answer(404, raw=b"404 page not found")), "no-such-path", id="404 as text"),
         pytest.param(always(answer(401, raw=HTML)), "credentials", id="401"),
         pytest.param(always(answer(401, status_body(401))), "credentials", id="401 with a Status"),
         pytest.param(always(answer(500, raw=HTML)), "http-500", id="500 of a proxy"),

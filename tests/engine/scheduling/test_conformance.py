@@ -69,3 +69,48 @@ def test_every_case_comes_out_equal(name: str) -> None:
 
     assert len(found) == SIZES[name]
     assert {case: differences for case, differences in found.items() if differences} == {}
+
+
+def _live_differences(
+    expected: dict[str, Any], actual: dict[str, Any], listed: dict[str, Any]
+) -> dict[str, Any]:
+    """Compare a step that a real hub decided; `listed` are the clusters that it lists as not selected."""
+    found = {}
+    sides = {}
+    for side, step in (("hub", expected), ("here", actual)):
+        sides[side] = {
+            one["cluster"]: (
+                one["state"] == "Unscheduled",  # a rollout may have bound it within the step
+                *(one[key] for key in ("policy", "affinityScore", "topologySpreadScore")),
+            )
+            for one in step["bindings"]
+        }
+    if not _is_equal(*({name: list(one) for name, one in sides[side].items()} for side in ("here", "hub"))):
+        found["bindings"] = sides
+    if not _is_equal(actual["condition"], expected["condition"]):
+        found["condition"] = {"here": actual["condition"], "hub": expected["condition"]}
+    mine = {one["cluster"]: one for one in actual["decisions"] if one["selected"]}
+    theirs = {one["cluster"]: one for one in expected["decisions"] if one["selected"]}
+    if not _is_equal(mine, theirs):
+        found["selected"] = {"here": mine, "hub": theirs}
+    rest = {one["cluster"]: one for one in expected["decisions"] if not one["selected"]}
+    if expected["list"] != "forgotten" and not _is_equal(listed, rest):
+        found["not selected"] = {"here": listed, "hub": rest}
+    return found
+
+
+def test_what_a_real_hub_decided_comes_out_equal() -> None:
+    found: dict[str, Any] = {}
+    steps = 0
+    for case, answer in _cases("kubefleet-live"):
+        before: dict[str, Any] = {}
+        for number, (expected, actual) in enumerate(zip(case["expect"], answer["steps"], strict=True)):
+            steps += 1
+            fresh = {one["cluster"]: one for one in actual["decisions"] if not one["selected"]}
+            listed = {"fresh": fresh, "kept": before, "forgotten": {}}[expected["list"]]
+            if differences := _live_differences(expected, actual, listed):
+                found[f"{case['id']} step {number}"] = differences
+            before = listed
+
+    assert found == {}
+    assert steps == 198

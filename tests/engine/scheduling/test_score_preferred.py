@@ -3,7 +3,7 @@
 import pytest
 
 from clusters.fleet import Fleet, ResourceUsage
-from placements.engine.scheduling.malformed import malformed_properties
+from placements.engine.scheduling.candidates import malformed_properties
 from placements.engine.scheduling.scores.preferred_affinity import (
     affinity,
     observed_range,

@@ -145,12 +145,15 @@ def mark_children(names: Collection[str], *, kinds: Iterable[str], **columns: An
 
 
 def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
-    """Return the placements that these objects belong to; objects without one are marked."""
+    """Return the placements that these objects belong to; objects without one are marked.
+
+    One that is being deleted may outlive its placement: its finalizers run on.
+    """
     names = {one.row.owner for one in documents}
     rows = Placement.objects.filter(full_name__in=names).defer("document")
     placements = {row.full_name: row for row in rows}
     for one in documents:
-        if one.row.owner not in placements:
+        if one.row.owner not in placements and not one.row.is_deleting:
             one.error = NO_PLACEMENT
     return placements
 

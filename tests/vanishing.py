@@ -1,0 +1,108 @@
+"""Deletes what others read, between any two queries of a page, a call or a task."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from clusters.models import MemberCluster
+from fleetui.hub_scope import in_hub
+from placements.models import Placement
+from placements.services.hubs.projection.placements import delete_placements
+from tests.database import rolled_back
+
+
+@dataclass
+class Vanishing:
+    """Deletes something before a query, as another process would have; `seen` counts the queries.
+
+    Within a transaction nothing is deleted: it may hold the locks of what it reads. References are checked
+    where a transaction would end: within that of a test, SQLite checks none.
+    """
+
+    delete: Callable[[], object]
+    before: int
+    seen: int = 0
+    is_done: bool = False
+    last_sql: str = ""
+    _depth: int = field(default_factory=lambda: len(connection.savepoint_ids))
+    _is_inside: bool = False
+    _is_written: bool = False
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith(("RELEASE", "ROLLBACK", "PRAGMA")):
+            return execute(sql, params, many, context)
+        is_inside = len(connection.savepoint_ids) > self._depth
+        if not is_inside and self._is_written:
+            self._is_written = False
+            connection.check_constraints()
+        if not self.is_done and not (is_inside and self._is_inside):
+            self.seen += 1
+            if self.seen == self.before:
+                self.is_done = True
+                self.last_sql = sql
+                self.delete()
+        self._is_inside = is_inside or sql.startswith("SAVEPOINT")
+        self._is_written = self._is_written or (self.is_done and sql.startswith(("INSERT", "UPDATE")))
+        return execute(sql, params, many, context)
+
+
+def deleted_between_queries(
+    run: Callable[[], object], delete: Callable[[], object], *, first: int = 1, every: int = 1
+) -> Iterator[tuple[int, str, object]]:
+    """Run something again and again, with a deletion before its first query, its second, and so on.
+
+    Yield the number of the query, its text, and the result or the exception.
+    """
+    number = first
+    while True:
+        with rolled_back():
+            vanishing = Vanishing(delete, number)
+            result: object
+            with connection.execute_wrapper(vanishing):
+                try:
+                    result = run()
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 -- it is what a test is about
+                    result = error
+            if not isinstance(result, BaseException):
+                try:
+                    connection.check_constraints()
+                except Exception as error:  # noqa: BLE001 -- as above
+                    result = error
+        if not vanishing.is_done:
+            return
+        yield number, vanishing.last_sql, result
+        number += every
+
+
+def placement_is_deleted(name: str, *, hub: int) -> Callable[[], None]:
+    def delete() -> None:
+        with in_hub(hub):
+            pks = list(Placement.objects.filter(full_name=name).values_list("pk", flat=True))
+            delete_placements(pks, now=datetime.now(UTC))
+
+    return delete
+
+
+def cluster_is_deleted(name: str, *, hub: int) -> Callable[[], None]:
+    def delete() -> None:
+        with in_hub(hub):
+            MemberCluster.objects.filter(name=name).delete()
+
+    return delete
+
+
+Deletions = dict[str, Callable[[], None]]
+
+
+def faults(run: Callable[[], Any], deletions: Deletions, *, first: int = 1, every: int = 1) -> list[str]:
+    """Return before which query a deletion makes a page, a call or a task fail."""
+    found = []
+    for name, delete in deletions.items():
+        for number, sql, answer in deleted_between_queries(run, delete, first=first, every=every):
+            if isinstance(answer, BaseException) or getattr(answer, "status_code", 200) >= 500:
+                found.append(f"{name} deleted before query {number}, {sql[:120]}: {answer!r}")
+    return found
