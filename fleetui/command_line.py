@@ -9,7 +9,8 @@ from django.core.management import ManagementUtility
 
 from fleetui import __version__
 from fleetui.env import SettingRefused
-from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_problem
+from fleetui.environment import ENVIRONMENT_ERRORS, environment_problem
+from fleetui.errors import ENVIRONMENT
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 
 PROGRAM = "fleetui"

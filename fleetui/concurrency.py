@@ -2,21 +2,26 @@
 
 from collections.abc import Callable
 from functools import wraps
+from http import HTTPStatus
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import IntegrityError, transaction
 
 from fleetui.audit import events_since
+from fleetui.errors import FleetError
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
-class RevisionConflict(Exception):
+class RevisionConflict(FleetError):
     """The object was saved after the base revision of this edit.
 
     `changes` are the changes in between, oldest first; `revision` is the current one.
     """
+
+    status = HTTPStatus.PRECONDITION_FAILED
+    problem_type = "stale-edit"
 
     def __init__(self, kind: str, name: str, *, expected: int, revision: int) -> None:
         self.kind, self.name, self.expected, self.revision = kind, name, expected, revision
@@ -26,6 +31,9 @@ class RevisionConflict(Exception):
             f"{kind} {name} is at revision {revision}, this edit started from {expected}: {changes}. "
             "Read it again and repeat the edit."
         )
+
+    def problem_facts(self) -> dict[str, Any]:
+        return {"revision": self.revision, "changes": self.changes}
 
 
 def check_revision(kind: str, name: str, *, expected: int | None, revision: int) -> None:

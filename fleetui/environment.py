@@ -14,8 +14,6 @@ from django.db import InterfaceError, OperationalError
 from django.db.utils import DatabaseError
 from kombu.exceptions import OperationalError as BrokerError
 
-ENVIRONMENT = 4
-"""The exit status of a command that fails because of its environment."""
 SMALLEST_FREE = 1024 * 1024
 """A disk with fewer free bytes counts as full."""
 ENVIRONMENT_ERRORS = (DatabaseError, InterfaceError, OSError)

@@ -14,6 +14,8 @@ from django.db import models
 from django.db.models.fields.related_lookups import RelatedExact
 from django.db.models.sql.where import AND
 
+from fleetui.errors import FleetError
+
 LOCAL_HUB = 1
 """The primary key of the hub that this console is itself."""
 LOCAL_HUB_NAME = "local"
@@ -55,8 +57,11 @@ def scopes_disabled() -> Iterator[None]:
         yield
 
 
-class HubDecidesError(Exception):
+class HubDecidesError(FleetError):
     """The live hub in scope decides this; the message says how it is done there."""
+
+    problem_type = "hub-decides"
+    title = "Not changed here"
 
     def __init__(self, way: str) -> None:
         super().__init__(f"The live hub decides this. {way}")

@@ -28,15 +28,23 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import SESSION_KEY, logout
-from django.core.exceptions import ObjectDoesNotExist, SuspiciousOperation
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, SuspiciousOperation
 from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, JsonResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    JsonResponse,
+)
 from django.shortcuts import redirect, render
 from django.template.response import SimpleTemplateResponse
 from django.utils.module_loading import import_string
 
-from fleetui.apimachinery.effort import EffortBounds, TooMuchWorkError, bounded_effort
+from fleetui.apimachinery.effort import EffortBounds, bounded_effort
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
+from fleetui.errors import FleetError
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +153,8 @@ class ReadAgainMiddleware(Middleware):
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
         match = request.resolver_match
-        if match is None or request.method not in ("GET", "HEAD") or not isinstance(error, _ABSENCES):
+        is_fault = isinstance(error, _ABSENCES) and not isinstance(error, FleetError)
+        if match is None or request.method not in ("GET", "HEAD") or not is_fault:
             return None
         log.info("read again: %s: %s", type(error).__name__, error, extra={"request": request})
         response: HttpResponseBase = match.func(request, *match.args, **match.kwargs)
@@ -302,16 +311,25 @@ _LARGE_FORMS = (
 """How the names of pages start whose forms have manifests, files or previews of them."""
 
 
-class BudgetSpentError(Exception):
+class BudgetSpentError(FleetError):
     """A user has spent the seconds of a processor; `wait` seconds later there are some again."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    problem_type = "throttled"
+    title = "Too many requests"
+    wait: float
 
     def __init__(self, wait: float) -> None:
         super().__init__(f"Too much was computed for you lately; try again in {ceil(wait)} seconds.")
         self.wait = wait
 
 
-class RequestTooLongError(Exception):
+class RequestTooLongError(FleetError):
     """A request took longer than its budget; what it changed is rolled back."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    problem_type = "too-long"
+    title = "Ended"
 
     def __init__(self, seconds: float, unit: str = "seconds") -> None:
         super().__init__(f"The request took longer than {seconds:g} {unit} and was ended.")
@@ -370,15 +388,12 @@ def body_size(request: HttpRequest) -> int:
 
 
 def costly(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Charge a page to the seconds of its user; with none left, respond with status 429."""
+    """Charge a page to the seconds of its user. Raise BudgetSpentError with none left."""
 
     @wraps(view)
     def measured(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         user = request.user.pk
-        try:
-            deposit = reserve(user, body_bytes=body_size(request))
-        except BudgetSpentError as error:
-            return too_many(request, error)
+        deposit = reserve(user, body_bytes=body_size(request))
         started = time.thread_time()
         try:
             return view(request, *args, **kwargs)
@@ -389,10 +404,25 @@ def costly(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
     return measured
 
 
-def too_many(request: HttpRequest, error: Any) -> HttpResponse:
-    """Return the page for a request that is refused for now; `error.wait` is for how long."""
-    response = render(request, "throttled.html", {"message": str(error)}, status=HTTPStatus.TOO_MANY_REQUESTS)
-    response.headers["Retry-After"] = str(ceil(error.wait))
+class RefusalMiddleware(Middleware):
+    """Responds to what a view refused and does not show itself; REST has its own responses."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        return show_refusal(request, error) if isinstance(error, FleetError) else None
+
+
+def show_refusal(request: HttpRequest, error: FleetError) -> HttpResponse:
+    """Return the page of a refusal. Raise Http404, PermissionDenied, which have pages of their own."""
+    if error.status == HTTPStatus.NOT_FOUND:
+        raise Http404(str(error)) from error
+    if error.status == HTTPStatus.FORBIDDEN:
+        raise PermissionDenied(str(error)) from error
+    response = render(request, "refused.html", {"error": error}, status=error.status)
+    if error.wait is not None:
+        response.headers["Retry-After"] = str(ceil(error.wait))
     return response
 
 
@@ -429,14 +459,6 @@ class RequestBudgetMiddleware(Middleware):
         return _refusal(
             request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {most} bytes", "too-large"
         )
-
-    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Respond to a page that took too long or would compute too much; REST has its own responses."""
-        if isinstance(error, TooMuchWorkError):
-            return _refusal(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), "too-much-work")
-        if not isinstance(error, RequestTooLongError):
-            return None
-        return _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), "too-long")
 
 
 @contextmanager

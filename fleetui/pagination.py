@@ -7,16 +7,22 @@ import base64
 import binascii
 import json
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db.models import Model, Q, QuerySet
 
+from fleetui.errors import FleetError
+
 Row = TypeVar("Row", bound=Model)
 
 
-class BadCursorError(ValueError):
+class BadCursorError(FleetError, ValueError):
     """A cursor was not written by this console, or for another order."""
+
+    status = HTTPStatus.BAD_REQUEST
+    problem_type = "bad-cursor"
 
     def __init__(self) -> None:
         super().__init__("Invalid cursor; start at the first page")

@@ -15,14 +15,12 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from fleetui import __version__
-from fleetui.environment import ENVIRONMENT
+from fleetui.errors import BAD_INPUT, ENVIRONMENT, UNCONFIRMED, exit_code_of
 from fleetui.hub_scope import LOCAL_HUB_NAME
 
 SERVER, TOKEN = "FLEETUI_SERVER", "FLEETUI_TOKEN"
-REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
 LARGEST_ANSWER = 64 * 1024 * 1024
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|(.+\.)?localhost")
-_STATUS = {400: BAD_INPUT, 413: BAD_INPUT, 415: BAD_INPUT, 422: BAD_INPUT}
 
 
 class RemoteError(Exception):
@@ -173,8 +171,7 @@ class RemoteClient:
         if confirmation := problem.get("confirm"):
             detail = f"{detail} (--confirm {confirmation})"
             raise RemoteError(detail, returncode=UNCONFIRMED, status=status)
-        code = ENVIRONMENT if status >= 500 or status == 429 else _STATUS.get(status, REFUSED)
-        raise RemoteError(detail, returncode=code, status=status)
+        raise RemoteError(detail, returncode=exit_code_of(status), status=status)
 
 
 def _pool_of(server: Server) -> urllib3.PoolManager:

@@ -144,6 +144,7 @@ MIDDLEWARE = [
     "fleetui.middleware.SessionLimitsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     *(["fleetui.accounts.proxy.ProxyLoginMiddleware"] if PROXY_USER_HEADER else []),
+    "fleetui.middleware.RefusalMiddleware",
     "placements.web.record_middleware.UnreadableRecordMiddleware",
     # Nearest to the views: the others answer what fails twice.
     "fleetui.middleware.ReadAgainMiddleware",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from clusters.drivers.readiness import Readiness, overall_readiness
+from fleetui.errors import FleetError
 
 USUAL_TIMEOUT = 10.0
 """Seconds after which a call gives up, unless its caller says otherwise."""
@@ -96,7 +97,7 @@ class MemberIdentity:
         return bool(self.cluster_uid) and not self.shared_with
 
 
-class DriverError(Exception):
+class DriverError(FleetError):
     """A call to a cluster failed."""
 
 
@@ -106,6 +107,8 @@ class DriverUnavailable(DriverError):
     `code` as in `spec/kubernetes-driver.md` 8 ("" for drivers without codes); `retry_after`: seconds during
     which no call should be made, None where the cluster named none.
     """
+
+    problem_type = "unavailable"
 
     def __init__(self, message: str, *, code: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)

@@ -5,15 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect
-from django.shortcuts import render
 from django.urls import get_script_prefix, set_script_prefix
 
 from clusters.hubs.dispatch import refusal_of
 from clusters.hubs.queries import hub_named
 from clusters.models import Hub
 from clusters.models.hubs import LONGEST_HUB_NAME, RESERVED_HUB_NAMES
-from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, HubDecidesError, current_hub_id, in_hub
-from fleetui.middleware import Middleware
+from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id, in_hub
+from fleetui.middleware import Middleware, show_refusal
 from fleetui.permissions import may_read
 
 _MOUNT = re.compile(r"/hubs/(?P<name>[^/]+)(?P<rest>/.*)")
@@ -106,10 +105,4 @@ class HubMiddleware(Middleware):
         if not may_read(request.user):
             raise Http404
         refusal = refusal_of(view, arguments, is_form=request.method == "POST")
-        return self.process_exception(request, refusal) if refusal else None
-
-    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Respond with the hub's own way of doing what a view refused; REST has its own response."""
-        if not isinstance(error, HubDecidesError):
-            return None
-        return render(request, "hubs/decides.html", {"error": error}, status=409)
+        return show_refusal(request, refusal) if refusal else None

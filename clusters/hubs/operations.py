@@ -41,6 +41,7 @@ from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
 from fleetui.encryption import keep_keys
+from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 
 HUB = "hub"
@@ -50,8 +51,10 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL = "a DNS-1123 label of at most 63 characters: [a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 
-class HubExists(Exception):
+class HubExists(FleetError):
     """The name belongs to another hub."""
+
+    problem_type = "exists"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"hub {name} exists already")

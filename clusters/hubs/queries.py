@@ -14,6 +14,7 @@ from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, HubGrant, HubStream, HubWrite, MemberCluster, MirroredObject
 from fleetui.access.models import TeamGrant
+from fleetui.errors import UnknownObject
 from fleetui.hub_scope import in_hub, scopes_disabled
 from fleetui.permissions import AnyUser, Role
 
@@ -23,8 +24,10 @@ NO_WATCHER = "the watcher is not running"
 _WATCHED = frozenset({HubState.LIVE, HubState.SYNCING, HubState.CONNECTING, HubState.STALE})
 
 
-class UnknownHubError(LookupError):
+class UnknownHubError(UnknownObject):
     """There is no such hub."""
+
+    problem_type = "unknown-hub"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"hub {name!r} not found")

@@ -27,6 +27,7 @@ from clusters.hubs.stream import StreamItem, StreamPace, StreamReader
 from clusters.hubs.trimming import unpack
 from clusters.hubs.watch_reader import EventType
 from clusters.models import Hub
+from fleetui.errors import FleetError
 
 _CHECK_SECONDS = 0.5
 _GENERATED = re.compile(r"(Snapshot|Binding|ApprovalRequest|Event|Work)$")
@@ -38,7 +39,7 @@ _CUTS = (26, 27)
 _WORD = re.compile(r"[a-z0-9]+(?:[-.]+[a-z0-9]+)*")
 
 
-class NotRecordedError(Exception):
+class NotRecordedError(FleetError):
     """A hub cannot be recorded now."""
 
 

@@ -44,6 +44,7 @@ from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
 from fleetui.concurrency import check_revision
 from fleetui.encryption import keep_keys
+from fleetui.errors import FleetError, UnknownObject
 
 INSECURE_WARNING = (
     "TLS verification is off. Anyone on the network path can read the credentials "
@@ -52,11 +53,13 @@ INSECURE_WARNING = (
 Kinds = Sequence[tuple[str, str]]
 
 
-class ConnectionNotAllowed(Exception):
+class ConnectionNotAllowed(FleetError):
     """A cluster cannot have a connection as it is."""
 
 
-class NoConnectionError(LookupError):
+class NoConnectionError(UnknownObject):
+    problem_type = "no-connection"
+
     def __init__(self, name: str) -> None:
         super().__init__(f"cluster {name!r} has no connection")
 

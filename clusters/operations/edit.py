@@ -14,13 +14,16 @@ from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, upsert_clusters
 from fleetui.concurrency import check_revision
+from fleetui.errors import UnknownObject
 
 Document = dict[str, Any]
 CORDON = {"key": CORDON_KEY, "value": CORDON_VALUE, "effect": "NoSchedule"}
 
 
-class UnknownClusterError(LookupError):
+class UnknownClusterError(UnknownObject):
     """No cluster of the fleet has this name."""
+
+    problem_type = "unknown-cluster"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"cluster {name!r} not found")

@@ -21,11 +21,14 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
+from fleetui.errors import FleetError
 
 _SINCE_NOW = frozenset({FaultKind.LOST_STATE, FaultKind.FLAP})
 
 
-class NotSimulatedError(Exception):
+class NotSimulatedError(FleetError):
+    problem_type = "not-simulated"
+
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name} is not a simulated cluster; faults can be injected into simulated clusters only"

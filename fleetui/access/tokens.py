@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from http import HTTPStatus
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -14,6 +15,7 @@ from fleetui.access.audit import record_access
 from fleetui.access.models import LONGEST_TOKEN_NAME, SCOPES, ApiToken, ServiceAccount
 from fleetui.access.notices import send_notice
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.errors import FleetError, UnknownObject
 from fleetui.permissions import set_scopes
 
 MOST_TOKENS = 50
@@ -26,15 +28,20 @@ _PREFIX_LENGTH = len(MARK) + 6
 _USED_EVERY = timedelta(minutes=1)
 
 
-class UnknownTokenError(LookupError):
+class UnknownTokenError(UnknownObject):
     """The user has no token with this number."""
+
+    problem_type = "unknown-token"
 
     def __init__(self, number: int) -> None:
         super().__init__(f"API token {number} not found")
 
 
-class NotOwnerError(PermissionError):
+class NotOwnerError(FleetError, PermissionError):
     """Tokens of others are for superusers, and only those of service accounts can be created."""
+
+    status = HTTPStatus.FORBIDDEN
+    problem_type = ""
 
 
 def create_token(

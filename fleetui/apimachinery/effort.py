@@ -9,10 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from http import HTTPStatus
+
+from fleetui.errors import FleetError
 
 
-class TooMuchWorkError(Exception):
+class TooMuchWorkError(FleetError):
     """The input needs more computing than a request may do; the message says what to reduce."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    problem_type = "too-much-work"
+    title = "Too much to compute"
 
 
 @dataclass(frozen=True, slots=True)

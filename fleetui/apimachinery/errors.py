@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TypeAlias
 
 from fleetui.apimachinery.words import first_lines
+from fleetui.errors import FleetError
 
 Keys: TypeAlias = tuple[str | int, ...]
 
@@ -47,8 +49,11 @@ class ManifestWarning:
     message: str
 
 
-class InvalidManifest(ValueError):
+class InvalidManifest(FleetError, ValueError):
     """Every error in one manifest, in document order."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    problem_type = "invalid-document"
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
         self.errors = tuple(dict.fromkeys(errors))

@@ -3,22 +3,23 @@
 import signal
 import threading
 from argparse import ArgumentTypeError
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 from django.apps import apps
+from django.core.exceptions import PermissionDenied
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
 
 from fleetui.apimachinery.fields import parse_duration
-from fleetui.environment import ENVIRONMENT, ENVIRONMENT_ERRORS, environment_problem
-from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, HubDecidesError, in_hub
+from fleetui.environment import ENVIRONMENT_ERRORS, environment_problem
+from fleetui.errors import ENVIRONMENT, REFUSED, FleetError
+from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, in_hub
 from fleetui.models import Event
 
-REFUSED, BAD_INPUT, UNCONFIRMED = 1, 2, 3
 NOT_PREPARED = 3
 
 
@@ -39,11 +40,10 @@ def stopped_by_signal() -> Iterator[threading.Event]:
 
 
 class HubCommand(BaseCommand):
-    """A command on one hub; it ends with an exit code for each of these errors."""
+    """A command on one hub; it ends with the message and the exit code of an error that is expected."""
 
     # They import every page and every resource of the API, which takes longer than most commands.
     requires_system_checks = ()
-    exit_codes: ClassVar[Mapping[type[Exception], int]] = {}
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **options)
@@ -55,13 +55,11 @@ class HubCommand(BaseCommand):
         try:
             with in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))):
                 return super().execute(*args, **options)
-        except HubDecidesError as error:
+        except FleetError as error:
+            lines = getattr(error, "errors", [error])
+            raise CommandError("\n".join(map(str, lines)), returncode=error.exit_code) from error
+        except PermissionDenied as error:
             raise CommandError(str(error), returncode=REFUSED) from error
-        except tuple(self.exit_codes) as error:
-            code = next(code for kind, code in self.exit_codes.items() if isinstance(error, kind))
-            raise CommandError(
-                "\n".join(map(str, getattr(error, "errors", [error]))), returncode=code
-            ) from error
         except ENVIRONMENT_ERRORS as error:
             if problem := environment_problem(error):
                 raise CommandError(str(problem), returncode=ENVIRONMENT) from error
@@ -77,7 +75,7 @@ def _hub_named(name: str) -> int:
     hubs = apps.get_model("clusters", "Hub").objects.filter(name=name, removed_at__isnull=True)
     pk: int | None = hubs.values_list("pk", flat=True).first()
     if pk is None:
-        raise CommandError(f"no hub is named {name[:63]!r}", returncode=BAD_INPUT)
+        raise CommandError(f"no hub is named {name[:63]!r}", returncode=REFUSED)
     return pk
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand
 from fleetui.remote import SERVER, TOKEN, RemoteClient, RemoteError, ServerRefused, parse_server
 
 

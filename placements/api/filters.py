@@ -20,8 +20,8 @@ from placements.manifests.policy import PlacementType
 from placements.models import Agreement, Eviction, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.hubs.inbox import InboxKind
-from placements.services.placements import CONFIRMATION
 from placements.services.rebalance import MOST_MOVES
+from placements.services.results import CONFIRMATION
 from placements.services.what_if.queries import PlacementImpact, Variant
 
 RESOURCE_ORDERS = ("name", "-name", "kind", "-kind", "updated_at", "-updated_at")

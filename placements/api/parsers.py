@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import IO, Any
 
 from rest_framework.exceptions import ErrorDetail
@@ -19,10 +20,14 @@ from fleetui.apimachinery.yaml import (
     load_documents,
     load_json,
 )
+from fleetui.errors import FleetError
 
 
-class BodyTooLargeError(Exception):
+class BodyTooLargeError(FleetError):
     """A body has more bytes than its operation accepts."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    problem_type = "too-large"
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body has more than {limit} bytes")

@@ -5,6 +5,7 @@ revision alone, so `If-Match: "7"` is enough.
 """
 
 import re
+from http import HTTPStatus
 from typing import Any
 
 from django.utils.http import parse_etags
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import resource_version
 from fleetui.concurrency import RevisionConflict
+from fleetui.errors import FleetError
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]+)?"')
@@ -32,8 +34,11 @@ class StaleResourceVersion(Exception):
         super().__init__(str(conflict))
 
 
-class PreconditionError(Exception):
+class PreconditionError(FleetError):
     """The condition of a request does not hold, whatever the revision is."""
+
+    status = HTTPStatus.PRECONDITION_FAILED
+    problem_type = "precondition"
 
 
 def etag(revision: int | str, status: object = None) -> str:

@@ -15,63 +15,18 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
-from clusters.drivers.base import DriverRejected, DriverUnavailable
-from clusters.hubs.operations import HubExists
-from clusters.hubs.queries import UnknownHubError
 from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
-from clusters.hubs.writing.bodies import StaleBaseError
-from clusters.hubs.writing.requests import NotOfferedError
-from clusters.hubs.writing.sending import NotWritableError
 from clusters.operations.connection import (
     ConnectionCheckFailed,
-    ConnectionNotAllowed,
-    NoConnectionError,
 )
-from clusters.operations.edit import UnknownClusterError
-from clusters.operations.fault_injection import NotSimulatedError
-from fleetui.access.tokens import NotOwnerError, UnknownTokenError
-from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.concurrency import RevisionConflict
 from fleetui.environment import environment_problem, note_problem
-from fleetui.hub_scope import HubDecidesError
-from fleetui.middleware import BudgetSpentError, RequestTooLongError
-from fleetui.pagination import BadCursorError
-from placements.api.parsers import BodyTooLargeError, MalformedBodyError, errors_in
-from placements.api.preconditions import PreconditionError, StaleResourceVersion
+from fleetui.errors import FleetError
+from placements.api.parsers import MalformedBodyError, errors_in
+from placements.api.preconditions import StaleResourceVersion
 from placements.api.serializers import CamelCaseSerializer, names, text
-from placements.engine.scheduling.record import UnreadableRecordError
-from placements.services.assertions import UnknownAssertionsError
-from placements.services.decisions.exact import UnknownSearchError
-from placements.services.decisions.records import (
-    AmbiguousDecisionError,
-    UnknownDecisionError,
-    UnknownInDecisionError,
-)
-from placements.services.disruption.budgets import UnknownBudgetError
-from placements.services.hub_writes.operations import HubRefusedError, PreviewRequiredError
-from placements.services.hub_writes.planning import (
-    ConfirmationNeededError,
-    UnknownObjectError,
-    WriteRefusedError,
-)
-from placements.services.notifications.operations import UnknownNotificationError
-from placements.services.overrides.operations import UnknownOverrideError
-from placements.services.placements import CONFIRMATION, UnschedulesEverything
-from placements.services.rebalance import UnknownPlanError
-from placements.services.resilience.queries import NoReportError
-from placements.services.resources.operations import UnknownResourceError
-from placements.services.results import UnknownPlacementError
-from placements.services.rollouts.operations import ActionNotAllowed
-from placements.services.rollouts.queries import UnknownRolloutError
-from placements.services.rollouts.read_objects import NotReadableError
-from placements.services.rollouts.removals import NoWaitingRemovalError
-from placements.services.rollouts.staged_operations import UnknownRunError
-from placements.services.rollouts.staged_strategies import UnknownStrategyError
+from placements.services.hub_writes.operations import HubRefusedError
 from placements.services.simulate.request import BadInputError
-from placements.services.watches.journal import WatchExpiredError
-from placements.services.what_if.operations import TooManyAnalysesError
-from placements.services.what_if.queries import UnknownScenarioError
 
 PROBLEM_TYPE = "application/problem+json"
 _MOST_ERRORS = 200
@@ -233,95 +188,35 @@ def _hub_refusal(answer: WriteAnswer) -> Plain:
     return _problem(status, detail, kind, hubStatus={**facts, "causes": causes}, **more)
 
 
+def _stale_version(error: StaleResourceVersion) -> Plain:
+    problem = _field_errors(409, "stale-edit", [error_facts(error.error)], str(error))
+    return {**problem, **error.conflict.problem_facts()}
+
+
+def _failed_check(error: ConnectionCheckFailed) -> Plain:
+    steps = CheckStepSerializer(error.steps, many=True).data
+    return _problem(409, str(error), error.problem_type, confirm=error.confirm, steps=steps)
+
+
+def _of_files(error: BadInputError) -> Plain:
+    facts = (error_facts(one, document=name) for name, one in error.errors)
+    return _field_errors(422, error.problem_type, facts)
+
+
+def _of_parameters(error: ValidationError) -> Plain:
+    facts = map(error_facts, errors_in(error.detail))
+    return _field_errors(error.status_code, "bad-parameters", facts, "The request has invalid parameters.")
+
+
 _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
-    InvalidManifest: lambda error: _field_errors(422, "invalid-document", map(error_facts, error.errors)),
-    BadInputError: lambda error: _field_errors(
-        422, "invalid-document", (error_facts(one, document=name) for name, one in error.errors)
-    ),
+    FleetError: lambda error: _problem(error.status, str(error), error.problem_type, **error.problem_facts()),
+    InvalidManifest: lambda error: _field_errors(422, error.problem_type, map(error_facts, error.errors)),
+    BadInputError: _of_files,
     MalformedBodyError: _malformed,
-    BodyTooLargeError: _as(413, "too-large"),
-    RevisionConflict: lambda error: _problem(
-        412, str(error), "stale-edit", revision=error.revision, changes=error.changes
-    ),
-    StaleResourceVersion: lambda error: {
-        **_field_errors(409, "stale-edit", [error_facts(error.error)], str(error)),
-        "revision": error.conflict.revision,
-        "changes": error.conflict.changes,
-    },
-    PreconditionError: _as(412, "precondition"),
-    UnknownClusterError: _as(404, "unknown-cluster"),
-    UnknownPlacementError: _as(404, "unknown-placement"),
-    UnknownResourceError: _as(404, "unknown-resource"),
-    UnknownAssertionsError: _as(404, "unknown-assertion"),
-    UnknownBudgetError: _as(404, "unknown-budget"),
-    NotSimulatedError: _as(409, "not-simulated"),
-    ActionNotAllowed: _as(409, "refused"),
-    HubDecidesError: _as(409, "hub-decides"),
-    UnknownOverrideError: _as(404, "unknown-override"),
-    UnknownStrategyError: _as(404, "unknown-strategy"),
-    UnknownRunError: _as(404, "unknown-run"),
-    UnknownDecisionError: _as(404, "unknown-decision"),
-    UnknownInDecisionError: _as(404, "unknown-cluster"),
-    AmbiguousDecisionError: lambda error: _problem(
-        409, str(error), "ambiguous-id", decisions=list(error.ids)
-    ),
-    WatchExpiredError: _as(410, "watch-expired"),
-    UnreadableRecordError: _as(410, "unreadable-record"),
-    UnschedulesEverything: lambda error: _problem(
-        409,
-        str(error),
-        "confirmation-needed",
-        confirm=CONFIRMATION,
-        placements=[{"placement": one.placement, "clusters": list(one.clusters)} for one in error.emptied],
-    ),
-    ConfirmationNeededError: lambda error: _problem(
-        409,
-        str(error),
-        "confirmation-needed",
-        confirm=CONFIRMATION,
-        placements=[{"placement": error.deselection.placement, "clusters": list(error.deselection.clusters)}],
-    ),
+    StaleResourceVersion: _stale_version,
     HubRefusedError: lambda error: _hub_refusal(error.answer),
-    NotWritableError: _as(409, "not-writable"),
-    WriteRefusedError: _as(409, "refused"),
-    PreviewRequiredError: _as(409, "preview-required"),
-    StaleBaseError: _as(409, "stale-edit"),
-    NotOfferedError: _as(422, "not-offered"),
-    UnknownObjectError: _as(404, "unknown-object"),
-    ConnectionNotAllowed: _as(409, "refused"),
-    UnknownHubError: _as(404, "unknown-hub"),
-    HubExists: _as(409, "exists"),
-    NoConnectionError: _as(404, "no-connection"),
-    NoWaitingRemovalError: _as(409, "refused"),
-    ConnectionCheckFailed: lambda error: _problem(
-        409,
-        str(error),
-        "confirmation-needed",
-        confirm=error.confirm,
-        steps=CheckStepSerializer(error.steps, many=True).data,
-    ),
-    NotReadableError: _as(409, "refused"),
-    DriverUnavailable: _as(409, "unavailable"),
-    DriverRejected: _as(409, "refused"),
-    UnknownRolloutError: _as(404, "unknown-run"),
-    UnknownNotificationError: _as(404, "unknown-notification"),
-    BudgetSpentError: _as(429, "throttled"),
-    TooManyAnalysesError: _as(429, "throttled"),
-    RequestTooLongError: _as(503, "too-long"),
-    TooMuchWorkError: _as(422, "too-much-work"),
-    UnknownTokenError: _as(404, "unknown-token"),
-    NotOwnerError: _as(403),
-    UnknownPlanError: _as(404, "unknown-rebalance-plan"),
-    UnknownScenarioError: _as(404, "unknown-scenario"),
-    NoReportError: _as(404, "no-report"),
-    UnknownSearchError: _as(404, "unknown-search"),
-    BadCursorError: _as(400, "bad-cursor"),
-    ValidationError: lambda error: _field_errors(
-        error.status_code,
-        "bad-parameters",
-        map(error_facts, errors_in(error.detail)),
-        "The request has invalid parameters.",
-    ),
+    ConnectionCheckFailed: _failed_check,
+    ValidationError: _of_parameters,
     APIException: lambda error: _problem(error.status_code, str(error.detail)),
     Http404: lambda _error: _problem(404, "Nothing found at this address."),
     PermissionDenied: _as(403),
@@ -331,3 +226,4 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     MultiPartParserError: _as(400, "malformed"),
     IntegrityError: lambda _error: _problem(409, "Conflict with a concurrent request; try again."),
 }
+"""What problem details say of an error, by its class or the nearest base of it."""

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import Document, items_of, load_documents
-from fleetui.management.hub_command import BAD_INPUT
+from fleetui.errors import BAD_INPUT
 from fleetui.management.server_command import ServerCommand
 from fleetui.remote import RemoteClient, RemoteErrors
 

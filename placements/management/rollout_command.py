@@ -5,16 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.core.management.base import CommandError
 
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand
 from fleetui.permissions import Role
-from placements.services.results import UnknownPlacementError
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
-from placements.services.rollouts.operations import ActionNotAllowed
-from placements.services.rollouts.staged_operations import UnknownRunError
 
 _OLD_NAMES = {"roll-back": ["rollback"], "unpin": ["release"], "skip-wait": ["skip"]}
 """Names that actions had on the command line; they stay usable."""
@@ -24,13 +20,6 @@ class RolloutCommand(HubCommand):
     """A command whose first argument is an action of one kind of rollout, or a command-specific one."""
 
     kind: RolloutKind
-    exit_codes = {
-        UnknownPlacementError: BAD_INPUT,
-        UnknownRunError: BAD_INPUT,
-        InvalidManifest: BAD_INPUT,
-        ActionNotAllowed: REFUSED,
-        PermissionDenied: REFUSED,
-    }
 
     def add_actions(self, subparsers: Any, *, target: str) -> None:
         """Declare an action each with the name of its target and its argument."""

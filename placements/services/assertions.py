@@ -17,6 +17,7 @@ from fleetui.apimachinery.kinds import ASSERTION_KIND
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched
 from fleetui.concurrency import retry_on_conflict
+from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
 from placements.engine.assertions import (
     AssertionFacts,
@@ -65,7 +66,9 @@ BATCH = 20
 _NAMED = ("together", "apart")
 
 
-class UnknownAssertionsError(LookupError):
+class UnknownAssertionsError(UnknownObject):
+    problem_type = "unknown-assertion"
+
     def __init__(self, name: str) -> None:
         super().__init__(f"no {ASSERTION_KIND} is named {name!r}")
         self.name = name

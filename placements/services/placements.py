@@ -20,6 +20,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWar
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
+from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 from placements.engine.rollout.staged_run import StageReason
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_again
@@ -43,7 +44,14 @@ from placements.models import Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.assertions import check_assertions_before_save, written_assertions
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
-from placements.services.results import PLACEMENT, OperationResult, SaveResult, name_on_hub, stored_document
+from placements.services.results import (
+    CONFIRMATION,
+    PLACEMENT,
+    OperationResult,
+    SaveResult,
+    name_on_hub,
+    stored_document,
+)
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of
@@ -53,8 +61,6 @@ from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 RESERVED_NAMES = ("new", "preview")
 """Names whose addresses belong to a page or to another REST path."""
-CONFIRMATION = "unschedule-everything"
-"""What every entry point sends to confirm that a placement may leave all of its clusters."""
 _NAMES_SHOWN = 5
 _NEW_PLACEMENT = "create a placement with another name, and delete this one when the new one is in place"
 
@@ -72,8 +78,10 @@ class UnscheduledPlacement:
         return f"{self.placement} would leave {all_clusters}: {names}"
 
 
-class UnschedulesEverything(Exception):
+class UnschedulesEverything(FleetError):
     """A change would unschedule everything and was not confirmed; nothing has changed."""
+
+    problem_type = CONFIRMATION_NEEDED
 
     def __init__(self, emptied: Iterable[UnscheduledPlacement]) -> None:
         self.emptied = tuple(emptied)
@@ -81,6 +89,10 @@ class UnschedulesEverything(Exception):
         super().__init__(
             f"This would unschedule everything: {placements}. Nothing has changed; confirm it first."
         )
+
+    def problem_facts(self) -> dict[str, Any]:
+        emptied = [{"placement": one.placement, "clusters": list(one.clusters)} for one in self.emptied]
+        return {"confirm": CONFIRMATION, "placements": emptied}
 
 
 @on_live_hub(refuse)

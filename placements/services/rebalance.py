@@ -21,6 +21,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
 from placements.engine.disruption import EvictionReason, Executed, judge_eviction
 from placements.engine.exact.rebalance import (
@@ -59,7 +60,9 @@ BATCH = 20
 ACTIVE = (RebalancePlan.State.RUNNING, RebalancePlan.State.PAUSED)
 
 
-class UnknownPlanError(LookupError):
+class UnknownPlanError(UnknownObject):
+    problem_type = "unknown-rebalance-plan"
+
     def __init__(self, name: str, number: int) -> None:
         super().__init__(f"{name} has no rebalance plan {number}")
 

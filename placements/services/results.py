@@ -18,15 +18,20 @@ from fleetui.apimachinery.metadata import with_hub_metadata, without_hub_metadat
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
+from fleetui.errors import UnknownObject
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.models import Placement
 
 Row = TypeVar("Row", bound=Model)
 
+CONFIRMATION = "unschedule-everything"
+"""What every entry point sends to confirm that a placement may leave all of its clusters."""
 PLACEMENT = "placement"
 
 
-class UnknownPlacementError(LookupError):
+class UnknownPlacementError(UnknownObject):
+    problem_type = "unknown-placement"
+
     def __init__(self, name: str) -> None:
         super().__init__(f"no placement is named {name!r}")
         self.name = name

@@ -18,6 +18,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched, claim_batch
+from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements import models
 from placements.engine.rollout.state import EMPTY, Phase
@@ -57,11 +58,13 @@ class FleetChanged(Exception):
     """The fleet changed while the cycle ran; the decision may be another one now."""
 
 
-class PreviewOutdatedError(Exception):
+class PreviewOutdatedError(FleetError):
     """What was confirmed is not what would be saved and decided now: another user acted meanwhile.
 
     `is_text`: the draft itself was changed; else the fleet, or what is placed, was.
     """
+
+    problem_type = "stale-edit"
 
     def __init__(self, *, is_text: bool) -> None:
         super().__init__("the draft changed" if is_text else "the fleet changed")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
@@ -297,10 +297,7 @@ def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[st
 def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Check the stored connection of a cluster."""
     cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
-    try:
-        steps = check_stored_connection(name, kinds=kinds_on(name))
-    except NoConnectionError as error:
-        raise Http404(str(error)) from error
+    steps = check_stored_connection(name, kinds=kinds_on(name))
     context = {**_connection_context(request, cluster), "report": check_report(steps)}
     return render_page(request, "clusters/connection.html", context, fragment="clusters/_check.html")
 
@@ -332,8 +329,6 @@ def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
     expected = number_of(request.POST.get("revision", ""), digits=18)
     try:
         remove_connection(name, by=current_user(request), now=datetime.now(UTC), expected=expected)
-    except NoConnectionError as error:
-        raise Http404(str(error)) from error
     except RevisionConflict as error:
         context |= {"is_connected": True, "refused": str(error)}
         return render(request, "clusters/disconnect.html", context, status=409)

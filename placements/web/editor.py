@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -24,7 +24,6 @@ from placements.services.editor.completion import completions, cursor_at
 from placements.services.editor.merge import Side
 from placements.services.editor.operations import (
     DraftExists,
-    UnknownDraftError,
     discard_draft,
     merge_draft,
     start_draft,
@@ -179,10 +178,7 @@ def complete(request: HttpRequest) -> JsonResponse:
 @require_POST
 def discard(request: HttpRequest, number: int) -> HttpResponse:
     """Delete one's own draft."""
-    try:
-        discarded = discard_draft(number, by=current_user(request))
-    except UnknownDraftError as error:
-        raise Http404(str(error)) from error
+    discarded = discard_draft(number, by=current_user(request))
     messages.success(request, "Draft discarded.")
     if discarded.placement:
         return redirect("web:placement", discarded.placement.full_name)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
@@ -22,7 +22,7 @@ from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnaps
 from placements.services.decisions.records import latest_decision
 from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts
-from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
+from placements.services.history.compare import IncomparableRevisionsError, compare
 from placements.services.history.queries import (
     EntryKind,
     Revision,
@@ -195,8 +195,6 @@ def compare_two(request: HttpRequest, name: str, before: str, after: str) -> Htt
     placement = get_object_or_404(Placement, full_name=name)
     try:
         comparison = compare(placement, before, after)
-    except UnknownRevisionError as error:
-        raise Http404(str(error)) from error
     except IncomparableRevisionsError as error:
         context = {"placement": placement, "error": str(error), "comparison": None}
         return render(request, "placements/compare.html", context, status=422)

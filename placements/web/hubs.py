@@ -28,7 +28,6 @@ from clusters.hubs.operations import (
     save_hub,
 )
 from clusters.hubs.queries import (
-    UnknownHubError,
     recent_writes,
     streams_of,
     summaries_of,
@@ -235,10 +234,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     if request.method != "POST":
         now = datetime.now(UTC)
         return render(request, "hubs/remove.html", {"hub": shown_hub(summary_of(hub, now=now), now=now)})
-    try:
-        remove_hub(name, by=current_user(request), now=datetime.now(UTC))
-    except UnknownHubError as error:
-        raise Http404(str(error)) from error
+    remove_hub(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Hub {name} removed.")
     return redirect(reverse("web:hubs"))
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -19,7 +19,6 @@ from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
     PREVIEW_DAYS,
     RuleInput,
-    UnknownNotificationError,
     check_name,
     delete_channel,
     delete_rule,
@@ -64,7 +63,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
     """Create a channel, or replace the fields of one; secrets are never shown again."""
-    row = _get_or_404(named_channel, name) if name else None
+    row = named_channel(name) if name else None
     params = request.POST if request.method == "POST" else request.GET
     kind = params.get("kind", row.kind if row else ChannelKind.WEBHOOK.value)
     entered_name = name or request.POST.get("name", "").strip()
@@ -97,7 +96,7 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
 @require_POST
 def test_channel(request: HttpRequest, name: str) -> HttpResponse:
     """Send a test message; the list of messages shows its result."""
-    _get_or_404(named_channel, name)
+    named_channel(name)
     send_test(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Test message for channel {name} queued.")
     return redirect("web:notifications")
@@ -107,7 +106,7 @@ def test_channel(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
     """Enable or disable a channel."""
-    row = _get_or_404(named_channel, name)
+    row = named_channel(name)
     enable_channel(name, is_enabled=not row.is_enabled, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}.")
     return redirect("web:notifications")
@@ -117,7 +116,7 @@ def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
     """Confirm the deletion of a channel, or delete it."""
-    row = _get_or_404(named_channel, name)
+    row = named_channel(name)
     if request.method != "POST":
         rules = list(row.rules.order_by("name").values_list("name", flat=True))
         context = {"noun": "channel", "name": name, "rules": rules}
@@ -131,7 +130,7 @@ def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
     """Create or change a rule; the page shows what it would have sent in the last days."""
-    row = _get_or_404(named_rule, name) if name else None
+    row = named_rule(name) if name else None
     now = datetime.now(UTC)
     errors: Sequence[FieldError] = ()
     rule_input = entered_rule(request, name) if request.method == "POST" else shown_rule(row)
@@ -194,17 +193,9 @@ def shown_rule(row: NotificationRule | None) -> RuleInput:
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
     """Confirm the deletion of a rule, or delete it."""
-    _get_or_404(named_rule, name)
+    named_rule(name)
     if request.method != "POST":
         return render(request, "notifications/delete.html", {"noun": "rule", "name": name, "rules": ()})
     delete_rule(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Rule {name} deleted.")
     return redirect("web:notifications")
-
-
-def _get_or_404(find: Any, name: str) -> Any:
-    """Return what has this name. Raise Http404."""
-    try:
-        return find(name)
-    except UnknownNotificationError as error:
-        raise Http404(str(error)) from error

@@ -16,7 +16,7 @@ from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB_NAME
 from fleetui.pagination import BadCursorError, Page, page_of
 from placements.explain.charts.figure import Chart
-from placements.services.placements import CONFIRMATION
+from placements.services.results import CONFIRMATION
 
 
 def at_hub(hub: str, address: str) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -14,8 +13,6 @@ from django.views.decorators.http import require_http_methods
 
 from fleetui.access.models import SCOPES
 from fleetui.access.tokens import (
-    NotOwnerError,
-    UnknownTokenError,
     create_token,
     revoke_all_tokens,
     revoke_token,
@@ -58,8 +55,6 @@ def tokens(request: HttpRequest) -> HttpResponse:
             context["name"] = ""
         except InvalidManifest as error:
             context["errors"], status = error.errors, 422
-        except NotOwnerError as error:
-            raise PermissionDenied(str(error)) from error
     accounts = User.objects.filter(service_account__isnull=False).order_by("username")
     context |= {
         "tokens": [
@@ -97,10 +92,7 @@ def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
     if token is None:
         raise Http404(f"API token {number} not found.")
     if request.method == "POST":
-        try:
-            revoke_token(number, by=user, now=now)
-        except UnknownTokenError as error:
-            raise Http404(str(error)) from error
+        revoke_token(number, by=user, now=now)
         messages.success(request, f"API token {token.name} revoked.")
         return redirect("web:tokens")
     return render(request, "access/revoke.html", {"token": token})

@@ -15,7 +15,7 @@ from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
-from fleetui.middleware import costly, too_many
+from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers, may_operate
 from fleetui.polling import not_modified
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
@@ -23,7 +23,6 @@ from placements.explain.what_if import VARIANT_WORDS, impacts_sentence
 from placements.models import Scenario
 from placements.services.what_if.operations import (
     LONGEST_NAME,
-    TooManyAnalysesError,
     cancel_scenario,
     create_scenario,
     save_scenario,
@@ -81,8 +80,6 @@ def what_if(request: HttpRequest) -> HttpResponse:
         )
     except InvalidManifest as error:
         return _form(request, fields, errors=error.errors, status=422)
-    except TooManyAnalysesError as error:
-        return too_many(request, error)
     answer = redirect("web:scenario", row.pk)
     answer["Location"] += f"?variant={fields['variant']}"
     return answer
@@ -130,8 +127,6 @@ def scenario_action(request: HttpRequest, number: int, action: str) -> HttpRespo
     except InvalidManifest as error:
         messages.error(request, "; ".join(map(str, error.errors)))
         return redirect("web:scenario", number)
-    except TooManyAnalysesError as error:
-        return too_many(request, error)
     messages.success(request, message)
     return redirect("web:scenario", number)
 

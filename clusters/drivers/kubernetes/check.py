@@ -27,6 +27,7 @@ from clusters.drivers.kubernetes.identity import read_cluster_uid
 from clusters.drivers.kubernetes.inventory import list_holders
 from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS, BoundedConnection
 from clusters.drivers.kubernetes.tls import tls_context
+from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 
 CHECK_SECONDS = 10.0
 NAMESPACE = "fleetui-system"
@@ -87,8 +88,10 @@ class StepFailed(Exception):
         self.hint = hint
 
 
-class ConnectionCheckFailed(Exception):
+class ConnectionCheckFailed(FleetError):
     """A connection was not saved, since its check failed; `steps` say where, `confirm` what would save it."""
+
+    problem_type = CONFIRMATION_NEEDED
 
     def __init__(self, steps: tuple[CheckStep, ...], *, confirm: str = FAILED_CHECK) -> None:
         failed = [one for one in steps if one.ok is False]

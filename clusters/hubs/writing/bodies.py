@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at
 from fleetui.apimachinery.errors import Keys, format_path
 from fleetui.apimachinery.secrets import canonical_json
+from fleetui.errors import FleetError
 
 Path: TypeAlias = tuple[str, ...]
 ABSENT: Any = object()
@@ -47,8 +48,10 @@ class ForbiddenBodyError(ValueError):
     """A body has something that is never sent to a hub."""
 
 
-class StaleBaseError(Exception):
+class StaleBaseError(FleetError):
     """The hub has other values than the base at what a draft changes; `paths` are those places."""
+
+    problem_type = "stale-edit"
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(paths)

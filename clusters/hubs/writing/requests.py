@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any
 
 from clusters.drivers.kubernetes.client import APPLY_PATCH
@@ -11,6 +12,7 @@ from clusters.hubs.kinds.base import StreamKind, items_at, mapping_at
 from clusters.hubs.kinds.kubefleet import STREAMS
 from clusters.hubs.writing.bodies import check_body
 from fleetui.apimachinery.secrets import canonical_json, without_secrets
+from fleetui.errors import FleetError
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 LARGEST_BODY = 1_500_000
@@ -48,8 +50,11 @@ class Verb(StrEnum):
         return "patch" if self is Verb.APPLY else str(self)
 
 
-class NotOfferedError(ValueError):
+class NotOfferedError(FleetError, ValueError):
     """The console never sends such a request."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    problem_type = "not-offered"
 
 
 class WriteTooLargeError(ValueError):

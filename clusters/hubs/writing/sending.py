@@ -34,6 +34,7 @@ from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
 from clusters.models import Hub, HubStream, HubWrite, HubWriteState
 from clusters.models.hubs import HubMode
 from fleetui.apimachinery.errors import FieldError
+from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 
 WRITE_SECONDS, READ_SECONDS = 15.0, 10.0
@@ -48,8 +49,10 @@ _REACHABLE = ("live", "stale", "syncing", "connecting")
 NEVER_SENT = "The console stopped before the request was sent."
 
 
-class NotWritableError(Exception):
+class NotWritableError(FleetError):
     """Nothing is sent to this hub now; `reason` says why."""
+
+    problem_type = "not-writable"
 
 
 class HubKindNotServedError(NotWritableError):

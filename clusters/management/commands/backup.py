@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from clusters.backups import BackupRefused, BadBackup, write_backup
-from fleetui.management.hub_command import REFUSED
+from fleetui.errors import REFUSED
 
 
 class Command(BaseCommand):

@@ -6,9 +6,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from clusters.credentials import CredentialsUnreadable, KeyReport, add_key, check_credentials
+from clusters.credentials import KeyReport, add_key, check_credentials
 from fleetui.accounts.second_factor import unreadable_keys
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.errors import BAD_INPUT, REFUSED
+from fleetui.management.hub_command import HubCommand
 from fleetui.sealed_rows import check_manifests
 
 
@@ -16,7 +17,6 @@ class Command(HubCommand):
     """Check or rotate the encryption of credentials."""
 
     help = "Check stored credentials, second factors and values of Secrets, or encrypt them again."
-    exit_codes = {CredentialsUnreadable: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)

@@ -6,15 +6,14 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.hubs.operations import delete_rows, remove_hub
-from clusters.hubs.queries import UnknownHubError
-from fleetui.management.hub_command import BAD_INPUT, UNCONFIRMED, HubCommand
+from fleetui.errors import UNCONFIRMED
+from fleetui.management.hub_command import HubCommand
 
 
 class Command(HubCommand):
     """Remove a live hub: its credentials immediately, its mirror as soon as no watcher has it."""
 
     help = "Remove a live hub with its credentials and its mirror. Nothing is changed on the hub."
-    exit_codes = {UnknownHubError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME")

@@ -11,15 +11,13 @@ from clusters.drivers.simulated.configuration import DriverCall, FaultKind
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import (
-    NotSimulatedError,
     faults_of,
     new_fault,
     not_ready_at,
     set_faults,
 )
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.concurrency import RevisionConflict
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -30,9 +28,6 @@ class Command(HubCommand):
     help = (
         "Inject a fault into a simulated cluster. --clear removes all faults, or those of KIND; "
         "without KIND and --clear the active faults are listed."
-    )
-    exit_codes = dict.fromkeys(
-        (UnknownClusterError, NotSimulatedError, RevisionConflict, InvalidManifest), BAD_INPUT
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.hub_state import HubState
-from clusters.hubs.queries import HubSummary, UnknownHubError, live_hub, live_hubs, streams_of, summaries_of
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from clusters.hubs.queries import HubSummary, live_hub, live_hubs, streams_of, summaries_of
+from fleetui.errors import REFUSED
+from fleetui.management.hub_command import HubCommand
 
 
 class Command(HubCommand):
     """List the live hubs, or show the streams of one."""
 
     help = "List the live hubs with state and age, or the streams of one; status 1 if a hub is not live."
-    exit_codes = {UnknownHubError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME", nargs="?", default="")

@@ -6,15 +6,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from clusters.hubs.operations import change_hub
-from clusters.hubs.queries import UnknownHubError
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.management.hub_command import HubCommand
 
 
 class Command(HubCommand):
     """Stop all traffic to a hub; its mirror stays."""
 
     help = "Stop all traffic to a hub; its mirror stays."
-    exit_codes = {UnknownHubError: BAD_INPUT}
     paused, word = True, "paused"
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -4,11 +4,12 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from clusters.hubs.queries import UnknownHubError, live_hub
-from clusters.hubs.recording import NotRecordedError, record_hub
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand, duration, stopped_by_signal
+from clusters.hubs.queries import live_hub
+from clusters.hubs.recording import record_hub
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand, duration, stopped_by_signal
 
 _LONGEST = 24 * 3600
 
@@ -17,13 +18,6 @@ class Command(HubCommand):
     """Write the lists and watch events of a hub to a file, without secrets."""
 
     help = "Record the lists and watch events of a hub as JSON lines without secrets; the hub is only read."
-    exit_codes = {
-        UnknownHubError: BAD_INPUT,
-        FileExistsError: BAD_INPUT,
-        FileNotFoundError: BAD_INPUT,
-        PermissionError: BAD_INPUT,
-        NotRecordedError: REFUSED,
-    }
 
     def add_arguments(self, parser: CommandParser) -> None:
         def seconds(text: str) -> float:
@@ -41,10 +35,14 @@ class Command(HubCommand):
 
     def handle(self, *, name: str, to: Path, seconds: float, anonymise: bool, **_options: Any) -> None:
         """Record; SIGINT or SIGTERM ends it and keeps what was recorded."""
-        with stopped_by_signal() as stopped:
-            report = record_hub(live_hub(name), to, stopped, seconds=seconds, is_anonymous=anonymise)
+        hub = live_hub(name)
+        try:
+            with stopped_by_signal() as stopped:
+                report = record_hub(hub, to, stopped, seconds=seconds, is_anonymous=anonymise)
+        except (FileExistsError, FileNotFoundError, PermissionError) as error:
+            raise CommandError(str(error), returncode=BAD_INPUT) from error
         for resource, count in sorted(report.events.items()):
             self.stdout.write(f"{resource}  {count} events")
-        for resource, error in sorted(report.errors.items()):
-            self.stderr.write(f"{resource}: {error}")
+        for resource, problem in sorted(report.errors.items()):
+            self.stderr.write(f"{resource}: {problem}")
         self.stdout.write(f"Hub {name} recorded to {to}")

@@ -22,8 +22,7 @@ from clusters.backups import (
     restore_data,
 )
 from fleetui.bootstrap import DatabaseMissingError, one_at_a_time, wait_for_database
-from fleetui.environment import ENVIRONMENT
-from fleetui.management.hub_command import BAD_INPUT, REFUSED
+from fleetui.errors import BAD_INPUT, ENVIRONMENT, REFUSED
 from fleetui.supervisor import AlreadyRunningError, hold_lock
 from fleetui.task_queue import HEARTBEAT_PERIOD, live_workers
 

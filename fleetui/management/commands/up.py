@@ -21,7 +21,7 @@ from fleetui import bootstrap
 from fleetui.accounts.first_password import first_password_file, keep_first_password
 from fleetui.bootstrap import FirstRunError, make_first_administrator
 from fleetui.encryption import keep_keys
-from fleetui.environment import ENVIRONMENT
+from fleetui.errors import ENVIRONMENT
 from fleetui.monitoring import shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock

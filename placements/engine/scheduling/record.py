@@ -8,6 +8,7 @@ evidence of filters are stored with the fleet, once per version.
 import json
 import zlib
 from collections.abc import Mapping
+from http import HTTPStatus
 from itertools import zip_longest
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from clusters.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, SeenNamespaces, Taint
 from fleetui.apimachinery.model import Semantics
+from fleetui.errors import FleetError
 from placements.engine.scheduling.candidates import Candidates, Picks
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision, binding_facts
@@ -30,8 +32,11 @@ _FASTEST = 1
 _LENGTH_BYTES = 4
 
 
-class UnreadableRecordError(ValueError):
+class UnreadableRecordError(FleetError, ValueError):
     """A stored record was written by another engine, or does not belong to this fleet."""
+
+    status = HTTPStatus.GONE
+    problem_type = "unreadable-record"
 
 
 def pack(decision: Decision) -> bytes:

@@ -8,13 +8,14 @@ from django.core.management.base import CommandError, CommandParser
 
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.yaml import Document
-from fleetui.management.hub_command import UNCONFIRMED
+from fleetui.errors import UNCONFIRMED
 from fleetui.remote import RemoteClient
 from placements.explain.terminal import next_decision_line
 from placements.management.manifest_command import ManifestCommand
 from placements.services.apply import Result, apply_documents, preview_documents
 from placements.services.fleet.impact import ImpactRow
-from placements.services.placements import CONFIRMATION, UnschedulesEverything
+from placements.services.placements import UnschedulesEverything
+from placements.services.results import CONFIRMATION
 
 DRY_RUN = " (dry run)"
 

@@ -7,7 +7,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from clusters.filters import ClusterFilter, parse_filter_text
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.errors import REFUSED
+from fleetui.management.hub_command import HubCommand
 from placements.models import BulkChange
 from placements.services.bulk_changes import (
     BulkAction,
@@ -26,7 +27,6 @@ class Command(HubCommand):
     """Change labels, taints or cordon of many clusters, drain them or remove them from the fleet."""
 
     help = "Change many clusters at once and print the result of each."
-    exit_codes = {InvalidManifest: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

@@ -13,19 +13,17 @@ from clusters.hubs.discovery import READ_VERBS, WRITE_VERBS
 from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.operations import (
     HubCheckFailed,
-    HubExists,
     HubSpec,
     check_parsed,
     check_spec,
     parse_hub_input,
     save_hub,
 )
-from clusters.hubs.queries import UnknownHubError
 from clusters.models.hubs import HubIdentity, HubMode
-from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
+from fleetui.errors import BAD_INPUT, REFUSED
 from fleetui.locations import assets_folder
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.management.hub_command import HubCommand
 from placements.management.commands.join import read_kubeconfig, step_lines
 
 ROLES = ("viewer", "operator", "approver", "impersonate")
@@ -40,7 +38,6 @@ class Command(HubCommand):
     """Connect a live hub, check a connection, or print the manifests that prepare a hub."""
 
     help = "Connect a KubeFleet hub by its kubeconfig, after a check of connection and permissions."
-    exit_codes = {InvalidManifest: BAD_INPUT, HubExists: BAD_INPUT, UnknownHubError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

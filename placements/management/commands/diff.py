@@ -9,7 +9,7 @@ from fleetui.remote import RemoteClient
 from placements.explain.diff import manifest_diff
 from placements.management.manifest_command import ManifestCommand
 from placements.services.apply import UNCHANGED, preview_documents
-from placements.services.placements import CONFIRMATION
+from placements.services.results import CONFIRMATION
 
 DIFFERENT = 1
 

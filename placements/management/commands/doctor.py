@@ -6,12 +6,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from fleetui import __version__
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.management.hub_command import HubCommand
 from placements.engine.doctor.findings import Finding, Severity
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.explain.impact import note_document, notes_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
-from placements.services.impact.sources import DiffSide, SourceNote, UnreadableSourceError, read_files
+from placements.services.impact.sources import DiffSide, SourceNote, read_files
 from placements.services.snapshots import draft_cycle
 
 HAS_FINDINGS = 1
@@ -24,7 +24,6 @@ class Command(HubCommand):
         "Check policies and labels for what is wrong, without effect or risky. Exit status 1: a finding is as"
         " severe as --fail-on says."
     )
-    exit_codes = {UnreadableSourceError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

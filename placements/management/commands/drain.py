@@ -7,19 +7,16 @@ from django.core.management.base import CommandParser
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.management.hub_command import BAD_INPUT, HubCommand, duration
+from fleetui.management.hub_command import HubCommand, duration
 from placements.services.disruption.drains import AT_ONCE, Pace, cancel_drain, drain
 from placements.services.disruption.impact import drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence
-from placements.services.rollouts.operations import ActionNotAllowed
 
 
 class Command(HubCommand):
     """Start, show or cancel a drain."""
 
     help = "Cordon a cluster and evict its placements. A worker performs the evictions."
-    exit_codes = dict.fromkeys((UnknownClusterError, ActionNotAllowed, InvalidManifest), BAD_INPUT)
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

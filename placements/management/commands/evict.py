@@ -5,11 +5,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand
 from placements.models import Eviction
 from placements.services.disruption.evictions import evict
 from placements.services.disruption.queries import event_line
-from placements.services.results import UnknownPlacementError, get_placement
+from placements.services.results import get_placement
 
 NOT_DONE = 1
 
@@ -18,7 +19,6 @@ class Command(HubCommand):
     """Evict a placement from a cluster."""
 
     help = "Evict a placement from a cluster. A cluster without a taint may be selected again."
-    exit_codes = {UnknownPlacementError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("placement", metavar="PLACEMENT")

@@ -12,7 +12,8 @@ from clusters.drivers.registry import DRIVERS, KUBERNETES
 from clusters.importing import read_members
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand
 
 
 class Command(HubCommand):

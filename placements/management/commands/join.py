@@ -13,12 +13,12 @@ from clusters.kubeconfig import LARGEST_KUBECONFIG
 from clusters.operations.connection import (
     ConnectionCheckFailed,
     ConnectionInput,
-    ConnectionNotAllowed,
     new_member,
     set_connection,
 )
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, UNCONFIRMED, HubCommand
+from fleetui.errors import BAD_INPUT, UNCONFIRMED
+from fleetui.management.hub_command import HubCommand
 from placements.services.filters import kinds_for, kinds_on
 from placements.services.fleet.forms import read_cluster
 
@@ -29,7 +29,6 @@ class Command(HubCommand):
     """Add a Kubernetes cluster to the fleet, or set the connection of one."""
 
     help = "Add a Kubernetes cluster to the fleet by its kubeconfig, after a check of the connection."
-    exit_codes = {InvalidManifest: BAD_INPUT, ConnectionNotAllowed: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

@@ -5,15 +5,14 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
-from placements.services.demo.load import DEMO_SIZES, Loaded, NameTakenError, load_demo, remove_demo
+from fleetui.management.hub_command import HubCommand
+from placements.services.demo.load import DEMO_SIZES, Loaded, load_demo, remove_demo
 
 
 class Command(HubCommand):
     """Load or remove a demo fleet."""
 
     help = "Load a demo fleet, which replaces the present one, or remove it."
-    exit_codes = {NameTakenError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_mutually_exclusive_group(required=True)

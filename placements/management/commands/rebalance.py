@@ -6,12 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.management.hub_command import HubCommand
 from placements.explain.rebalance import plan_document, plan_lines
 from placements.services.rebalance import preview_rebalance, start_plan
-from placements.services.results import UnknownPlacementError, get_placement
-from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.results import get_placement
 
 NOT_DONE, UNSAFE = 1, 3
 
@@ -23,7 +21,6 @@ class Command(HubCommand):
         "Show the plan that repairs the limits of a placement with few moves, or start it. Exit status 3: a"
         " step would break a limit on the way."
     )
-    exit_codes = {UnknownPlacementError: BAD_INPUT, InvalidManifest: BAD_INPUT, ActionNotAllowed: NOT_DONE}
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("placement", metavar="PLACEMENT")

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand
 from placements.services.rollouts.removals import (
-    NoWaitingRemovalError,
     confirm_removal,
     keep_objects,
     waiting_removals,
@@ -18,7 +18,6 @@ class Command(HubCommand):
     """List the removals that wait for a person, or decide one."""
 
     help = "List the removals from clusters that no user requested and that wait for a person, or decide one."
-    exit_codes = {NoWaitingRemovalError: REFUSED}
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("cluster", metavar="CLUSTER", nargs="?", default="")

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from clusters.hubs.queries import UnknownHubError, live_hub
+from clusters.hubs.queries import live_hub
 from fleetui.hub_scope import in_hub
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.management.hub_command import HubCommand
 from placements.explain.vocabulary import counted
 from placements.services.hubs.projection.operations import reproject
 from placements.services.hubs.unresolved import unresolved_objects
@@ -17,7 +17,6 @@ class Command(HubCommand):
     """Project the whole mirror of a hub again, for example after an upgrade."""
 
     help = "Make the clusters and placements of a live hub again from its mirror."
-    exit_codes = {UnknownHubError: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="name of the hub")

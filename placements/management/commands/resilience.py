@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.management.hub_command import BAD_INPUT, HubCommand
+from fleetui.errors import BAD_INPUT
+from fleetui.management.hub_command import HubCommand
 from placements.engine.resilience import LossVariant
 from placements.explain.resilience import METRICS, VARIANT_NAMES, worst_by_level
 from placements.services.resilience.operations import compute_now, start_report
@@ -37,7 +37,6 @@ class Command(HubCommand):
     """Compute a resilience report now, and print it."""
 
     help = "Show what the loss of every cluster and domain does. Exit status 1: a --fail-on condition holds."
-    exit_codes = {InvalidManifest: BAD_INPUT}
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

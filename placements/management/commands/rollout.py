@@ -7,15 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fleetui.management.hub_command import UNCONFIRMED
 from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
 from placements.explain.vocabulary import joined
 from placements.management.rollout_command import RolloutCommand
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.health import health_of
-from placements.services.placements import CONFIRMATION, UnschedulesEverything
 from placements.services.rescheduling import reschedule
-from placements.services.results import get_placement
+from placements.services.results import CONFIRMATION, get_placement
 from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.queries import latest_run, progress_of, report_of
 
@@ -25,7 +23,6 @@ class Command(RolloutCommand):
 
     help = "Manage the rollout of a placement: pause, resume, stop, start, unpin, roll back, retry a cluster."
     kind = RolloutKind.ROLLING
-    exit_codes = {**RolloutCommand.exit_codes, UnschedulesEverything: UNCONFIRMED}
 
     def add_arguments(self, parser: CommandParser) -> None:
         subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.management.hub_command import BAD_INPUT, REFUSED
+from fleetui.errors import BAD_INPUT, REFUSED
 from placements.management.rollout_command import RolloutCommand, revision_number
 from placements.models import StagedRun, StagedStrategy
 from placements.services.results import get_placement

@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 from django.core.management.base import CommandError, CommandParser
 
-from fleetui.environment import ENVIRONMENT
-from fleetui.management.hub_command import BAD_INPUT, REFUSED
+from fleetui.errors import BAD_INPUT, ENVIRONMENT, REFUSED
 from fleetui.management.server_command import ServerCommand, seconds
 from fleetui.remote import RemoteClient, RemoteError
 from placements.explain.hub_conditions import SORTS, Truth

@@ -5,7 +5,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.hubs.watcher import Watcher
-from fleetui.management.hub_command import REFUSED, HubCommand, stopped_by_signal
+from fleetui.errors import REFUSED
+from fleetui.management.hub_command import HubCommand, stopped_by_signal
 from fleetui.task_queue import send_now
 
 PROJECT_HUB = "placements.tasks.project_hub"

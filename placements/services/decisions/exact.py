@@ -5,6 +5,7 @@ import time
 
 from django.core.cache import caches
 
+from fleetui.errors import UnknownObject
 from fleetui.hub_scope import current_hub_id
 from fleetui.middleware import RequestTooLongError, settle
 from fleetui.task_queue import enqueue
@@ -56,8 +57,10 @@ def searched(decision: Decision, options: SearchOptions = REQUEST_OPTIONS, *, us
     return record
 
 
-class UnknownSearchError(LookupError):
+class UnknownSearchError(UnknownObject):
     """No search with this id is requested, or its record is no longer kept."""
+
+    problem_type = "unknown-search"
 
     def __init__(self, search: str) -> None:
         super().__init__(f"no exact search {search}")

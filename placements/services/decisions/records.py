@@ -7,12 +7,13 @@ import zlib
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
 from string import hexdigits
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from clusters.fleet import Fleet
 from clusters.queries import FleetSnapshot
+from fleetui.errors import FleetError, UnknownObject
 from fleetui.hub_scope import LatestByHub
 from placements.engine.advice.search import Advice, how_to_fulfil, why_not
 from placements.engine.exact.record import ExactRecord, inline_search
@@ -53,25 +54,34 @@ _lock = threading.Lock()
 _latest: LatestByHub[tuple[FleetSnapshot, FleetRecord]] = LatestByHub()
 
 
-class UnknownDecisionError(LookupError):
+class UnknownDecisionError(UnknownObject):
     """No record has this id, or an id that starts like this."""
+
+    problem_type = "unknown-decision"
 
     def __init__(self, prefix: str) -> None:
         allowed = "an id, or its beginning with 4 hex digits or more, such as d-26de"
         super().__init__(f"no decision has the id {prefix[:40]!r} (allowed: {allowed})")
 
 
-class UnknownInDecisionError(LookupError):
+class UnknownInDecisionError(UnknownObject):
+    problem_type = "unknown-cluster"
+
     def __init__(self, decision_id: str, cluster: str) -> None:
         super().__init__(f"the fleet of {decision_id} had no cluster named {cluster[:63]!r}")
 
 
-class AmbiguousDecisionError(LookupError):
+class AmbiguousDecisionError(FleetError):
     """Several records have ids that start like this; `ids` has the first of them."""
+
+    problem_type = "ambiguous-id"
 
     def __init__(self, prefix: str, ids: tuple[str, ...]) -> None:
         super().__init__(f"several decisions start with {prefix}: write more of the id")
         self.ids = ids
+
+    def problem_facts(self) -> dict[str, Any]:
+        return {"decisions": list(self.ids)}
 
 
 def fleet_record_of(view: FleetSnapshot) -> FleetRecord:

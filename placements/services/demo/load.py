@@ -21,6 +21,7 @@ from clusters.operations.leave import forget
 from fleetui.apimachinery.kinds import MEMBER_KIND
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import names_and_more
+from fleetui.errors import FleetError
 from placements.models import Binding, Placement, Resource
 from placements.services.demo.large import large_fleet, large_placements
 from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, name_of
@@ -40,8 +41,10 @@ LONGEST_LOAD = timedelta(seconds=60)
 """After this the workers take over what a killed load did not finish."""
 
 
-class NameTakenError(Exception):
+class NameTakenError(FleetError):
     """The demo has a name that something real on this hub has already."""
+
+    problem_type = "exists"
 
     def __init__(self, noun: str, names: list[str]) -> None:
         super().__init__(

@@ -10,6 +10,7 @@ from django.db import transaction
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import retry_on_conflict
+from fleetui.errors import UnknownObject
 from placements.manifests.disruption import budget_errors, parse_disruption_budget
 from placements.manifests.policy import PlacementType
 from placements.models import DisruptionBudget, Placement
@@ -19,7 +20,9 @@ from placements.services.teams import check_placement
 BUDGET = "budget"
 
 
-class UnknownBudgetError(LookupError):
+class UnknownBudgetError(UnknownObject):
+    problem_type = "unknown-budget"
+
     def __init__(self, name: str) -> None:
         super().__init__(f"no disruption budget is named {name!r}")
         self.name = name

@@ -11,6 +11,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.operations.change_log import lock_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.errors import UnknownObject
 from placements.models import Draft, Placement
 from placements.services.editor.merge import MergeResult, Side, merge
 from placements.services.editor.validation import PlacementDraft
@@ -19,8 +20,10 @@ from placements.services.results import OperationResult, SaveResult
 from placements.services.scheduling import PreviewOutdatedError, schedule_confirmed
 
 
-class UnknownDraftError(LookupError):
+class UnknownDraftError(UnknownObject):
     """This person has no draft of that number."""
+
+    problem_type = "unknown-draft"
 
 
 class DraftExists(Exception):

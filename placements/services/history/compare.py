@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.secrets import HubObject, sanitise, without_secrets
 from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.errors import FleetError, UnknownObject
 from placements.explain.decision_diffs import DecisionDiff, decision_diff
 from placements.explain.diff import Piece, line_diff, sentence_diff
 from placements.explain.vocabulary import policy_sentence
@@ -26,16 +28,21 @@ _MOST_PARTS = 8
 """Resource snapshots of more parts than this, each of up to 800 KiB, are compared by name alone."""
 
 
-class UnknownRevisionError(LookupError):
+class UnknownRevisionError(UnknownObject):
     """The placement has no such snapshot or decision, or it was pruned."""
+
+    problem_type = "unknown-revision"
 
     def __init__(self, name: str, key: str) -> None:
         allowed = "p3 for a policy, s3 for resources, or at least 4 hex digits of the id of a decision"
         super().__init__(f"{name} has no revision {key[:40]!r}, or it was pruned (allowed: {allowed})")
 
 
-class IncomparableRevisionsError(ValueError):
+class IncomparableRevisionsError(FleetError, ValueError):
     """Resources cannot be compared with a policy or a decision."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    problem_type = "incomparable"
 
     def __init__(self) -> None:
         super().__init__("resource snapshots can only be compared with resource snapshots")

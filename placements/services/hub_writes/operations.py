@@ -31,6 +31,7 @@ from clusters.hubs.writing.sending import HubWriter, NotWritableError, check_wri
 from clusters.models import Hub, HubWrite
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, split_path
 from fleetui.apimachinery.secrets import without_secrets
+from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from fleetui.permissions import has_role, teams_of
 from placements.services.hub_writes.catalogue import Action
@@ -50,8 +51,10 @@ PREVIEW_SECONDS = 300
 _SALT = "placements.hub_writes.preview"
 
 
-class PreviewRequiredError(Exception):
+class PreviewRequiredError(FleetError):
     """No dry run of exactly this body succeeded within the last five minutes."""
+
+    problem_type = "preview-required"
 
     def __init__(self) -> None:
         super().__init__(
@@ -60,7 +63,7 @@ class PreviewRequiredError(Exception):
         )
 
 
-class HubRefusedError(Exception):
+class HubRefusedError(FleetError):
     """The hub refused a write, or nothing is known of it; `answer` has its words."""
 
     def __init__(self, answer: WriteAnswer, row: HubWrite | None = None) -> None:

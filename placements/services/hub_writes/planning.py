@@ -14,6 +14,8 @@ from clusters.models import Hub
 from clusters.models.hubs import HubIdentity
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import names_and_more
+from fleetui.errors import CONFIRMATION_NEEDED, FleetError, UnknownObject
+from placements.services.results import CONFIRMATION
 
 LONGEST_TEXT = 500
 MOST_LISTED = 20
@@ -22,12 +24,14 @@ UNCONFIRMED_SHARE = 0.5
 Fields = Mapping[str, Any]
 
 
-class UnknownObjectError(LookupError):
+class UnknownObjectError(UnknownObject):
+    problem_type = "unknown-object"
+
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"the hub has no {kind} {name!r}")
 
 
-class WriteRefusedError(Exception):
+class WriteRefusedError(FleetError):
     """The console does not send this, since the hub could not execute it; the message is the reason."""
 
 
@@ -52,12 +56,18 @@ class Deselection:
         return f"{self.placement} would leave {count:,} of {self.before:,} clusters: {names}"
 
 
-class ConfirmationNeededError(Exception):
+class ConfirmationNeededError(FleetError):
     """An edit would remove a placement from all or most of its clusters, and is not confirmed."""
+
+    problem_type = CONFIRMATION_NEEDED
 
     def __init__(self, deselection: Deselection) -> None:
         self.deselection = deselection
         super().__init__(f"{deselection}. Nothing was sent; confirm it first.")
+
+    def problem_facts(self) -> dict[str, Any]:
+        emptied = {"placement": self.deselection.placement, "clusters": list(self.deselection.clusters)}
+        return {"confirm": CONFIRMATION, "placements": [emptied]}
 
 
 @dataclass(frozen=True, slots=True)

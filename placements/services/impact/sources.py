@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache, partial
+from http import HTTPStatus
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
@@ -35,6 +36,7 @@ from fleetui.apimachinery.kinds import (
 )
 from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
+from fleetui.errors import FleetError
 from placements.manifests.assertions import PlacementAssertion, parse_placement_assertion
 from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
 from placements.manifests.staged_update import (
@@ -58,8 +60,11 @@ _ENDINGS = (".yaml", ".yml", ".json")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class UnreadableSourceError(ValueError):
+class UnreadableSourceError(FleetError, ValueError):
     """A revision or folder cannot be read, or documents in it are invalid; one line for each error."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    problem_type = "unreadable-source"
 
 
 @dataclass(frozen=True, slots=True)

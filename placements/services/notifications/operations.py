@@ -16,6 +16,7 @@ from clusters.models import NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
 from fleetui.audit import AuditEvent, record
+from fleetui.errors import UnknownObject
 from placements.models import NotificationDelivery, NotificationProblem, NotificationRule, ProblemKind
 from placements.services.notifications.addresses import CHANNEL
 from placements.services.notifications.evaluation import matches
@@ -28,8 +29,10 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 
-class UnknownNotificationError(LookupError):
+class UnknownNotificationError(UnknownObject):
     """No rule or channel has this name."""
+
+    problem_type = "unknown-notification"
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"no {noun} is named {name!r}")

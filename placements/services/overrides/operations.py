@@ -17,6 +17,7 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import refuse_hidden
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.concurrency import retry_on_conflict
+from fleetui.errors import UnknownObject
 from placements.engine.overrides import idle_rule_warnings
 from placements.manifests.override import (
     ClusterResourceOverride,
@@ -51,7 +52,9 @@ PARSERS: Mapping[str, Callable[[object], _Manifest]] = {
 }
 
 
-class UnknownOverrideError(LookupError):
+class UnknownOverrideError(UnknownObject):
+    problem_type = "unknown-override"
+
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         super().__init__(f"no {kind} is named {full_name(namespace, name)}")
 

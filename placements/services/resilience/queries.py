@@ -8,6 +8,7 @@ from django.db.models import QuerySet, Subquery
 
 from clusters.models import FleetState, MemberCluster
 from clusters.queries import counters
+from fleetui.errors import UnknownObject
 from placements.engine.resilience import LossResult, level_rank
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.services.resilience.operations import cells_of, changed_placements
@@ -17,7 +18,9 @@ MOST_ALONE = 40
 """Up to this number, each placement has a separate column."""
 
 
-class NoReportError(LookupError):
+class NoReportError(UnknownObject):
+    problem_type = "no-report"
+
     def __init__(self) -> None:
         super().__init__("no resilience report yet")
 

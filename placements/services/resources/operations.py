@@ -16,6 +16,7 @@ from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
+from fleetui.errors import UnknownObject
 from placements.engine.resource_manifest import parse_hub_object
 from placements.explain.vocabulary import counted
 from placements.manifests.placement import is_reserved_namespace
@@ -29,7 +30,9 @@ from placements.services.workqueue import enqueue_scheduling
 RESOURCE = "resource"
 
 
-class UnknownResourceError(LookupError):
+class UnknownResourceError(UnknownObject):
+    problem_type = "unknown-resource"
+
     def __init__(self, key: ObjectKey) -> None:
         group, kind, namespace, name = key
         place = f"{namespace}/" if namespace else ""

@@ -11,6 +11,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import names_and_more
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.rolling_update import plan_work
 from placements.engine.rollout.state import NO_FAILURE, Phase
@@ -31,7 +32,7 @@ _STARTED = "started again"
 _MOST_NAMES = 20
 
 
-class ActionNotAllowed(Exception):
+class ActionNotAllowed(FleetError):
     """The action is not possible now; the message has the reason, and what is possible."""
 
 

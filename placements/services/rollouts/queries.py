@@ -14,6 +14,7 @@ from django.db.models.functions import Cast, Coalesce
 
 from clusters.models import FleetState, MemberCluster
 from clusters.observation import not_observed
+from fleetui.errors import UnknownObject
 from fleetui.models import Event
 from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns, sums_of
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
@@ -26,7 +27,9 @@ from placements.models import Binding, ClusterUpdate, Placement, Rollout, Staged
 from placements.services.rollouts.staged_queries import result_in, sentences_of
 
 
-class UnknownRolloutError(LookupError):
+class UnknownRolloutError(UnknownObject):
+    problem_type = "unknown-run"
+
     def __init__(self, placement: str, number: int) -> None:
         super().__init__(f"rollout {number} of placement {placement[:63]!r} not found")
 

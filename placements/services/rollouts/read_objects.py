@@ -9,6 +9,7 @@ from django.db.models import Q
 from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
+from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.models import Binding
@@ -20,7 +21,7 @@ from placements.services.workqueue import RUN_CLUSTER_CALLS
 READ_SECONDS = 5.0
 
 
-class NotReadableError(Exception):
+class NotReadableError(FleetError):
     """There is nothing to read: the cluster has no API server, or nothing of the placement."""
 
 

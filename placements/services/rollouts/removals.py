@@ -17,6 +17,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from clusters.models import MemberCluster
 from fleetui.apimachinery.words import names_and_more
 from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.errors import FleetError
 from fleetui.models import Event
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.state import Phase
@@ -34,7 +35,7 @@ LARGEST_SHARE = 10
 Pair = tuple[str, str]
 
 
-class NoWaitingRemovalError(LookupError):
+class NoWaitingRemovalError(FleetError):
     def __init__(self, placement: str, cluster: str) -> None:
         super().__init__(f"no removal of {placement} on {cluster} waits for a decision")
 

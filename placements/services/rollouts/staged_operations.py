@@ -14,6 +14,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import full_name
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
+from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import RunStatus, StagedRunOutcome, WaitReason
 from placements.manifests.staged_update import approval_change_errors, parse_approval_request
@@ -37,7 +38,9 @@ LONGEST_COMMENT = 500
 """Characters of the comment of an approval; the column is as long."""
 
 
-class UnknownRunError(LookupError):
+class UnknownRunError(UnknownObject):
+    problem_type = "unknown-run"
+
     def __init__(self, name: str) -> None:
         super().__init__(f"no staged run is named {name!r}")
 

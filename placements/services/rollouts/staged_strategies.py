@@ -9,6 +9,7 @@ from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.concurrency import retry_on_conflict
+from fleetui.errors import UnknownObject
 from placements.manifests.staged_update import parse_staged_strategy
 from placements.models import StagedStrategy
 from placements.services.results import SaveResult, delete_row, locked_row, save_row
@@ -17,7 +18,9 @@ from placements.services.teams import check_documents
 STAGED_STRATEGY = "staged-strategy"
 
 
-class UnknownStrategyError(LookupError):
+class UnknownStrategyError(UnknownObject):
+    problem_type = "unknown-strategy"
+
     def __init__(self, name: str) -> None:
         super().__init__(f"no staged update strategy is named {name!r}")
 

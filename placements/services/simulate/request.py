@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import first_lines
+from fleetui.errors import FleetError
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
@@ -54,8 +56,11 @@ class Simulation:
     judged_at: datetime | None = None
 
 
-class BadInputError(ValueError):
+class BadInputError(FleetError, ValueError):
     """At least one file could not be used; `errors` pairs the name of a file with one of its errors."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    problem_type = "invalid-document"
 
     def __init__(self, errors: list[tuple[str, FieldError]]) -> None:
         lines = (f"{name}: {error}" if name else str(error) for name, error in errors)

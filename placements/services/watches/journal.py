@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from threading import BoundedSemaphore, Event
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
@@ -19,6 +20,7 @@ from django.db.models import Case, When
 
 from clusters.models import MemberCluster
 from clusters.observation import not_observed
+from fleetui.errors import FleetError
 from placements.models import (
     ChangeType,
     CollectionChange,
@@ -40,8 +42,11 @@ MOST_AT_ONCE = 500
 _Versions: TypeAlias = dict[str, list[str]]
 
 
-class WatchExpiredError(Exception):
+class WatchExpiredError(FleetError):
     """ObjectChanges since this version are no longer kept, or it was never issued."""
+
+    status = HTTPStatus.GONE
+    problem_type = "watch-expired"
 
     def __init__(self, kind: WatchedKind) -> None:
         super().__init__(f"The changes since this resourceVersion are not kept: list the {kind} again.")

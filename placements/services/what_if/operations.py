@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from http import HTTPStatus
 from time import perf_counter
 
 from django.conf import settings
@@ -17,6 +18,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import actor_name
+from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements.engine.scheduling.decision import fleet_digest
 from placements.explain.what_if import choice_words
@@ -56,8 +58,12 @@ _BATCH = 10
 _NAMES_STORED = 20
 
 
-class TooManyAnalysesError(Exception):
+class TooManyAnalysesError(FleetError):
     """A user has as many analyses in the queue as may wait there."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    problem_type = "throttled"
+    title = "Too many requests"
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{count} of your analyses are not completed yet; wait for one of them.")

@@ -15,6 +15,7 @@ from clusters.fleet import Fleet
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.bulk import batched
+from fleetui.errors import UnknownObject
 from placements.engine.disruption import KeptReason
 from placements.engine.resilience import (
     active,
@@ -32,8 +33,10 @@ from placements.models import Placement, Scenario, ScenarioDecision
 from placements.services.decisions.records import records_named
 
 
-class UnknownScenarioError(LookupError):
+class UnknownScenarioError(UnknownObject):
     """The scenario does not exist or was pruned."""
+
+    problem_type = "unknown-scenario"
 
     def __init__(self, number: int) -> None:
         super().__init__(f"what-if analysis {number} not found")

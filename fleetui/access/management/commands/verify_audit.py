@@ -6,7 +6,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from fleetui.access.audit import verify
-from fleetui.management.hub_command import BAD_INPUT, REFUSED, HubCommand
+from fleetui.errors import BAD_INPUT, REFUSED
+from fleetui.management.hub_command import HubCommand
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64}|)")
 

@@ -1,0 +1,50 @@
+"""What the console refuses and why: one error, answered in the same way by pages, REST and commands."""
+
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+REFUSED, BAD_INPUT, UNCONFIRMED, ENVIRONMENT = 1, 2, 3, 4
+"""Exit codes of commands: refused or not found, invalid input, confirmation missing, try again later."""
+_BAD_INPUT = frozenset({400, 413, 415, 422})
+CONFIRMATION_NEEDED = "confirmation-needed"
+
+
+class FleetError(Exception):
+    """An operation was refused; its text is the reason, in words for people.
+
+    `status` is the status of HTTP, `problem_type` the last part of the type of problem details (RFC 9457),
+    `title` the heading of the page. With `wait` the same succeeds after so many seconds.
+    """
+
+    title: ClassVar[str] = "Not possible"
+    wait: float | None = None
+
+    status: ClassVar[int] = HTTPStatus.CONFLICT
+    problem_type: ClassVar[str] = "refused"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that ends with this error."""
+        return exit_code_of(self.status, self.problem_type)
+
+    def problem_facts(self) -> dict[str, Any]:
+        """Return what problem details have besides type, status and text."""
+        return {}
+
+
+class UnknownObject(FleetError, LookupError):
+    """There is no object of this name."""
+
+    status = HTTPStatus.NOT_FOUND
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if len(self.args) == 1 else super().__str__()
+
+
+def exit_code_of(status: int, problem_type: str = "") -> int:
+    """Return the exit code of a command for a status of HTTP, whether it ran here or over REST."""
+    if problem_type == CONFIRMATION_NEEDED:
+        return UNCONFIRMED
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
+        return ENVIRONMENT
+    return BAD_INPUT if status in _BAD_INPUT else REFUSED
