@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
-from django.db import connection, transaction
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Model, QuerySet
 
 from clusters.hubs.dispatch import on_live_hub, refuse
@@ -21,6 +22,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
 from clusters.queries import load_fleet
 from fleetui.access.secret_values import plain_manifest
+from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
@@ -44,6 +46,7 @@ from fleetui.apimachinery.kinds import (
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.bulk import batched
+from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change
 from placements.engine.doctor.findings import Finding
@@ -116,6 +119,18 @@ PAUSE = 0.15
 """Seconds between two batches on SQLite, where a writer that waits looks every 0.1 s whether it may write."""
 
 
+_STOPS = (
+    DatabaseError,
+    InvalidManifest,
+    OSError,
+    PermissionDenied,
+    RequestTooLongError,
+    TooMuchWorkError,
+    UnschedulesEverything,
+)
+"""What may end an apply between two batches."""
+
+
 class PartlyApplied(Exception):
     """A batch failed after others were written; `results` are those of the documents that are on the hub."""
 
@@ -163,7 +178,7 @@ def apply_documents(
             with transaction.atomic():
                 several = len(documents) > 1
                 results |= _apply(part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several)
-        except Exception as error:
+        except _STOPS as error:
             if not is_written:
                 raise
             written = [results[id(one)] for one in documents if id(one) in results]

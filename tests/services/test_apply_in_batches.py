@@ -180,7 +180,7 @@ def test_a_missing_confirmation_or_permission_is_found_before_anything_is_writte
 
 
 @pytest.mark.usefixtures("small")
-def test_what_was_written_before_an_error_is_said_and_repeating_completes_it(
+def test_an_error_names_what_was_written_and_the_same_apply_again_completes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real, calls = apply.apply_resources, list[int]()

@@ -25,6 +25,10 @@ def _result(plain: Mapping[str, Any]) -> Result:
     return Result(plain["kind"], plain["name"], plain["did"], warnings, plain["message"])
 
 
+def unconfirmed(error: UnschedulesEverything) -> CommandError:
+    return CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED)
+
+
 class Command(ManifestCommand):
     """Apply manifests to the hub."""
 
@@ -59,23 +63,19 @@ class Command(ManifestCommand):
         confirmed, now = confirm is not None, datetime.now(UTC)
         try:
             if not dry_run:
-                self._apply(documents, now=now, confirmed=confirmed, strict=strict)
+                self._print(apply_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict))
                 return
             preview = preview_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict)
-        except UnschedulesEverything as error:
-            raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
-        self._print(preview.results, suffix=DRY_RUN)
-        self._print_decisions(preview.impact.rows, not_evaluated=preview.impact.not_evaluated)
-
-    def _apply(self, documents: list[Document], *, now: datetime, confirmed: bool, strict: bool) -> None:
-        """Apply, and print the results, also those of the batches before an error."""
-        try:
-            results = apply_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict)
         except PartlyApplied as error:
             self._print(error.results)
             self.stderr.write(str(error))
+            if isinstance(error.cause, UnschedulesEverything):
+                raise unconfirmed(error.cause) from error
             raise error.cause from error
-        self._print(results)
+        except UnschedulesEverything as error:
+            raise unconfirmed(error) from error
+        self._print(preview.results, suffix=DRY_RUN)
+        self._print_decisions(preview.impact.rows, not_evaluated=preview.impact.not_evaluated)
 
     def run_remotely(
         self,
