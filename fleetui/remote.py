@@ -4,7 +4,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,30 @@ _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|(.+\.)?localhost")
 
 
 class RemoteError(Exception):
-    """A request that did not succeed: what the console or the connection says, and the exit status for it."""
+    """A request that did not succeed: what the console or the connection says, and the exit status for it.
 
-    def __init__(self, message: str, *, returncode: int, status: int = 0) -> None:
+    `applied` is what an apply had written before the error.
+    """
+
+    def __init__(
+        self, message: str, *, returncode: int, status: int = 0, applied: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         super().__init__(message)
-        self.returncode, self.status = returncode, status
+        self.returncode, self.status, self.applied = returncode, status, applied
 
 
 class RemoteErrors(RemoteError):
     """Errors in the manifests, as the console lists them: path, message, line."""
 
-    def __init__(self, message: str, errors: list[dict[str, Any]], *, status: int) -> None:
-        super().__init__(message, returncode=BAD_INPUT, status=status)
+    def __init__(
+        self,
+        message: str,
+        errors: list[dict[str, Any]],
+        *,
+        status: int,
+        applied: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(message, returncode=BAD_INPUT, status=status, applied=applied)
         self.errors = errors
 
 
@@ -166,12 +178,13 @@ class RemoteClient:
             return document
         problem = document if isinstance(document, dict) else {}
         detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
+        applied = problem.get("applied", ())
         if errors := problem.get("faults"):
-            raise RemoteErrors(detail, errors, status=status)
+            raise RemoteErrors(detail, errors, status=status, applied=applied)
         if confirmation := problem.get("confirm"):
             detail = f"{detail} (--confirm {confirmation})"
-            raise RemoteError(detail, returncode=UNCONFIRMED, status=status)
-        raise RemoteError(detail, returncode=exit_code_of(status), status=status)
+            raise RemoteError(detail, returncode=UNCONFIRMED, status=status, applied=applied)
+        raise RemoteError(detail, returncode=exit_code_of(status), status=status, applied=applied)
 
 
 def _pool_of(server: Server) -> urllib3.PoolManager:

@@ -108,6 +108,7 @@ CONTENT = {
     "placements/migrations/0003_integers_written_as_text.py": "6b6a0a3b9b7ea6cf",
     "placements/migrations/0004_removals_that_wait.py": "eb79bba2444e7d92",
     "placements/migrations/0005_reported_differences.py": "2db6271ad35b3be0",
+    "placements/migrations/0006_more_problems.py": "b37cf1f1c8d688de",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

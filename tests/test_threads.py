@@ -1,8 +1,14 @@
 """Threads that wait for a network hold no connection to the database, and few places start threads."""
 
 import ast
+import json
+import os
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextvars import copy_context
+from pathlib import Path
 from threading import Barrier, Event, Thread
 from typing import Any
 
@@ -194,3 +200,78 @@ def test_calls_that_wait_for_a_cluster_hold_no_connection(
     assert made >= 24
     assert open_while_waiting == [0] * 6
     assert [one for one in opened if one.connection is not None and one is not own] == []
+
+
+HANDLES = """
+import json, os, sys, threading
+from django import setup
+setup()
+from django.db import connection
+from clusters.drivers.simulated import driver as simulated
+from clusters.models import MemberCluster
+from fleetui.hub_scope import LOCAL_HUB, in_hub
+from fleetui.threads import brief_connection
+from placements.manifests.binding import BindingState
+from placements.models import Binding
+from placements.services.rollouts.worker import THREADS, run_cluster_calls
+from tests.rows import pick_n_spec
+from tests.services.rollouts.world import World
+
+def handles():
+    open_ones = (os.path.realpath(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd"))
+    return sum(one.startswith(sys.argv[1]) for one in open_ones)
+
+waiting = threading.Barrier(6, timeout=20)
+meanwhile, after = [], []
+with in_hub(LOCAL_HUB):
+    world = World(24)
+    world.place("web", pick_n_spec(24))
+    world.run(until=world.is_settled)
+    for number in range(6):
+        world.inject(f"c{number:03}", {"kind": "timeOut", "since": world.now.isoformat()})
+
+    def wait(_seconds):
+        # As a driver that reads a credential or a manifest, and then waits for its cluster.
+        with brief_connection():
+            MemberCluster.objects.count()
+        if waiting.wait() == 0:
+            meanwhile.append(handles())
+        waiting.wait()
+
+    simulated.SimulatedDriver.__init__.__defaults__ = (wait,)
+    before = handles()
+    for _ in range(8):
+        world.change()
+        bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+        bindings.update(next_call_at=world.now, call_lease_expires_at=None)
+        run_cluster_calls(now=world.now, threads=THREADS, clock=lambda: world.now)
+        for one in threading.enumerate():
+            if one.name.startswith(("call", "answers")):
+                one.join(20)
+        after.append(handles())
+print(json.dumps([before, meanwhile, after]))
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="about the file of SQLite")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
+def test_threads_of_the_worker_leave_no_file_of_sqlite_open(tmp_path: Path) -> None:
+    """In a process of its own: here the threads share a database in memory."""
+    path = tmp_path / "fleetui.sqlite3"
+    copy = sqlite3.connect(path)
+    connection.ensure_connection()
+    connection.connection.backup(copy)
+    copy.close()
+    environment = {**os.environ, "FLEETUI_VAR_DIR": str(tmp_path), "DATABASE_URL": f"sqlite:///{path}"}
+
+    command = [sys.executable, "-c", HANDLES, str(path)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    before, meanwhile, after = json.loads(ran.stdout)
+    assert len(meanwhile) == 8
+    assert min(meanwhile) >= before + 6  # each thread that waits had the file open
+    # SQLite keeps a handle for its next connection while another one of the process has a lock.
+    assert after == [after[0]] * 8
+    assert after[0] <= before + 6

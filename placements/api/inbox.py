@@ -14,7 +14,16 @@ from placements.api.schema import documented
 from placements.api.serializers import CamelCaseSerializer
 from placements.services.hubs.inbox import MOST, InboxKind, inbox, reader_of
 
-PAGES = ("staged-run", "rollout", "placement", "decision", "placement-drift", "cluster-connection", "hub")
+PAGES = (
+    "staged-run",
+    "rollout",
+    "placement",
+    "decision",
+    "placement-drift",
+    "cluster-removals",
+    "cluster-connection",
+    "hub",
+)
 
 
 class InboxItemSerializer(CamelCaseSerializer):

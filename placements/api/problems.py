@@ -24,7 +24,8 @@ from fleetui.environment import environment_problem, note_problem
 from fleetui.errors import FleetError
 from placements.api.parsers import MalformedBodyError, errors_in
 from placements.api.preconditions import StaleResourceVersion
-from placements.api.serializers import CamelCaseSerializer, names, text
+from placements.api.serializers import AppliedDocumentSerializer, CamelCaseSerializer, names, text
+from placements.services.apply import PartlyApplied
 from placements.services.hub_writes.operations import HubRefusedError
 from placements.services.simulate.request import BadInputError
 
@@ -110,16 +111,23 @@ class ProblemSerializer(CamelCaseSerializer):
     steps = CheckStepSerializer(many=True, required=False)
     hub_status = HubStatusSerializer(required=False)
     conflicts = FieldConflictSerializer(many=True, required=False)
+    applied = AppliedDocumentSerializer(
+        many=True,
+        required=False,
+        help_text="What a large apply had written before the error. The same apply again finds it unchanged.",
+    )
 
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:  # noqa: ARG001 -- DRF's
     headers: dict[str, str] = {}
-    if cause := environment_problem(error):
+    if isinstance(error, PartlyApplied):
+        problem = _partly_applied(error)
+    elif cause := environment_problem(error):
         note_problem(cause)
         problem = _problem(503, str(cause), cause.code)
         headers["Retry-After"] = str(cause.retry_after)
     else:
-        write = next((_WRITERS[each] for each in type(error).__mro__ if each in _WRITERS), None)
+        write = _writer_of(error)
         if write is None:
             return None
         problem = write(error)
@@ -130,6 +138,22 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse
         headers["Retry-After"] = str(int(getattr(error, "wait", 0)) + 1)
     content = json.dumps(problem, cls=JSONEncoder, ensure_ascii=False).encode(errors="replace")
     return HttpResponse(content, status=problem["status"], content_type=PROBLEM_TYPE, headers=headers)
+
+
+def _writer_of(error: Exception) -> "Callable[[Any], Plain] | None":
+    return next((_WRITERS[each] for each in type(error).__mro__ if each in _WRITERS), None)
+
+
+def _partly_applied(error: PartlyApplied) -> Plain:
+    """Return the problem that stopped an apply, with what was written before it."""
+    problem = _problem(500, "")
+    if cause := environment_problem(error.cause):
+        note_problem(cause)
+        problem = _problem(503, "", cause.code)
+    elif write := _writer_of(error.cause):
+        problem = write(error.cause)
+    applied = AppliedDocumentSerializer(error.results, many=True).data
+    return {**problem, "detail": str(error), "applied": applied}
 
 
 def _problem(status: int, detail: str, kind: str = "", **more: Any) -> Plain:

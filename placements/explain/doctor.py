@@ -7,11 +7,14 @@ from fleetui.apimachinery.errors import format_path
 from fleetui.apimachinery.yaml import Document, lines_of
 from placements.engine.doctor.examination import RULES
 from placements.engine.doctor.findings import Finding, Fix, Severity
+from placements.engine.doctor.overrides import OVERRIDES
 from placements.explain.sarif import SarifResult, sarif_text
 
 LEVELS = {Severity.ERROR: "failed", Severity.WARNING: "attention", Severity.INFO: "unknown"}
 """The status level of a severity on pages."""
 SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+OF_OVERRIDES = frozenset(one.id for one in OVERRIDES)
+"""Rules whose findings are about an override, which is the key of their first evidence."""
 TITLES = {one.id: one.title for one in RULES.values()}
 
 
@@ -84,17 +87,15 @@ def findings_sarif(
     *,
     version: str,
 ) -> str:
-    """Return SARIF; `places` are the file and line of placements in files, `notes` what was not read."""
+    """Return SARIF; `places` are the file and line of placements and overrides, `notes` what was not read."""
     several = list(findings)
-    results = labels_sarif((one for placement, one in several if not placement), member_files)
-    results += [
-        SarifResult(
-            one.rule,
-            SARIF_LEVELS[one.severity],
-            f"{placement}: {one.message}",
-            *places.get(placement, ("", 1)),
-        )
-        for placement, one in several
-        if placement
-    ]
+    labels = [one for placement, one in several if not placement and one.rule not in OF_OVERRIDES]
+    results = labels_sarif(labels, member_files)
+    for placement, one in several:
+        name, message = placement, f"{placement}: {one.message}"
+        if one.rule in OF_OVERRIDES:
+            name, message = one.evidence[0][0], one.message
+        if name:
+            place = places.get(name, ("", 1))
+            results.append(SarifResult(one.rule, SARIF_LEVELS[one.severity], message, *place))
     return sarif_text([*results, *notes], TITLES, version=version)

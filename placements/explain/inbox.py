@@ -11,6 +11,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "disagreement": ("attention", "Disagreements"),
     "unfulfilled": ("attention", "Placements not fulfilled"),
     "rollout": ("failed", "Stalled, stopped and failed rollouts"),
+    "removal": ("attention", "Removals that wait"),
     "eviction": ("failed", "Evictions not executed"),
     "difference": ("attention", "Drifted and differing objects"),
     "hub": ("attention", "Hubs not live"),
@@ -27,6 +28,11 @@ _RUNS = {
 }
 
 
+def removal_sentence(placement: str, reason: str, *, is_orphan: bool) -> str:
+    """Return that a removal waits for a person, and why; the reason of a prune says both."""
+    return f"{'The removal of ' * is_orphan}{placement}{' waits for a confirmation' * is_orphan}: {reason}"
+
+
 def message_of(kind: str, facts: Mapping[str, Any]) -> str:
     """Return the sentence of an item; `facts` are those of its source."""
     match kind:
@@ -34,11 +40,10 @@ def message_of(kind: str, facts: Mapping[str, Any]) -> str:
             return (
                 f"Stage {facts['stage']} of {facts['placement']} waits for approval, {_SIDES[facts['side']]}."
             )
-        case "disagreement" if facts["is_behind"]:
-            return "The hub has not decided for more than 5m."
         case "disagreement":
             places = counted(facts["differences"], "place")
-            return f"The replay of what the hub decided differs in {places}."
+            differs = f"The replay of what the hub decided differs in {places}."
+            return "The hub has not decided for more than 5m." if facts["is_behind"] else differs
         case "unfulfilled":
             wanted = facts["wanted"]
             of_all = "" if wanted is None else f" of {wanted:,}"
@@ -52,6 +57,8 @@ def message_of(kind: str, facts: Mapping[str, Any]) -> str:
                 return f"{words} {failed.capitalize()}." if facts["failed"] else words
             noun = "Rollout" if facts["page"] == "rollout" else "Staged update run"
             return f"{noun} {failed}. Retrying."
+        case "removal":
+            return removal_sentence(facts["placement"], facts["reason"], is_orphan=facts["is_orphan"])
         case "eviction":
             words = facts["why"] or hub_eviction_sentence(facts["conditions"])
             return f"Eviction from {facts['cluster']}: {words}"

@@ -21,6 +21,7 @@ class ProblemKind(models.TextChoices):
     DECISION_NOT_REPRODUCIBLE = "decision-not-reproducible", "Decision not reproducible"
     CREDENTIAL_EXPIRES = "credential-expires", "Credential expires"
     HUB_NOT_LIVE = "hub-not-live", "Hub not live"
+    REMOVAL_WAITS = "removal-waits", "Removal waits"
 
 
 class NotificationRule(models.Model):

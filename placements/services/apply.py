@@ -1,13 +1,19 @@
-"""Applying manifests of all supported kinds, all or none: the operation behind `apply`."""
+"""Applying manifests of all supported kinds: the operation behind `apply`.
 
-from collections.abc import Callable, Mapping, Sequence
+Up to 500 documents are applied in one transaction, all or none. More are checked first and then written in
+batches, so that others can write meanwhile.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Model, QuerySet
 
 from clusters.hubs.dispatch import on_live_hub, refuse
@@ -16,6 +22,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
 from clusters.queries import load_fleet
 from fleetui.access.secret_values import plain_manifest
+from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
@@ -38,6 +45,8 @@ from fleetui.apimachinery.kinds import (
 )
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, attach_lines
+from fleetui.bulk import batched
+from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change
 from placements.engine.doctor.findings import Finding
@@ -58,6 +67,7 @@ from placements.models import (
     StagedStrategy,
 )
 from placements.services.assertions import ASSERTION, save_assertions
+from placements.services.boundary import NAMESPACE
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
@@ -68,10 +78,17 @@ from placements.services.overrides.operations import NOUNS, save_override
 from placements.services.placements import (
     UnscheduledPlacement,
     UnschedulesEverything,
+    check_placement_to_save,
     save_placement,
     warnings_of,
 )
-from placements.services.resources.operations import RESOURCE, apply_resources, name_of, unchanged_resources
+from placements.services.resources.operations import (
+    RESOURCE,
+    apply_resources,
+    check_resources_to_apply,
+    name_of,
+    unchanged_resources,
+)
 from placements.services.results import PLACEMENT, SaveResult, name_on_hub, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
@@ -90,6 +107,41 @@ class Result:
     message: str = ""
 
 
+MOST_APPLIED = 50_000
+"""Documents of one apply."""
+MOST_AT_ONCE = 500
+"""Documents that are applied in one transaction."""
+BATCH = 250
+"""Resources or clusters of a batch."""
+OTHERS_AT_ONCE = 10
+"""Documents of other kinds in a batch: each is saved on its own, and checked against the whole fleet."""
+PAUSE = 0.15
+"""Seconds between two batches on SQLite, where a writer that waits looks every 0.1 s whether it may write."""
+
+
+_STOPS = (
+    DatabaseError,
+    InvalidManifest,
+    OSError,
+    PermissionDenied,
+    RequestTooLongError,
+    TooMuchWorkError,
+    UnschedulesEverything,
+)
+"""What may end an apply between two batches."""
+
+
+class PartlyApplied(Exception):
+    """A batch failed after others were written; `results` are those of the documents that are on the hub."""
+
+    def __init__(self, cause: Exception, results: Sequence[Result], *, total: int) -> None:
+        self.cause, self.results = cause, tuple(results)
+        super().__init__(
+            f"{len(results):,} of {total:,} documents are applied, and stay so. The next batch failed: "
+            f"{cause} To apply the others, correct the cause and apply all documents again."
+        )
+
+
 @on_live_hub(refuse)
 def apply_documents(
     documents: Sequence[Document],
@@ -103,18 +155,70 @@ def apply_documents(
 
     `confirmed`: the user confirmed which placements are unscheduled everywhere. `strict`: policies and
     clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
-    its line, or UnschedulesEverything; nothing is changed then.
+    its line, or UnschedulesEverything; nothing is changed then. With more than 500 documents to write, and
+    outside of a transaction, raise PartlyApplied for what occurs after a batch was written.
     """
+    if len(documents) > MOST_APPLIED:
+        message = f"Too many: {len(documents):,} documents"
+        raise InvalidManifest.of("", "too-many", message, f"at most {MOST_APPLIED:,} documents at once")
     in_order = sorted(documents, key=lambda one: _RANKS.get(_kind(one), 0))
     _validate(in_order, documents, strict=strict)
     # Reading takes no lock: where thousands of documents are unchanged, the others hold it for a moment.
     results, as_of = _unchanged(documents, now=now)
     in_order = [one for one in in_order if id(one) not in results]
-    if in_order:
-        with transaction.atomic():
-            several = len(documents) > 1
-            results |= _apply(in_order, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several)
+    parts = [in_order] if in_order else []
+    if len(in_order) > MOST_AT_ONCE and not connection.in_atomic_block:
+        _check_before_batches(in_order, by=by, confirmed=confirmed)
+        parts = list(_batches(in_order))
+    is_written = False
+    for part in parts:
+        if is_written and connection.vendor == "sqlite":
+            time.sleep(PAUSE)
+        try:
+            with transaction.atomic():
+                several = len(documents) > 1
+                results |= _apply(part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several)
+        except _STOPS as error:
+            if not is_written:
+                raise
+            written = [results[id(one)] for one in documents if id(one) in results]
+            raise PartlyApplied(error, written, total=len(documents)) from error
+        is_written = True
     return [results[id(one)] for one in documents]
+
+
+def _check_before_batches(in_order: Sequence[Document], *, by: User | None, confirmed: bool) -> None:
+    """Raise for what can be known before anything is written, since a batch is not undone by the next one.
+
+    Raise InvalidManifest, UnschedulesEverything, NotOfTeamError.
+    """
+    check_resources_to_apply([one.data for one in in_order if _kind(one) not in _KINDS], by=by)
+    if any(_kind(one) == MEMBER_KIND for one in in_order):
+        check_change(by, what="member clusters")
+    errors: list[tuple[Document, FieldError]] = []
+    emptied: list[UnscheduledPlacement] = []
+    for one in in_order:
+        if _KINDS.get(_kind(one)) is not _PLACEMENT:
+            continue
+        try:
+            check_placement_to_save(one.data, by=by, confirmed=confirmed)
+        except InvalidManifest as invalid:
+            errors += _errors_of(one, invalid, several=True)
+        except UnschedulesEverything as error:
+            emptied += error.emptied
+    _raise(errors)
+    if emptied:
+        raise UnschedulesEverything(emptied)
+
+
+def _batches(in_order: Sequence[Document]) -> Iterator[list[Document]]:
+    """Yield documents that are sorted in batches of one sort, Namespaces before what may be in them."""
+    resources = [one for one in in_order if _kind(one) not in _KINDS]
+    resources.sort(key=lambda one: HubObject.of(one.data).key[:2] != NAMESPACE)
+    yield from batched(resources, BATCH)
+    yield from batched((one for one in in_order if _kind(one) == MEMBER_KIND), BATCH)
+    others = [one for one in in_order if _kind(one) in _KINDS and _kind(one) != MEMBER_KIND]
+    yield from batched(others, OTHERS_AT_ONCE)
 
 
 def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[int, Result], datetime | None]:
@@ -144,13 +248,14 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
 
 
 def _unchanged_rows(kind: "_Kind", model: type[Model], documents: Sequence[Document]) -> dict[int, Result]:
-    """Return the results of the documents of one kind that are on the hub as they are written; one query."""
+    """Return the results of the documents of one kind that are on the hub as they are written."""
     manifests = {id(one): kind.parse(one.data) for one in documents}
-    names = {one.metadata.name for one in manifests.values()}
-    rows: QuerySet[Any] = model._default_manager.filter(name__in=names)
+    rows: QuerySet[Any] = model._default_manager.all()
     if model is Override:
         rows = rows.filter(kind__in={one.kind for one in manifests.values()})
-    there = {(getattr(row, "namespace", ""), row.name): row for row in rows}
+    there: dict[tuple[str, str], Any] = {}
+    for names in batched(sorted({one.metadata.name for one in manifests.values()})):
+        there |= {(getattr(row, "namespace", ""), row.name): row for row in rows.filter(name__in=names)}
     results: dict[int, Result] = {}
     for one in documents:
         manifest = manifests[id(one)]

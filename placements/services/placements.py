@@ -145,10 +145,7 @@ def save_placement(
         enqueue_scheduling([created.pk], trigger=trigger or "created", by=actor_name(by), resources=True)
         return SaveResult(created, OperationResult.CREATED, warnings)
 
-    if current.deleting_since:
-        message, allowed = f"the placement {name} is being deleted", "another name, or try again later"
-        raise InvalidManifest.of("metadata.name", "being-deleted", message, allowed)
-    if errors := immutable_field_errors(current, manifest, content):
+    if errors := unchangeable_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
@@ -157,6 +154,22 @@ def save_placement(
         check_not_unscheduling_all(current, manifest)
     _update(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, warnings)
+
+
+def check_placement_to_save(document: Mapping[str, Any], *, by: User | None, confirmed: bool) -> None:
+    """Raise what `save_placement` would, as far as the hub is now. Nothing is locked or written."""
+    manifest = parse_placement(dict(document))
+    content = stored_document(document)
+    if errors := reserved_name_errors(manifest):
+        raise InvalidManifest(errors)
+    current = Placement.objects.filter(full_name=name_on_hub(manifest)).first()
+    check_placement_change(by, manifest, before=current.document if current else None, after=content)
+    if current is None:
+        return
+    if errors := unchangeable_errors(current, manifest, content):
+        raise InvalidManifest(errors)
+    if not confirmed:
+        check_not_unscheduling_all(current, manifest)
 
 
 @on_live_hub(refuse)
@@ -285,6 +298,16 @@ def reserved_name_errors(manifest: ClusterResourcePlacement) -> list[FieldError]
 def has_policy(document: Mapping[str, Any]) -> bool:
     """Return whether a manifest has a policy; a Placement of OCM always does."""
     return is_ocm_placement(document) or document["spec"].get("policy") is not None
+
+
+def unchangeable_errors(
+    current: Placement, manifest: ClusterResourcePlacement, content: Mapping[str, Any]
+) -> list[FieldError]:
+    """Return why a saved placement cannot become this one: it is being deleted, or what is immutable."""
+    if current.deleting_since is None:
+        return immutable_field_errors(current, manifest, content)
+    message = f"the placement {current.full_name} is being deleted"
+    return [FieldError("metadata.name", "being-deleted", message, "another name, or try again later")]
 
 
 def immutable_field_errors(

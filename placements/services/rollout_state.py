@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, DateTimeField, F, Q, TextField, When
+from django.db.models import Case, DateTimeField, Exists, F, OuterRef, Q, QuerySet, TextField, When
 from django.db.models.functions import Cast
 
 from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
@@ -38,7 +38,7 @@ from placements.manifests.staged_update import (
     parse_staged_strategy,
 )
 from placements.manifests.strategy import ApplyStrategy, RollingUpdate, StrategyType
-from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot, StagedRun
+from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot, StagedRun, WaitingRemoval
 from placements.services.overrides.queries import Applying, applying_to, frozen_of
 from placements.services.snapshots import hash_of
 
@@ -378,3 +378,18 @@ def staged_run_state(
         plan_staged_run(run, context, {}),
         tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
     )
+
+
+BEHIND, WAITING, CONFIRMED = "behind", "waiting", "confirmed"
+"""Values of `Binding.removal_check`."""
+
+
+def orphans_to_decide() -> QuerySet[WaitingRemoval]:
+    """Return the orphans on members that wait for a person; callable in `across_hubs` too."""
+    members = MemberCluster.objects.filter(hub=OuterRef("hub"), name=OuterRef("cluster_name"))
+    return WaitingRemoval.objects.filter(Exists(members), confirmed_at=None)
+
+
+def prunes_to_decide() -> QuerySet[Binding]:
+    """Return the bindings whose apply waits, as their cluster has a newer version; as `orphans_to_decide`."""
+    return Binding.objects.filter(removal_check=WAITING, phase=Phase.FAILED)

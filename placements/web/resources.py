@@ -21,7 +21,13 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import by_operation, current_user, for_operators, for_readers
 from placements.models import Placement, Resource
-from placements.services.apply import UNCHANGED, Result, apply_documents, preview_documents
+from placements.services.apply import (
+    UNCHANGED,
+    PartlyApplied,
+    Result,
+    apply_documents,
+    preview_documents,
+)
 from placements.services.dry_runs import start_dry_run
 from placements.services.filters import events_matching, resources_matching, with_sizes
 from placements.services.fleet.forms import read_documents
@@ -127,7 +133,7 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def apply(request: HttpRequest) -> HttpResponse:
-    """Apply the documents of a text or file, all or none, and show the result of each."""
+    """Apply the documents of a text or file, and show the result of each."""
     if request.method != "POST":
         key = request.GET.get("from", "").split("/")  # the resource to start with
         parts = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
@@ -152,11 +158,22 @@ def apply(request: HttpRequest) -> HttpResponse:
             }
             return render(request, "resources/apply.html", context)
         results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
+    except PartlyApplied as error:
+        context = {"text": manifests, "strict": strict, **_partial_context(error)}
+        return render(request, "resources/apply.html", context, status=409)
     except UnschedulesEverything as error:
         return render(request, "resources/apply.html", {"text": manifests, "empties": error}, status=409)
     except InvalidManifest as error:
         return render(request, "resources/apply.html", {"text": text, "errors": error.errors}, status=422)
     return render(request, "resources/applied.html", _results_context(documents, results))
+
+
+def _partial_context(error: PartlyApplied) -> dict[str, Any]:
+    """Return what was applied before an error, the error, and the confirmation that it may need."""
+    errors = error.cause.errors if isinstance(error.cause, InvalidManifest) else ()
+    empties = error.cause if isinstance(error.cause, UnschedulesEverything) else None
+    rows = [(one, object_label(one.kind, one.name), url_of(one.kind, one.name)) for one in error.results]
+    return {"partly": str(error), "errors": errors, "empties": empties, "results": rows}
 
 
 def _results_context(documents: Sequence[Document], results: Sequence[Result]) -> dict[str, Any]:

@@ -258,6 +258,36 @@ def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Pa
     assert missing.value.returncode == 2
 
 
+def test_overrides_in_files_are_checked_like_those_on_the_hub(tmp_path: Path) -> None:
+    document = for_resource("host", rule(annotate(a="b"), location="here"), rule(annotate(c="d")))
+    west = member_document("a", {"region": "west"})
+    path = tmp_path / "override.json"
+
+    def write(*documents: dict[str, Any]) -> None:
+        path.write_text(json.dumps({"kind": "List", "items": list(documents)}, indent=1))
+
+    write(west, document)
+    joined("a", region="west")
+    apply_documents([Document(document, 1)], by=None, now=NOW)
+    assert _run("-f", str(path)) == _run()
+    assert "O01  fleet: ResourceOverride shop/host: no cluster matches" in _run("-f", str(path))
+    [result] = json.loads(_run("-f", str(path), "-o", "sarif"))["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"].endswith("override.json")
+    assert '"name": "host"' in path.read_text().splitlines()[place["region"]["startLine"] - 1]
+    with pytest.raises(CommandError):
+        _run("-f", str(path), "--fail-on", "warning")
+
+    write(member_document("b", {"location": "here"}), document)
+    assert _run("-f", str(path)) == "No findings.\n"
+
+    write(document)  # without a fleet, only a rule that no cluster can match
+    assert _run("-f", str(path)) == "No findings.\n"
+    document["spec"]["policy"]["overrideRules"][0].pop("clusterSelector")
+    write(document)
+    assert "a rule without a clusterSelector selects no cluster" in _run("-f", str(path))
+
+
 def _run(*arguments: str) -> str:
     out = StringIO()
     call_command("doctor", *arguments, stdout=out)

@@ -9,8 +9,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from clusters.models import HubCredential, HubGrant
-from placements.models import Agreement, ApprovalRequest, Binding, Eviction, HubDecision, Placement, Rollout
+from clusters.models import HubCredential, HubGrant, MemberCluster
+from placements.models import (
+    Agreement,
+    ApprovalRequest,
+    Binding,
+    Eviction,
+    HubDecision,
+    Placement,
+    Rollout,
+    WaitingRemoval,
+)
 from placements.services.rollouts.operations import pause
 from tests.hubs import hub_documents as documents
 from tests.hubs.projecting import ProjectedHub
@@ -21,7 +30,17 @@ from tests.services.rollouts.world import updating_world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 MOST_QUERIES = 20
-KINDS = ("approval", "disagreement", "unfulfilled", "rollout", "eviction", "difference", "hub", "credentials")
+KINDS = (
+    "approval",
+    "disagreement",
+    "unfulfilled",
+    "rollout",
+    "removal",
+    "eviction",
+    "difference",
+    "hub",
+    "credentials",
+)
 
 
 def live_with_items(name: str) -> ProjectedHub:
@@ -50,6 +69,9 @@ def live_with_items(name: str) -> ProjectedHub:
             agreement=Agreement.DIFFERS,
             differences_count=2,
         )
+        cluster = MemberCluster.objects.get(name="paris").name
+        waits = {"objects_count": 1, "of_objects": 2, "reason": "It is unknown.", "noted_at": now}
+        WaitingRemoval.objects.create(cluster_name=cluster, placement_name="ghost", **waits)
         assert ApprovalRequest.objects.filter(approved_at=None).exists()
     HubCredential.objects.create(
         hub=live.hub, ciphertext="x", kind="token", expires_at=now + timedelta(days=3), set_by="x", set_at=now

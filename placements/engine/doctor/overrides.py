@@ -15,10 +15,15 @@ class OverridesOnFleet:
     overrides: Sequence[Override]
 
 
+def override_name(override: Override) -> str:
+    """Return the kind and full name: the first evidence of a finding."""
+    return f"{override.kind} {override.full_name}"
+
+
 def idle_rules(subject: OverridesOnFleet) -> Iterator[Finding]:
     for override in subject.overrides:
         for one in idle_rule_warnings(override, subject.fleet):
-            name = f"{override.kind} {override.full_name}"
+            name = override_name(override)
             path = f"{format_path(('overrides', override.full_name))}.{one.path}"
             message = f"{name}: {one.message}."
             yield O01.finding(path, message, (name, one.path))

@@ -1,6 +1,6 @@
-"""manage.py apply -f FILE: resources, member clusters, placements, budgets, evictions, all or none."""
+"""manage.py apply -f FILE: resources, member clusters, placements, budgets, evictions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,10 +9,10 @@ from django.core.management.base import CommandError, CommandParser
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.yaml import Document
 from fleetui.errors import UNCONFIRMED
-from fleetui.remote import RemoteClient
+from fleetui.remote import RemoteClient, RemoteError
 from placements.explain.terminal import next_decision_line
 from placements.management.manifest_command import ManifestCommand
-from placements.services.apply import Result, apply_documents, preview_documents
+from placements.services.apply import PartlyApplied, Result, apply_documents, preview_documents
 from placements.services.fleet.impact import ImpactRow
 from placements.services.placements import UnschedulesEverything
 from placements.services.results import CONFIRMATION
@@ -20,12 +20,23 @@ from placements.services.results import CONFIRMATION
 DRY_RUN = " (dry run)"
 
 
+def _result(plain: Mapping[str, Any]) -> Result:
+    """Return a result that a console has sent."""
+    warnings = tuple(ManifestWarning(**warning) for warning in plain["warnings"])
+    return Result(plain["kind"], plain["name"], plain["did"], warnings, plain["message"])
+
+
+def unconfirmed(error: UnschedulesEverything) -> CommandError:
+    return CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED)
+
+
 class Command(ManifestCommand):
     """Apply manifests to the hub."""
 
     help = (
-        "Apply manifests of all supported kinds to the hub, all or none. Exit status: 0 applied, 1 refused, "
-        "2 invalid input, 3 confirmation missing, 4 the database or the console does not respond."
+        "Apply manifests of all supported kinds: up to 500 documents all or none, more in batches. "
+        "Exit status: 0 applied, 1 refused, 2 invalid input, 3 confirmation missing, 4 the database or the "
+        "console does not respond."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -56,8 +67,14 @@ class Command(ManifestCommand):
                 self._print(apply_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict))
                 return
             preview = preview_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict)
+        except PartlyApplied as error:
+            self._print(error.results)
+            self.stderr.write(str(error))
+            if isinstance(error.cause, UnschedulesEverything):
+                raise unconfirmed(error.cause) from error
+            raise error.cause from error
         except UnschedulesEverything as error:
-            raise CommandError(f"{error} (--confirm {CONFIRMATION})", returncode=UNCONFIRMED) from error
+            raise unconfirmed(error) from error
         self._print(preview.results, suffix=DRY_RUN)
         self._print_decisions(preview.impact.rows, not_evaluated=preview.impact.not_evaluated)
 
@@ -73,18 +90,14 @@ class Command(ManifestCommand):
     ) -> None:
         query = {"confirm": confirm or "", "strict": "true" if strict else "", "dryRun": "All" * dry_run}
         parameters = {name: value for name, value in query.items() if value}
-        answer = client.request("POST", "apply", query=parameters, body=manifests)
-        results = [
-            Result(
-                one["kind"],
-                one["name"],
-                one["did"],
-                tuple(ManifestWarning(**warning) for warning in one["warnings"]),
-                one["message"],
-            )
-            for one in answer["items"]
-        ]
-        self._print(results, suffix=DRY_RUN * dry_run)
+        try:
+            answer = client.request("POST", "apply", query=parameters, body=manifests)
+        except RemoteError as error:
+            self._print(map(_result, error.applied))
+            if error.applied:
+                self.stderr.write(str(error))
+            raise
+        self._print(map(_result, answer["items"]), suffix=DRY_RUN * dry_run)
         rows = [
             ImpactRow(
                 one["placement"],

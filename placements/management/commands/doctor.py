@@ -8,6 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from fleetui import __version__
 from fleetui.management.hub_command import HubCommand
 from placements.engine.doctor.findings import Finding, Severity
+from placements.engine.doctor.overrides import override_name
 from placements.explain.doctor import finding_document, finding_lines, findings_sarif
 from placements.explain.impact import note_document, notes_sarif
 from placements.services.doctor import DoctorReport, current_report, examine
@@ -52,9 +53,13 @@ class Command(HubCommand):
         not_checked = sorted({rule for one in examined for rule in one.not_checked})
         if output == "sarif":
             placements = side.placements.values() if side else ()
+            written = side.overrides if side else ()
             places = {one.manifest.full_name: (one.file, one.line) for one in placements}
             members = side.member_files if side else {}
-            text = findings_sarif(findings, places, members, notes_sarif(notes), version=__version__)
+            overrides = {override_name(one.manifest): (one.file, one.line) for one in written}
+            text = findings_sarif(
+                findings, places | overrides, members, notes_sarif(notes), version=__version__
+            )
             self.stdout.write(text, ending="")
         elif output == "json":
             items = [finding_document(placement, one) for placement, one in findings]
@@ -74,7 +79,7 @@ class Command(HubCommand):
 
 def _without_effect(side: DiffSide) -> list[SourceNote]:
     """Return a note if the files have nothing that is checked: a hook passes any file that changed."""
-    if side.placements or side.members or side.notes:
+    if side.placements or side.members or side.overrides or side.notes:
         return []
     file = next(iter(side.files), ".")
     more = f" (and {len(side.files) - 1} more files)" if len(side.files) > 1 else ""
@@ -85,7 +90,7 @@ def _examine_files(side: DiffSide) -> DoctorReport:
     """Examine what is in files; their MemberClusters are the fleet."""
     fleet, manifests = side.fleet(), [one.manifest for one in side.placements.values()]
     cycles = ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)
-    return examine(fleet, cycles)
+    return examine(fleet, cycles, [one.manifest for one in side.overrides])
 
 
 def _at_least(findings: list[tuple[str, Finding]], least: str | None) -> int:

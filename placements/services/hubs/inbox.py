@@ -27,6 +27,7 @@ from placements.explain.inbox import KINDS, message_of
 from placements.explain.staged_updates import eviction_sentence
 from placements.models import ApprovalRequest, Binding, Eviction, HubDecision, Placement, Rollout, StagedRun
 from placements.services.hubs.queries import verdicts
+from placements.services.rollout_state import orphans_to_decide, prunes_to_decide
 
 MOST = 200
 RECENT = timedelta(days=7)
@@ -40,6 +41,7 @@ class InboxKind(StrEnum):
     DISAGREEMENT = "disagreement"
     UNFULFILLED = "unfulfilled"
     ROLLOUT = "rollout"
+    REMOVAL = "removal"
     EVICTION = "eviction"
     DIFFERENCE = "difference"
     HUB = "hub"
@@ -116,6 +118,7 @@ def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, Query
         visible = hubs_with_role(user).values("pk")
         sources = {"approval": approvals(), "disagreement": disputed(), "unfulfilled": unfulfilled()}
         sources |= {"run": staged_runs(), "rollout": troubled_rollouts(), "eviction": evictions(now=now)}
+        sources |= {"orphan": orphans_to_decide(), "prune": prunes_to_decide()}
         by_name: dict[str, QuerySet[Any]] = {
             name: rows.filter(hub__in=visible) for name, rows in sources.items()
         }
@@ -255,6 +258,21 @@ def _rollouts(reader: Reader) -> tuple[list[InboxItem], int]:
     return sorted(items, key=lambda one: (one.at or reader.now, one.name)), staged_count + count
 
 
+def _removals(reader: Reader) -> tuple[list[InboxItem], int]:
+    """Return the orphans and the prunes that wait for a person; two queries."""
+    columns = ("cluster_name", "placement_name", "reason")
+    rows, count = _first_rows(reader, orphans_to_decide(), *columns, order="noted_at")
+    behind = prunes_to_decide().annotate(placement_name=F("placement__full_name"), reason=F("message"))
+    prunes, prunes_count = _first_rows(reader, behind, *columns, order="phase_changed_at")
+    items = []
+    for is_orphan, found in ((True, rows), (False, prunes)):
+        for row in found:
+            facts = {"page": "cluster-removals", "is_orphan": is_orphan}
+            facts |= {"placement": row["placement_name"], "reason": row["reason"]}
+            items.append(_item(reader, InboxKind.REMOVAL, row, row["cluster_name"], **facts))
+    return sorted(items, key=lambda one: (one.at or reader.now, one.name)), count + prunes_count
+
+
 def _evictions(reader: Reader) -> tuple[list[InboxItem], int]:
     columns = ("name", "placement_name", "cluster_name", "outcome", "why", "hub_conditions")
     rows, count = _first_rows(reader, evictions(now=reader.now), *columns, order="at")
@@ -327,6 +345,7 @@ _SOURCES: Mapping[InboxKind, Callable[[Reader], tuple[list[InboxItem], int]]] = 
     InboxKind.DISAGREEMENT: _disagreements,
     InboxKind.UNFULFILLED: _unfulfilled,
     InboxKind.ROLLOUT: _rollouts,
+    InboxKind.REMOVAL: _removals,
     InboxKind.EVICTION: _evictions,
     InboxKind.DIFFERENCE: _differences,
     InboxKind.HUB: _hubs,

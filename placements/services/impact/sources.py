@@ -25,11 +25,13 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import (
     ASSERTION_KIND,
     ASSERTION_VERSION,
+    CLUSTER_OVERRIDE_KIND,
     MEMBER_KIND,
     NAMESPACED_PLACEMENT_KIND,
     NAMESPACED_RUN_KIND,
     NAMESPACED_STRATEGY_KIND,
     OCM_GROUP,
+    OVERRIDE_KIND,
     PLACEMENT_KIND,
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
@@ -38,6 +40,12 @@ from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
 from fleetui.errors import FleetError
 from placements.manifests.assertions import PlacementAssertion, parse_placement_assertion
+from placements.manifests.override import (
+    ClusterResourceOverride,
+    ResourceOverride,
+    parse_cluster_override,
+    parse_override,
+)
 from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
 from placements.manifests.staged_update import (
     ClusterStagedUpdateRun,
@@ -76,14 +84,28 @@ class WrittenPlacement:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenOverride:
+    """An override of one side: its manifest, and where it is written."""
+
+    manifest: ClusterResourceOverride | ResourceOverride
+    file: str
+    line: int
+
+
 @dataclass(slots=True)
 class ParsedFile:
-    """What is in one file: its documents of the kinds that matter, or its errors; `lines` of placements."""
+    """What is in one file: its documents of the kinds that matter, or its errors.
+
+    `lines` are those of placements, `override_lines` those of overrides.
+    """
 
     members: list[MemberClusterManifest] = field(default_factory=list)
     member_documents: list[Document] = field(default_factory=list)
     placements: list[ClusterResourcePlacement] = field(default_factory=list)
     lines: Sequence[int] = ()
+    overrides: list[ClusterResourceOverride | ResourceOverride] = field(default_factory=list)
+    override_lines: Sequence[int] = ()
     assertions: list[PlacementAssertion] = field(default_factory=list)
     strategies: list[ClusterStagedUpdateStrategy] = field(default_factory=list)
     runs: list[ClusterStagedUpdateRun] = field(default_factory=list)
@@ -133,6 +155,7 @@ class DiffSide:
     assertions: tuple[PlacementAssertion, ...] = ()
     member_files: dict[str, tuple[str, Document | None]] = field(default_factory=dict)
     waits: dict[str, timedelta] = field(default_factory=dict)
+    overrides: tuple[WrittenOverride, ...] = ()
     files: tuple[str, ...] = ()
     notes: tuple[SourceNote, ...] = ()
 
@@ -201,6 +224,7 @@ class _Collector:
         self.members: dict[str, MemberClusterManifest] = {}
         self.member_files: dict[str, tuple[str, Document | None]] = {}
         self.placements: list[tuple[WrittenPlacement, bool]] = []
+        self.overrides: list[WrittenOverride] = []
         self.blobs: dict[str, ParsedFile] = {}
         self.errors: list[str] = []
         self.notes: list[SourceNote] = []
@@ -224,6 +248,8 @@ class _Collector:
         for manifest, line in zip(blob.placements, blob.lines, strict=True):
             written = WrittenPlacement(manifest, name, 1 if is_rendered else line)
             self.placements.append((written, is_rendered))
+        for override, line in zip(blob.overrides, blob.override_lines, strict=True):
+            self.overrides.append(WrittenOverride(override, name, 1 if is_rendered else line))
 
     def result(self) -> DiffSide:
         """Return the side. Raise UnreadableSourceError.
@@ -248,6 +274,7 @@ class _Collector:
             tuple(one for blob in self.blobs.values() for one in blob.assertions),
             self.member_files,
             _waits(self.blobs.values()),
+            tuple(self.overrides),
             tuple(self.blobs),
             tuple(self.notes),
         )
@@ -391,6 +418,8 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     MEMBER_KIND: ("members", parse_member),
     PLACEMENT_KIND: ("placements", parse_placement),
     NAMESPACED_PLACEMENT_KIND: ("placements", parse_placement),
+    CLUSTER_OVERRIDE_KIND: ("overrides", parse_cluster_override),
+    OVERRIDE_KIND: ("overrides", parse_override),
     ASSERTION_KIND: ("assertions", parse_placement_assertion),
     STAGED_STRATEGY_KIND: ("strategies", parse_staged_strategy),
     NAMESPACED_STRATEGY_KIND: ("strategies", parse_staged_strategy),
@@ -411,7 +440,8 @@ def _may_be_ours(content: bytes) -> bool:
 
 def _parse(content: bytes) -> ParsedFile:
     """Parse a file; a document of another kind, or without one, is ignored."""
-    file, named, errors = ParsedFile(), list[tuple[Document, str]](), list[tuple[Document, FieldError]]()
+    file, errors = ParsedFile(), list[tuple[Document, FieldError]]()
+    named: dict[str, list[tuple[Document, str]]] = {"placements": [], "overrides": []}
     if not _may_be_ours(content):
         return file
     for one in _documents(content, file):
@@ -429,9 +459,11 @@ def _parse(content: bytes) -> ParsedFile:
                 continue
             errors += [(one, error) for error in invalid.errors]
         else:
-            named += [(one, "metadata.name")] if noun == "placements" else []
+            if noun in named:
+                named[noun].append((one, "metadata.name"))
             file.member_documents += [one] if noun == "members" else []
-    file.lines = [line or 1 for line in lines_of(named)]
+    file.lines = [line or 1 for line in lines_of(named["placements"])]
+    file.override_lines = [line or 1 for line in lines_of(named["overrides"])]
     file.errors = attach_lines(errors)
     return file
 

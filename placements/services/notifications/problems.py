@@ -16,11 +16,13 @@ from fleetui.apimachinery.words import names_and_more
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import IN_FLIGHT
+from placements.explain.inbox import removal_sentence
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import ApprovalRequest, Binding, Placement, ProblemKind, StagedRun
 from placements.services.decisions.records import reachable_records
 from placements.services.hubs.queries import disagreements
 from placements.services.rollouts.attention import stalled_rollouts
+from placements.services.rollouts.removals import waiting_removals
 
 MOST = 2_000
 """Of one kind; beyond, none of that kind counts as ended, since it may be among those that are not read."""
@@ -44,7 +46,7 @@ class Problem:
 
 
 def problems_of_hub(*, now: datetime) -> dict[ProblemKind, list[Problem]]:
-    """Return the problems of the hub in scope by kind, each kind with at most MOST; thirteen queries."""
+    """Return the problems of the hub in scope by kind, each kind with at most MOST; sixteen queries."""
     return {kind: list(read(now)) for kind, read in _READERS.items()}
 
 
@@ -183,6 +185,20 @@ def hub_problems(_now: datetime) -> Iterator[Problem]:
     yield Problem(ProblemKind.HUB_NOT_LIVE, hub.name, message, path, hub.state_since)
 
 
+def removal_problems(_now: datetime) -> Iterator[Problem]:
+    """Return the removals that wait for a person, with the labels of the placement, if there is one."""
+    rows = waiting_removals(most=MOST)
+    known = Placement.objects.filter(full_name__in={one.placement_name for one in rows})
+    documents = dict(known.values_list("full_name", "document"))
+    for one in rows:
+        path = reverse("web:cluster-removals", args=[one.cluster_name])
+        why = removal_sentence(one.placement_name, one.reason, is_orphan=one.is_orphan)
+        message = f"Cluster {one.cluster_name}: {why}"
+        labels = _labels(documents.get(one.placement_name))
+        name = f"{one.cluster_name}/{one.placement_name}"
+        yield Problem(ProblemKind.REMOVAL_WAITS, name, message, path, one.since, labels)
+
+
 _READERS: dict[ProblemKind, Callable[[datetime], Iterator[Problem]]] = {
     ProblemKind.ROLLOUT_STALLED: stalled_rollout_problems,
     ProblemKind.APPROVAL_PENDING: approval_problems,
@@ -192,4 +208,5 @@ _READERS: dict[ProblemKind, Callable[[datetime], Iterator[Problem]]] = {
     ProblemKind.DECISION_NOT_REPRODUCIBLE: decision_problems,
     ProblemKind.CREDENTIAL_EXPIRES: credential_problems,
     ProblemKind.HUB_NOT_LIVE: hub_problems,
+    ProblemKind.REMOVAL_WAITS: removal_problems,
 }

@@ -59,6 +59,38 @@ def apply_resources(
 ) -> list[SaveResult[Resource]]:
     """Apply objects to the hub, all or none; what is there already is unchanged. Raise InvalidManifest."""
     objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    there = _rows_by_key(objects)
+    _check(objects, there, by=by)
+    before = {key: HubObject.of(plain_manifest(row.content)) for key, row in there.items()}
+    applied = [_apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
+    created = (one.object for one in applied if one.result is OperationResult.CREATED)
+    Resource.objects.bulk_create(created, batch_size=200)
+    changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
+    columns = ["version", "labels", "content", "revision", "updated_at"]
+    # An upsert of locked rows, and never an insert: bulk_update takes three times as long.
+    Resource.objects.bulk_create(
+        changed, update_conflicts=True, unique_fields=["id"], update_fields=columns, batch_size=200
+    )
+    moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
+    events = []
+    for one in moved:
+        hub_object = HubObject.of(one.object.content)
+        old = dict(before[hub_object.key].content) if hub_object.key in before else None
+        hidden = without_secrets(old), without_secrets(dict(hub_object.content), before=old)
+        events.append(AuditEvent(one.result, RESOURCE, name_of(hub_object), one.object.revision, *hidden))
+    record_all(events, by=by, now=now)
+    after = [HubObject.of(one.object.content) for one in moved]
+    _enqueue_selecting([*(before[one.key] for one in after if one.key in before), *after], by=by)
+    return applied
+
+
+def check_resources_to_apply(documents: Sequence[Mapping[str, Any]], *, by: User | None) -> None:
+    """Raise what `apply_resources` would. Nothing is locked or written."""
+    objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    _check(objects, _rows_by_key(objects, lock=False), by=by)
+
+
+def _check(objects: Sequence[HubObject], there: Mapping[ObjectKey, Resource], *, by: User | None) -> None:
     named = {one.namespace for one in objects if one.namespace and not is_reserved_namespace(one.namespace)}
     brought = {one.name for one in objects if (one.group, one.kind) == ("", "Namespace")}
     missing = named - brought - existing_namespaces(named)
@@ -74,28 +106,9 @@ def apply_resources(
     ]
     if errors:
         raise InvalidManifest(errors)
-    there = _rows_by_key(objects)
     namespaces = {one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE}
     check_objects(by, (HubObject.of(row.content) for row in there.values()))
     check_objects(by, objects, facts=HubFacts(namespaces))
-    before = {key: HubObject.of(plain_manifest(row.content)) for key, row in there.items()}
-    applied = [_apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
-    created = (one.object for one in applied if one.result is OperationResult.CREATED)
-    Resource.objects.bulk_create(created, batch_size=200)
-    changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
-    columns = ["version", "labels", "content", "revision", "updated_at"]
-    Resource.objects.bulk_update(changed, columns, batch_size=200)
-    moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
-    events = []
-    for one in moved:
-        hub_object = HubObject.of(one.object.content)
-        old = dict(before[hub_object.key].content) if hub_object.key in before else None
-        hidden = without_secrets(old), without_secrets(dict(hub_object.content), before=old)
-        events.append(AuditEvent(one.result, RESOURCE, name_of(hub_object), one.object.revision, *hidden))
-    record_all(events, by=by, now=now)
-    after = [HubObject.of(one.object.content) for one in moved]
-    _enqueue_selecting([*(before[one.key] for one in after if one.key in before), *after], by=by)
-    return applied
 
 
 def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResult[Resource] | None]:

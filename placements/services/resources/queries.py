@@ -6,6 +6,7 @@ from dataclasses import replace
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.secrets import HubObject, sanitised
+from fleetui.bulk import batched
 from placements.engine.selection import Selection, concerns, select
 from placements.manifests.placement import (
     ClusterResourcePlacement,
@@ -83,5 +84,8 @@ def names_among(
 
 
 def existing_namespaces(names: Iterable[str]) -> set[str]:
-    namespaces = Resource.objects.filter(group="", kind="Namespace", name__in=set(names))
-    return set(namespaces.values_list("name", flat=True))
+    namespaces = Resource.objects.filter(group="", kind="Namespace")
+    found: set[str] = set()
+    for part in batched(sorted(set(names))):
+        found.update(namespaces.filter(name__in=part).values_list("name", flat=True))
+    return found

@@ -48,6 +48,7 @@ from placements.explain.staged_updates import override_sentence
 from placements.manifests.strategy import ApplyType, WhenToApply
 from placements.models import Binding, ClusterUpdate
 from placements.services.overrides.queries import Manifests
+from placements.services.rollout_state import BEHIND, WAITING
 
 OBSERVE_AGAIN = timedelta(seconds=1)
 OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
@@ -74,8 +75,6 @@ MOST_BYTES = 256 * 1024
 """Differences of one binding take at most so much; those of further objects are dropped."""
 NOT_READY = "ManifestNotAvailableYet"
 MISSING = "is missing"
-BEHIND, WAITING, CONFIRMED = "behind", "waiting", "confirmed"
-"""Values of `Binding.removal_check`."""
 FOUND_DRIFTS = "FoundDrifts"
 _MESSAGE_LENGTH = 500
 

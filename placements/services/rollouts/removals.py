@@ -20,10 +20,9 @@ from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.errors import FleetError
 from fleetui.models import Event
 from fleetui.task_queue import enqueue
-from placements.engine.rollout.state import Phase
 from placements.models import Binding, Leftover, Placement, WaitingRemoval
 from placements.services.results import PLACEMENT
-from placements.services.rollouts.call_results import CONFIRMED, WAITING
+from placements.services.rollout_state import CONFIRMED, WAITING, orphans_to_decide, prunes_to_decide
 from placements.services.teams import check_placement
 from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
@@ -117,9 +116,7 @@ def reason_to_wait(mine: HeldObjects, going: int, total: int, *, is_known: bool)
 
 def waiting_removals(cluster: str = "", *, most: int | None = None) -> list[RemovalToDecide]:
     """Return the removals that wait, on one cluster or on all, by cluster and placement."""
-    members = MemberCluster.objects.values("name")
-    orphans = WaitingRemoval.objects.filter(confirmed_at=None, cluster_name__in=members)
-    behind = Binding.objects.filter(removal_check=WAITING, phase=Phase.FAILED)
+    orphans, behind = orphans_to_decide(), prunes_to_decide()
     if cluster:
         orphans, behind = orphans.filter(cluster_name=cluster), behind.filter(cluster_name=cluster)
     rows = orphans.order_by().values_list(

@@ -48,11 +48,9 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.overrides.queries import Manifests, frozen_of, overridden
+from placements.services.rollout_state import BEHIND, CONFIRMED, WAITING
 from placements.services.rollouts.call_results import (
-    BEHIND,
-    CONFIRMED,
     OBSERVE_IN_ROLLOUT,
-    WAITING,
     Answer,
     CallResult,
     ClusterCall,

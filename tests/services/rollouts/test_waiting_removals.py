@@ -14,8 +14,10 @@ from clusters.drivers.base import HeldObjects, ObjectRef, Version
 from clusters.models import MemberCluster
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
-from placements.models import Binding, Leftover, Placement, WaitingRemoval
+from placements.models import Binding, Leftover, NotificationProblem, Placement, WaitingRemoval
+from placements.services.notifications.evaluation import evaluate
 from placements.services.placements import delete_placement
+from placements.services.rollout_state import WAITING
 from placements.services.rollouts.removals import reason_to_wait, waiting_removals
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.member_fleet import MemberFleet
@@ -111,6 +113,43 @@ def test_an_orphan_can_be_kept(world: ManyMembers, fleet: MemberFleet, client: C
 
     assert GHOST in fleet.objects[TOKEN]
     assert (waiting_removals(), Leftover.objects.count()) == ([], 1)
+
+
+def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
+    world: ManyMembers, client: Client
+) -> None:
+    """An orphan and a prune: both lists, and both places that read them, have the same."""
+    world.place_everywhere()
+    haunt(world)
+    Binding.objects.update(removal_check=WAITING, phase=Phase.FAILED, message="It has a newer version.")
+    expected = {
+        ("pier", "ghost", "This console has never had a placement of this name, as after a restored backup."),
+        ("pier", "web", "It has a newer version."),
+    }
+    assert {(one.cluster_name, one.placement_name, one.reason) for one in waiting_removals()} == expected
+    client.force_login(person("vera", "viewer"))
+    evaluate(now=world.now)
+
+    items = client.get("/api/v1/inbox?kind=removal").json()["items"]
+    reasons = {name: why for _, name, why in expected}
+    ghost = f"The removal of ghost waits for a confirmation: {reasons['ghost']}"
+    sentences = {ghost, f"web: {reasons['web']}"}
+    assert {(one["noun"], one["name"]) for one in items} == {("cluster-removals", "pier")}
+    assert {one["message"] for one in items} == sentences
+    page = client.get("/inbox/").content.decode()
+    assert page.count('href="/clusters/pier/removals/"') == 2
+    assert 'id="count-inbox">2<' in page
+    problems = NotificationProblem.objects.filter(kind="removal-waits")
+    assert {one.message for one in problems} == {f"Cluster pier: {one}" for one in sentences}
+    assert {one.path for one in problems} == {"/clusters/pier/removals/"}
+
+    client.force_login(person("ann", "operator"))
+    for name in ("ghost", "web"):
+        client.post("/clusters/pier/removals/", {"placement": name, "do": "confirm"})
+    evaluate(now=world.now)
+
+    assert client.get("/api/v1/inbox?kind=removal").json()["items"] == []
+    assert not NotificationProblem.objects.filter(kind="removal-waits", ended_at=None).exists()
 
 
 def test_the_command_lists_and_confirms(world: ManyMembers, fleet: MemberFleet) -> None:
