@@ -31,7 +31,7 @@ from django.contrib.auth import SESSION_KEY, logout
 from django.core.exceptions import SuspiciousOperation
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.module_loading import import_string
 
 from fleetui.apimachinery.effort import EffortBounds, TooMuchWorkError, bounded_effort
@@ -132,14 +132,13 @@ class NoStoreMiddleware(Middleware):
         return response
 
 
-STARTED, ACTIVE, SECOND_FACTOR_DUE = "session_started", "session_active", "second_factor_due"
+STARTED, ACTIVE = "session_started", "session_active"
 ADDRESS, BROWSER = "session_address", "session_browser"
 _LONGEST_BROWSER = 200
 POLL = "FleetUI-Poll"
 """The header of requests that a timer sent and no person."""
 _STEP = 60
 """The time of the last activity is written once a minute: a write for every page would be too much."""
-_WITHOUT_FACTOR = ("/account/", "/login/", "/logout/", "/theme/", "/rows/", "/keys/", "/help/")
 
 
 def start_session(sender: object, request: HttpRequest | None, **_signal: object) -> None:  # noqa: ARG001
@@ -152,7 +151,7 @@ def start_session(sender: object, request: HttpRequest | None, **_signal: object
 
 
 class SessionLimitsMiddleware(Middleware):
-    """Ends sessions after inactivity and after their longest time, and those without a required factor."""
+    """Ends sessions after inactivity and after their longest time."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         session = request.session
@@ -165,11 +164,6 @@ class SessionLimitsMiddleware(Middleware):
             return self._end(request, "The session ended after inactivity. Log in again.")
         if now - active >= _STEP and POLL not in request.headers:
             session[ACTIVE], session[ADDRESS] = now, request.META.get("REMOTE_ADDR", "")
-        if SECOND_FACTOR_DUE in session and not request.path_info.startswith(_WITHOUT_FACTOR):
-            if not request.path_info.startswith("/api/"):
-                return redirect("mfa_index")
-            message = "Your role requires a second factor: add one on the page of the account."
-            return _refusal(request, HTTPStatus.FORBIDDEN, message, "second-factor-required")
         return self._get_response(request)
 
     def _end(self, request: HttpRequest, message: str) -> HttpResponse:
@@ -248,7 +242,7 @@ class TransportMiddleware(Middleware):
             return HttpResponseNotAllowed(sorted(METHODS))
         if settings.SECURE_SSL_REDIRECT and is_rest and not request.is_secure():
             message = "HTTPS is required. Replace the token if this request contained one."
-            return _refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
+            return refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
         return self._get_response(request)
 
 
@@ -381,7 +375,7 @@ class RequestBudgetMiddleware(Middleware):
         with ExitStack() as stack:
             if body_size(request) > LARGE:
                 if not _large_places.acquire(timeout=LARGE_PATIENCE):
-                    return _refusal(
+                    return refusal(
                         request, HTTPStatus.SERVICE_UNAVAILABLE, "Other large requests are running."
                     )
                 stack.callback(_large_places.release)
@@ -400,17 +394,17 @@ class RequestBudgetMiddleware(Middleware):
             most = LARGEST_FORM if is_large else LARGEST_SMALL_FORM
         if body_size(request) <= most:
             return None
-        return _refusal(
+        return refusal(
             request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {most} bytes", "too-large"
         )
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Respond to a page that took too long or would compute too much; REST has its own responses."""
         if isinstance(error, TooMuchWorkError):
-            return _refusal(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), "too-much-work")
+            return refusal(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), "too-much-work")
         if not isinstance(error, RequestTooLongError):
             return None
-        return _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), "too-long")
+        return refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), "too-long")
 
 
 @contextmanager
@@ -438,7 +432,8 @@ def _deadline(seconds: float) -> Iterator[None]:
         yield
 
 
-def _refusal(request: HttpRequest, status: HTTPStatus, message: str, kind: str = "") -> HttpResponse:
+def refusal(request: HttpRequest, status: HTTPStatus, message: str, kind: str = "") -> HttpResponse:
+    """Return a problem document for REST, and plain text otherwise."""
     headers = {"Retry-After": "2"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
     if "/api/" in request.path:
         problem = {

@@ -144,6 +144,8 @@ MIDDLEWARE = [
     "fleetui.middleware.SessionLimitsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     *(["fleetui.accounts.proxy.ProxyLoginMiddleware"] if PROXY_USER_HEADER else []),
+    # After all that logs a user in.
+    "fleetui.accounts.second_factor.SecondFactorMiddleware",
     "placements.web.record_middleware.UnreadableRecordMiddleware",
 ]
 

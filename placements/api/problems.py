@@ -30,6 +30,7 @@ from clusters.operations.connection import (
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.fault_injection import NotSimulatedError
 from fleetui.access.tokens import NotOwnerError, UnknownTokenError
+from fleetui.accounts.second_factor import SecondFactorDueError
 from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
@@ -311,6 +312,7 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     TooMuchWorkError: _as(422, "too-much-work"),
     UnknownTokenError: _as(404, "unknown-token"),
     NotOwnerError: _as(403),
+    SecondFactorDueError: _as(403, "second-factor-required"),
     UnknownPlanError: _as(404, "unknown-rebalance-plan"),
     UnknownScenarioError: _as(404, "unknown-scenario"),
     NoReportError: _as(404, "no-report"),
