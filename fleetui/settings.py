@@ -468,7 +468,6 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Member clusters, resources, placements, and the decisions on them.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "POSTPROCESSING_HOOKS": ["placements.api.manifest_schema.complete_schema"],
