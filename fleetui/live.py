@@ -25,6 +25,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.utils.crypto import get_random_string
 
+from fleetui.accounts.second_factor import lacks_second_factor
 from fleetui.hub_scope import current_hub_id, in_hub
 from fleetui.middleware import HEADER, Middleware
 from fleetui.monitoring import count_request
@@ -89,7 +90,11 @@ _access_query = PreparedQuery(_write_access)
 def _access(session: str, user: int) -> Hashable:
     """Return all that decides what a session may see; None once it has ended."""
     rows = _access_query.rows({PARAMETER: session, ANYBODY: user})
-    return (*rows[0], *grant_rows(user)) if rows else None
+    if not rows:
+        return None
+    owners = User.objects.filter(pk=user) if settings.SECOND_FACTOR_ROLES else ()
+    lacks_factor = any(map(lacks_second_factor, owners))
+    return (*rows[0], lacks_factor, *grant_rows(user))
 
 
 def _answer(known: _Known, seen: str | None, *, without_token: bool = False) -> bytes | None:

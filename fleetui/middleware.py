@@ -38,7 +38,7 @@ from django.http import (
     HttpResponseNotAllowed,
     JsonResponse,
 )
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.template.response import SimpleTemplateResponse
 from django.utils.module_loading import import_string
 
@@ -167,14 +167,13 @@ _ABSENCES = (AttributeError, LookupError, ObjectDoesNotExist, TypeError, ValueEr
 """What a row that is missing makes of code that has just read its key."""
 
 
-STARTED, ACTIVE, SECOND_FACTOR_DUE = "session_started", "session_active", "second_factor_due"
+STARTED, ACTIVE = "session_started", "session_active"
 ADDRESS, BROWSER = "session_address", "session_browser"
 _LONGEST_BROWSER = 200
 POLL = "FleetUI-Poll"
 """The header of requests that a timer sent and no person."""
 _STEP = 60
 """The time of the last activity is written once a minute: a write for every page would be too much."""
-_WITHOUT_FACTOR = ("/account/", "/login/", "/logout/", "/theme/", "/rows/", "/keys/", "/help/")
 
 
 def start_session(sender: object, request: HttpRequest | None, **_signal: object) -> None:  # noqa: ARG001
@@ -187,7 +186,7 @@ def start_session(sender: object, request: HttpRequest | None, **_signal: object
 
 
 class SessionLimitsMiddleware(Middleware):
-    """Ends sessions after inactivity and after their longest time, and those without a required factor."""
+    """Ends sessions after inactivity and after their longest time."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         session = request.session
@@ -200,11 +199,6 @@ class SessionLimitsMiddleware(Middleware):
             return self._end(request, "The session ended after inactivity. Log in again.")
         if now - active >= _STEP and POLL not in request.headers:
             session[ACTIVE], session[ADDRESS] = now, request.META.get("REMOTE_ADDR", "")
-        if SECOND_FACTOR_DUE in session and not request.path_info.startswith(_WITHOUT_FACTOR):
-            if not request.path_info.startswith("/api/"):
-                return redirect("mfa_index")
-            message = "Your role requires a second factor: add one on the page of the account."
-            return _refusal(request, HTTPStatus.FORBIDDEN, message, "second-factor-required")
         return self._get_response(request)
 
     def _end(self, request: HttpRequest, message: str) -> HttpResponse:
@@ -283,7 +277,7 @@ class TransportMiddleware(Middleware):
             return HttpResponseNotAllowed(sorted(METHODS))
         if settings.SECURE_SSL_REDIRECT and is_rest and not request.is_secure():
             message = "HTTPS is required. Replace the token if this request contained one."
-            return _refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
+            return refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
         return self._get_response(request)
 
 
@@ -437,7 +431,7 @@ class RequestBudgetMiddleware(Middleware):
         with ExitStack() as stack:
             if body_size(request) > LARGE:
                 if not _large_places.acquire(timeout=LARGE_PATIENCE):
-                    return _refusal(
+                    return refusal(
                         request, HTTPStatus.SERVICE_UNAVAILABLE, "Other large requests are running."
                     )
                 stack.callback(_large_places.release)
@@ -456,7 +450,7 @@ class RequestBudgetMiddleware(Middleware):
             most = LARGEST_FORM if is_large else LARGEST_SMALL_FORM
         if body_size(request) <= most:
             return None
-        return _refusal(
+        return refusal(
             request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {most} bytes", "too-large"
         )
 
@@ -486,7 +480,8 @@ def _deadline(seconds: float) -> Iterator[None]:
         yield
 
 
-def _refusal(request: HttpRequest, status: HTTPStatus, message: str, kind: str = "") -> HttpResponse:
+def refusal(request: HttpRequest, status: HTTPStatus, message: str, kind: str = "") -> HttpResponse:
+    """Return a problem document for REST, and plain text otherwise."""
     headers = {"Retry-After": "2"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
     if "/api/" in request.path:
         problem = {

@@ -144,6 +144,8 @@ MIDDLEWARE = [
     "fleetui.middleware.SessionLimitsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     *(["fleetui.accounts.proxy.ProxyLoginMiddleware"] if PROXY_USER_HEADER else []),
+    # After all that logs a user in.
+    "fleetui.accounts.second_factor.SecondFactorMiddleware",
     "fleetui.middleware.RefusalMiddleware",
     "placements.web.record_middleware.UnreadableRecordMiddleware",
     # Nearest to the views: the others answer what fails twice.
@@ -469,7 +471,6 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Member clusters, resources, placements, and the decisions on them.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "POSTPROCESSING_HOOKS": ["placements.api.manifest_schema.complete_schema"],

@@ -33,7 +33,7 @@ def writing_addresses() -> list[Address]:
     """Return the addresses that may change something: methods of REST that do, and POST to all others."""
     found = {
         Address(route, one.name or "", method): None
-        for route, one, actions in _routes(get_resolver().url_patterns, "/")
+        for route, one, actions in routes(get_resolver().url_patterns, "/")
         for method in ([name.upper() for name in actions] if actions else ["POST"])
         if method not in _READING
     }
@@ -43,7 +43,7 @@ def writing_addresses() -> list[Address]:
 def costly_addresses() -> dict[str, bool]:
     """Return whether an address uses the seconds of its user: of pages by route, of REST by method too."""
     found = {}
-    for route, one, actions in _routes(get_resolver().url_patterns, "/"):
+    for route, one, actions in routes(get_resolver().url_patterns, "/"):
         view: Any = one.callback
         if actions is None:
             found[route] = getattr(view, "is_costly", False)
@@ -55,7 +55,13 @@ def costly_addresses() -> dict[str, bool]:
     return found
 
 
-def _routes(patterns: Any, start: str) -> Iterator[tuple[str, URLPattern, Mapping[str, str] | None]]:
+def page_routes() -> list[str]:
+    """Return the routes of everything that is no REST operation."""
+    return [route for route, _, actions in routes(get_resolver().url_patterns, "/") if actions is None]
+
+
+def routes(patterns: Any, start: str) -> Iterator[tuple[str, URLPattern, Mapping[str, str] | None]]:
+    """Yield the route, the pattern and the actions of every address; pages have no actions."""
     for one in patterns:
         if not isinstance(one.pattern, RoutePattern):
             continue
@@ -63,4 +69,4 @@ def _routes(patterns: Any, start: str) -> Iterator[tuple[str, URLPattern, Mappin
         if isinstance(one, URLPattern):
             yield route, one, getattr(one.callback, "actions", None)
         else:
-            yield from _routes(one.url_patterns, route)
+            yield from routes(one.url_patterns, route)

@@ -21,6 +21,11 @@ _SNAPSHOTS = {
     "ClusterResourceOverrideSnapshot": CLUSTER_OVERRIDE_KIND,
     "ResourceOverrideSnapshot": OVERRIDE_KIND,
 }
+_IDENTITY = frozenset(
+    {"group", "version", "kind", "namespace", "name", "envelope", "observationTime"}
+    | {"firstDriftedObservedTime", "firstDiffedObservedTime", "targetClusterObservedGeneration"}
+)
+"""What is kept of a Secret that differs on a cluster, beside the paths: anything else may be a value."""
 _DIFFERENCES = (("driftedPlacements", "observedDrifts"), ("diffedPlacements", "observedDiffs"))
 
 
@@ -170,30 +175,32 @@ def hide_secrets(stream: StreamKind, manifest: dict[str, Any]) -> dict[str, Any]
         inner = without_secrets({"kind": override, "spec": mapping_at(manifest, "spec", "overrideSpec")})
         return {**manifest, "spec": {**mapping_at(manifest, "spec"), "overrideSpec": inner["spec"]}}
     status = mapping_at(manifest, "status")
-    if any(name in status for name, _ in _DIFFERENCES):
-        return {**manifest, "status": without_secret_differences(status)}
-    if any(
-        name in mapping_at(one) for one in items_at(status, "placementStatuses") for name, _ in _DIFFERENCES
-    ):
-        clusters = [without_secret_differences(mapping_at(one)) for one in status["placementStatuses"]]
-        return {**manifest, "status": {**status, "placementStatuses": clusters}}
+    if status:
+        manifest = {**manifest, "status": without_secret_differences(status)}
     hidden: dict[str, Any] = without_secrets(manifest)
     return hidden
 
 
 def without_secret_differences(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status whose drifted and diffed entries of kind Secret have paths and no values."""
+    """Return a status whose drifted and diffed entries of kind Secret have names and paths, and no values."""
     copy = dict(status)
     for name, differences in _DIFFERENCES:
         if name not in status:
             continue
-        copy[name] = [
-            {
-                **one,
-                differences: [{"path": mapping_at(each).get("path")} for each in items_at(one, differences)],
-            }
-            if isinstance(one, dict) and one.get("kind") == "Secret"
-            else one
-            for one in items_at(status, name)
+        entries: list[Any] = []
+        for one in items_at(status, name):
+            if not isinstance(one, dict) or one.get("kind") != "Secret":
+                entries.append(one)
+                continue
+            known = {key: value for key, value in one.items() if key in _IDENTITY}
+            known[differences] = [
+                {"path": mapping_at(each).get("path")} for each in items_at(one, differences)
+            ]
+            entries.append(known)
+        copy[name] = entries
+    if "placementStatuses" in status:
+        copy["placementStatuses"] = [
+            without_secret_differences(one) if isinstance(one, dict) else one
+            for one in items_at(status, "placementStatuses")
         ]
     return copy

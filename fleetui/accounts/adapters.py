@@ -3,7 +3,6 @@
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
-from allauth.account.authentication import get_authentication_records
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
@@ -13,13 +12,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from fleetui.access.notices import CHANGES, record_change
 from fleetui.accounts.attempts import Attempt, count_attempt, report_failure
-from fleetui.accounts.second_factor import (
-    MAIN_TYPES,
-    is_second_factor_due,
-    requires_second_factor,
-)
+from fleetui.accounts.second_factor import MAIN_TYPES, requires_second_factor
 from fleetui.encryption import cipher
-from fleetui.middleware import SECOND_FACTOR_DUE
 
 _QUIET = (
     "account/messages/logged_in.txt",
@@ -75,16 +69,6 @@ class AccountAdapter(DefaultAccountAdapter):
     def _rollback_login_failed_rl_usage(self) -> None:
         if self._attempt:
             self._attempt.succeed()
-
-    def login(self, request: HttpRequest, user: User) -> None:
-        """Log in; mark a session that may do nothing but set up a second factor.
-
-        Who comes from an identity provider has its factors.
-        """
-        methods = {record["method"] for record in get_authentication_records(request, user)}
-        super().login(request, user)
-        if "socialaccount" not in methods and is_second_factor_due(user):
-            request.session[SECOND_FACTOR_DUE] = True
 
     def add_message(
         self,

@@ -13,10 +13,8 @@ from django.contrib.auth.models import User
 from django_auth_ldap.backend import LDAPBackend, LDAPSettings
 from django_auth_ldap.config import GroupOfNamesType, LDAPSearch
 
-from fleetui.accounts.roles import apply_roles
+from fleetui.accounts.roles import DIRECTORY, apply_roles
 
-DIRECTORY = "ldap"
-"""The name of the directory in the table of connections."""
 SECONDS = 5
 
 

@@ -9,6 +9,9 @@ from django.utils import timezone
 from fleetui.audit import AuditEvent, record
 from fleetui.role_names import ADMINISTRATOR, Role
 
+DIRECTORY = "ldap"
+"""The name of the directory in the table of connections."""
+
 
 def apply_roles(user: User, names: Iterable[str], mapping: Mapping[str, str]) -> None:
     """Set the roles of a user to those of these groups; an empty mapping leaves the roles as they are.

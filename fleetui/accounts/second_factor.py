@@ -1,38 +1,106 @@
-"""Second factors: who needs one, who has one, and how its key is kept."""
+"""Second factors: who needs one, who has one, and how its key is kept.
 
+What is asked with each request of a session or an API token is here, and nowhere else: a role may be granted,
+and a factor removed, long after the login.
+"""
+
+from http import HTTPStatus
+
+from allauth.account.authentication import get_authentication_records
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
 from cryptography.fernet import InvalidToken
-from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django_htmx.http import HttpResponseClientRedirect
 
+from fleetui.access.models import ServiceAccount
+from fleetui.accounts.proxy import BY_PROXY
+from fleetui.accounts.roles import DIRECTORY
 from fleetui.encryption import cipher
+from fleetui.errors import FleetError
+from fleetui.htmx import wants_fragment
+from fleetui.middleware import Middleware, refusal
 from fleetui.role_names import ADMINISTRATOR
 
 MAIN_TYPES = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 """What a login requires; recovery codes are of use only beside one of them."""
+FACTOR_MISSING = "Your role requires a second factor. Log in with a browser and add one."
+_WITHOUT_FACTOR = ("/account/", "/login/", "/logout/", "/theme/", "/rows/", "/keys/", "/help/")
+
+
+class SecondFactorDueError(FleetError, PermissionDenied):
+    """A role of the user requires a second factor, and there is none."""
+
+    status = HTTPStatus.FORBIDDEN
+    problem_type = "second-factor-required"
+
+    def __init__(self) -> None:
+        super().__init__(FACTOR_MISSING)
 
 
 def requires_second_factor(user: User) -> bool:
-    """Return whether a role of the user requires a second factor, on any hub."""
+    """Return whether a role of the user requires a second factor, on any hub and for any team."""
     roles = settings.SECOND_FACTOR_ROLES
     if not roles:
         return False
-    if user.is_superuser:
-        return ADMINISTRATOR in roles
-    groups = list(user.groups.values_list("pk", "name"))
-    if any(name in roles for _, name in groups):
+    if user.is_superuser and ADMINISTRATOR in roles:
         return True
-    grants = apps.get_model("clusters", "HubGrant")._default_manager
-    return bool(grants.filter(group__in=[pk for pk, _ in groups], role__in=roles).exists())
+    has_role = Q(name__in=roles) | Q(hub_grants__role__in=roles) | Q(team_grants__role__in=roles)
+    return user.groups.filter(has_role).exists()
 
 
 def has_second_factor(user: User) -> bool:
     return Authenticator.objects.filter(user=user, type__in=MAIN_TYPES).exists()
 
 
-def is_second_factor_due(user: User) -> bool:
+def lacks_second_factor(user: User) -> bool:
     return requires_second_factor(user) and not has_second_factor(user)
+
+
+def check_second_factor_of_token(user: User) -> None:
+    """Raise SecondFactorDueError if the user of an API token lacks a second factor.
+
+    Service accounts have none, nor have accounts without a password here: whose identity provider or proxy
+    logs them in has their factors.
+    """
+    if not lacks_second_factor(user):
+        return
+    has_password = (
+        user.has_usable_password() or SocialAccount.objects.filter(user=user, provider=DIRECTORY).exists()
+    )
+    if has_password and not ServiceAccount.objects.filter(user=user).exists():
+        raise SecondFactorDueError
+
+
+class SecondFactorMiddleware(Middleware):
+    """Restricts sessions without a required second factor to the pages that add one.
+
+    After the login by a proxy: who comes from there, or from an identity provider, has factors there.
+    """
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path_info.startswith(_WITHOUT_FACTOR) or not is_due_in_session(request):
+            return self._get_response(request)
+        if request.path_info.startswith("/api/"):
+            return refusal(request, HTTPStatus.FORBIDDEN, FACTOR_MISSING, "second-factor-required")
+        if wants_fragment(request):
+            return HttpResponseClientRedirect(reverse("mfa_index"))
+        return redirect("mfa_index")
+
+
+def is_due_in_session(request: HttpRequest) -> bool:
+    """Return whether a session may do nothing before a second factor is added."""
+    user = request.user
+    if not settings.SECOND_FACTOR_ROLES or not isinstance(user, User) or not lacks_second_factor(user):
+        return False
+    methods = {one["method"] for one in get_authentication_records(request, user)}
+    return "socialaccount" not in methods and not request.session.get(BY_PROXY)
 
 
 def unreadable_keys(*, reencrypt: bool) -> list[str]:

@@ -8,12 +8,11 @@ from django.http import HttpRequest
 
 from fleetui.accounts.attempts import report_failure
 from fleetui.accounts.forms import FactorCodeForm
-from fleetui.accounts.second_factor import has_second_factor, requires_second_factor
+from fleetui.accounts.second_factor import FACTOR_MISSING, has_second_factor, requires_second_factor
 
 NO_USER = "No active user has this name and password."
 CODE_MISSING = "This account has a second factor: send its code, or a recovery code, as `code`."
 CODE_WRONG = "The code was not accepted."
-FACTOR_MISSING = "This account requires a second factor. Log in with a browser and add one."
 
 
 class LoginRefusedError(Exception):

@@ -48,7 +48,7 @@ urlpatterns = [
         key_views.ReauthenticateWebAuthnView.as_view(**_page("confirm_key")),
         name="mfa_reauthenticate_webauthn",
     ),
-    path(f"{_FACTORS}/", mfa_views.IndexView.as_view(**_page("factors")), name="mfa_index"),
+    path(f"{_FACTORS}/", views.FactorsView.as_view(), name="mfa_index"),
     path(
         f"{_FACTORS}/app/", totp_views.ActivateTOTPView.as_view(**_page("app_add")), name="mfa_activate_totp"
     ),

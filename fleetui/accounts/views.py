@@ -23,6 +23,7 @@ from fleetui.accounts.attempts import WAIT_SECONDS
 from fleetui.accounts.first_password import forget_first_password
 from fleetui.accounts.forms import LoginForm
 from fleetui.accounts.oidc import PROVIDER
+from fleetui.accounts.second_factor import is_due_in_session
 from fleetui.accounts.sessions import end_sessions, sessions_of
 
 
@@ -63,6 +64,15 @@ class SecondFactorView(mfa_views.AuthenticateView):
     def form_invalid(self, form: Form) -> HttpResponse:
         field = "code" if "code" in form.fields else "credential"
         return mark_refused(super().form_invalid(form), form, field)
+
+
+class FactorsView(mfa_views.IndexView):
+    """List one's own second factors, and say whether one is missing."""
+
+    template_name = "accounts/factors.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs), "is_due": is_due_in_session(self.request)}
 
 
 class PasswordView(account_views.PasswordChangeView):

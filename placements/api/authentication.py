@@ -11,6 +11,7 @@ from rest_framework.request import Request
 
 from fleetui.access.models import SCOPES, ApiToken
 from fleetui.access.tokens import user_of_token
+from fleetui.accounts.second_factor import check_second_factor_of_token
 
 OPERATING = frozenset({"operate"})
 """The scopes of which a token needs one to change something, unless the operation names others."""
@@ -25,12 +26,16 @@ class ApiTokenAuthentication(TokenAuthentication):
     """Reads `Authorization: Token …`; the token restricts what the user may do."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """Return the user and the token, before any view. Raise AuthenticationFailed, PermissionDenied."""
+        """Return the user and the token, before any view.
+
+        Raise AuthenticationFailed, PermissionDenied, SecondFactorDueError.
+        """
         login: tuple[User, ApiToken] | None = super().authenticate(request)
         if login is None:
             return None
         user, token = login
         request._request._cached_user = user  # type: ignore[attr-defined]  # for log lines and the access log
+        check_second_factor_of_token(user)
         view = request.parser_context["view"]
         operation = getattr(view, getattr(view, "action", None) or "", None)
         needed = getattr(operation, "scopes", OPERATING)

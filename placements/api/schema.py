@@ -1,13 +1,10 @@
-"""The OpenAPI document: names, inputs and responses of every operation; and the page that shows it."""
+"""The OpenAPI document: names, inputs and responses of every operation."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import (
     OpenApiParameter,
@@ -191,12 +188,6 @@ def page_serializer(row: type[serializers.Serializer[Any]]) -> Any:
     }
     page: Any = inline_serializer(f"{name}Page", fields)
     return extend_schema_serializer(many=False)(page)  # the action `list` responds with an object
-
-
-@require_safe
-def documentation(request: HttpRequest) -> HttpResponse:
-    """Show the schema with Swagger UI; all its scripts are served by this console."""
-    return render(request, "placements/api.html")
 
 
 class NotFoundView(APIView):

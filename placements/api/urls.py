@@ -1,7 +1,6 @@
 """Addresses of the API; none ends with a slash."""
 
 from django.urls import URLPattern, URLResolver, include, path, re_path, register_converter
-from drf_spectacular.views import SpectacularAPIView
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.api import (
@@ -34,7 +33,8 @@ from placements.api import (
     what_if,
 )
 from placements.api.base import DecisionConverter, NameConverter, NumberConverter, Router
-from placements.api.schema import NotFoundView, documentation
+from placements.api.documentation import SchemaView, documentation
+from placements.api.schema import NotFoundView
 
 register_converter(NameConverter, "named")
 register_converter(NumberConverter, "number")
@@ -154,7 +154,7 @@ first_version: list[URLPattern | URLResolver] = [
 
 urlpatterns = [
     path("v1/", include(first_version)),
-    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("schema", SchemaView.as_view(), name="schema"),
     path("docs", documentation, name="docs"),
     re_path("", NotFoundView.as_view(), name="nowhere"),
 ]

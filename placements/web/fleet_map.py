@@ -183,14 +183,16 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     name, label = request.GET.get("cluster", ""), request.GET.get("label", "")
     if not name and not label:
         return HttpResponseBadRequest("Required: cluster=NAME or label=KEY:VALUE", "text/plain")
+    rows = MemberCluster.objects.select_related("credential")
+    cluster = get_object_or_404(rows, name=name) if name else None
     page = (
-        reverse("web:cluster", args=[name])
-        if name
+        reverse("web:cluster", args=[cluster.name])
+        if cluster
         else f"{reverse('web:clusters')}?{urlencode({'label': label})}"
     )
     if not wants_fragment(request):
         return redirect(page)
-    if label and not name:
+    if not cluster:
         clusters = list(clusters_matching(ClusterFilter(labels=(label,))))
         if not clusters:
             return HttpResponseClientRedirect(page)
@@ -207,7 +209,6 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         }
         return render_page(request, "dashboard/_map_domain.html", domain)
 
-    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
     is_cordoned, now = bool(cordoned_among([cluster])), datetime.now(UTC)
     here = bindings_on(name)
     bindings = list(here[:_BINDINGS])

@@ -135,7 +135,11 @@ def _row(
         changes += differences({"strategy": before.strategy}, {"strategy": one.strategy})
         description = _resource_words(before.resources, one.resources) if one.is_of_resources else ""
     else:
-        policy = policy_of(new, one.wanted) if new else None
+        number = one.wanted
+        if number is None and new and new.policy.get("placementType") == "PickN":
+            number = placement.number_of_clusters  # a hub has not decided yet, or its decision has no number
+        is_known = new and (number is not None or new.policy.get("placementType") != "PickN")
+        policy = policy_of(new, number) if new and is_known else None
         description = policy_sentence(policy, Semantics(new.semantics), new.options) if policy and new else ""
     if one.decision and not changes and not description:
         description = one.decision.trigger

@@ -87,6 +87,14 @@ def test_the_first_login_creates_an_account_with_the_roles_of_the_claims(
     assert reported == ["in ada"]
 
 
+def test_who_comes_from_the_provider_has_a_second_factor_there(log_in: Enter, settings: Settings) -> None:
+    settings.SECOND_FACTOR_ROLES = frozenset({"operator"})
+
+    browser = log_in({**ADA, "groups": ["fleet-ops"]}).client
+
+    assert (browser.get("/clusters/").status_code, browser.get("/api/v1/clusters").status_code) == (200, 200)
+
+
 @pytest.mark.nightly
 def test_roles_follow_the_claims_at_every_login(log_in: Enter) -> None:
     log_in({**ADA, "groups": ["fleet-ops", "fleet-admins"]})

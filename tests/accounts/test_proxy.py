@@ -23,11 +23,10 @@ def _proxies(settings: Settings) -> None:
     settings.TRUSTED_PROXIES = (ip_network("10.0.0.0/24"), ip_network("fd00::/64"))
     settings.PROXY_USER_HEADER, settings.PROXY_GROUPS_HEADER = "HTTP_X_REMOTE_USER", "HTTP_X_REMOTE_GROUPS"
     settings.PROXY_ROLES = {"ops": "operator", "readers": "viewer"}
-    settings.MIDDLEWARE = [
-        "fleetui.accounts.proxy.TrustedProxyMiddleware",
-        *settings.MIDDLEWARE,
-        "fleetui.accounts.proxy.ProxyLoginMiddleware",
-    ]
+    middleware = ["fleetui.accounts.proxy.TrustedProxyMiddleware", *settings.MIDDLEWARE]
+    place = middleware.index("fleetui.accounts.second_factor.SecondFactorMiddleware")
+    middleware.insert(place, "fleetui.accounts.proxy.ProxyLoginMiddleware")
+    settings.MIDDLEWARE = middleware
 
 
 @pytest.mark.parametrize(
@@ -63,6 +62,16 @@ def test_attempts_behind_a_proxy_are_counted_by_client() -> None:
     assert attempts(PROXY, "198.51.100.2", 1) == [422]
     assert attempts(PROXY, "198.51.100.3, 198.51.100.1", 1) == [429]
     assert [attempts(STRANGER, f"198.51.100.{each}", 1)[0] for each in range(4, 15)] == [422] * 10 + [429]
+
+
+def test_who_comes_from_a_proxy_has_a_second_factor_there(settings: Settings) -> None:
+    settings.SECOND_FACTOR_ROLES = frozenset({"operator"})
+
+    answer = Client(REMOTE_ADDR=PROXY).get("/clusters/", headers={USER: "ada", "X-Remote-Groups": "ops"})
+    token = api_token(User.objects.get())
+
+    assert answer.status_code == 200
+    assert Client().get("/api/v1/clusters", headers={"Authorization": f"Token {token}"}).status_code == 200
 
 
 def test_a_trusted_proxy_logs_its_user_in_with_the_roles_of_the_groups(reported: list[str]) -> None:

@@ -14,11 +14,14 @@ from django.test import Client
 from schemathesis.core.result import Ok
 
 from clusters.backups import open_backup, write_backup
+from clusters.hubs.trimming import unpack
+from clusters.models import Hub, MirroredObject
 from clusters.operations.heartbeat import observe
 from fleetui.access.models import AccessEvent
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.encryption import HiddenValueStored
+from fleetui.hub_scope import in_hub
 from fleetui.models import Event
 from fleetui.permissions import may_change
 from placements import urls
@@ -42,7 +45,7 @@ from tests.rows import (
     run_due,
     simulated,
 )
-from tests.web.planted import drafted, found_in, plant, secret
+from tests.web.planted import drafted, found_in, plant, plant_live_hub, secret
 from tests.web.test_teams import grant
 
 pytestmark = pytest.mark.django_db
@@ -67,8 +70,21 @@ REST_ALSO = (
     "/api/v1/resources/placement.kubernetes-fleet.io/ResourceEnvelope/shop/bundle",
     "/api/v1/overrides/ResourceOverride/shop/login",
     "/api/v1/overrides/ClusterResourceOverride/-/tier",
+    "/api/v1/resources/placement.kubernetes-fleet.io/ClusterResourceEnvelope/-/cluster-bundle",
     "/api/v1/events?limit=500",
 )
+LIVE_HUB = "rome"
+MIRRORED = (
+    "placement.kubernetes-fleet.io/ClusterResourceOverride/-/tier",
+    "placement.kubernetes-fleet.io/ResourceOverride/shop/login",
+    "placement.kubernetes-fleet.io/ClusterResourceOverrideSnapshot/-/tier-0",
+    "placement.kubernetes-fleet.io/ResourceOverrideSnapshot/shop/login-0",
+    "placement.kubernetes-fleet.io/ClusterResourcePlacement/-/web",
+    "placement.kubernetes-fleet.io/ClusterResourceBinding/-/web-paris-0a1b2c3d",
+    "placement.kubernetes-fleet.io/ClusterResourceSnapshot/-/web-0-snapshot",
+    "-/Namespace/-/shop",
+)
+"""Objects of the live hub with values, for `GET hubs/NAME/objects/…`."""
 
 
 def readers() -> Iterator[User]:
@@ -100,12 +116,63 @@ def rest_addresses(hub: dict[str, str]) -> list[str]:
         operation = found.ok()
         if operation.method.upper() == "GET":
             addresses.append(on_what_is_there(operation, hub).formatted_path)
-    for snapshot in ResourceSnapshot.objects.filter(placement__full_name="web"):
-        place = f"/api/v1/placements/web/resource-snapshots/{snapshot.number}"
+    for snapshot in ResourceSnapshot.objects.select_related("placement"):
+        place = f"/api/v1/placements/{snapshot.placement.full_name}/resource-snapshots/{snapshot.number}"
         addresses += [f"{place}?part={part.position}" for part in snapshot.parts.all()]
     addresses += [f"/api/v1/events/{pk}" for pk in Event.objects.values_list("pk", flat=True)]
     addresses += [f"/api/v1/placements/web/diffs/{pk}" for pk in DryRun.objects.values_list("pk", flat=True)]
     return addresses
+
+
+def addresses_of_live_hub(hub: dict[str, str]) -> list[str]:
+    """Return what of the live hub can be read: every operation, and each object as it is mirrored."""
+    there = hub | {"name": "paris", "cluster": "paris"}
+    found = [f"/api/v1/hubs/{LIVE_HUB}/objects/{one}" for one in MIRRORED]
+    found += [f"/api/v1/hubs/{LIVE_HUB}/{part}" for part in ("streams", "unresolved", "agreements", "writes")]
+    for one in read_schema().get_all_operations():
+        assert isinstance(one, Ok)
+        operation = one.ok()
+        if operation.method.upper() == "GET" and "/hubs/" not in operation.path:
+            found.append(f"/hubs/{LIVE_HUB}{on_what_is_there(operation, there).formatted_path}")
+    found.append(f"/hubs/{LIVE_HUB}/api/v1/overrides/ResourceOverride/shop/login")
+    with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
+        found += [f"/hubs/{LIVE_HUB}/api/v1/events/{pk}" for pk in Event.objects.values_list("pk", flat=True)]
+    return found
+
+
+def test_no_value_of_a_live_hub_is_mirrored_or_shown() -> None:
+    hub = filled_hub()
+    plant_live_hub(LIVE_HUB)
+    addresses, user = addresses_of_live_hub(hub), person("vera", "viewer")
+    headers, client = {"Authorization": f"Token {api_token(user)}"}, Client()
+    client.force_login(user)
+    with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
+        mirrored = {one.kind: unpack(bytes(one.manifest)) for one in MirroredObject.objects.all()}
+
+    answers = {one: Client().get(one, headers=headers) for one in addresses}
+    pages = {one: client.get(f"/hubs/{LIVE_HUB}{one}", follow=True) for one in pages_of_live_hub()}
+
+    assert len(mirrored) > 9
+    assert {kind for kind, content in mirrored.items() if found_in(repr(content))} == set()
+    assert [answers[one].status_code for one in addresses[: len(MIRRORED)]] == [200] * len(MIRRORED)
+    assert "(hidden)" in read_text(answers[addresses[0]])
+    assert len([one for one in answers.values() if one.status_code == 200]) > 50
+    assert len([one for one in pages.values() if one.status_code == 200]) > 40
+    assert {one for one, answer in (answers | pages).items() if found_in(read_text(answer))} == set()
+    assert found_in(database_dump()) == set()
+
+
+def pages_of_live_hub() -> list[str]:
+    """Return the addresses of the pages of a live hub, of what is there and of what is not."""
+    things = dict.fromkeys(
+        ("budget", "connected", "decision", "draft", "dry_run", "scenario", "bulk_change"), 1
+    )
+    things |= dict.fromkeys(("event", "eviction", "token"), 1)
+    there = {**things, "placement": "web", "cluster": "paris", "selected": "paris", "resource": "/resources/"}
+    with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
+        there["event"] = Event.objects.latest("pk").pk if Event.objects.exists() else 1
+    overrides = ["/overrides/ClusterResourceOverride/_/tier/", "/overrides/ResourceOverride/shop/login/"]
+    return [*(one.format(**there) for one in SAMPLES.values()), *overrides]
 
 
 @pytest.mark.larger
@@ -132,7 +199,7 @@ def test_no_operation_shows_a_value(subtests: pytest.Subtests) -> None:
     user.user_permissions.add(Permission.objects.get(codename="view_secrets"))
     headers = {"Authorization": f"Token {api_token(user)}"}
     shown = {one for one in addresses if found_in(read_text(Client().get(one, headers=headers)))}
-    assert set(REST_ALSO[1:5]) < shown
+    assert set(REST_ALSO[1:6]) < shown
     assert any("/resource-snapshots/" in one for one in shown)
     lines = AccessEvent.objects.filter(verb="secret values read", actor_name="sees")
     assert lines.filter(subject="Secret shop/login").exists()
