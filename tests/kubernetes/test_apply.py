@@ -116,6 +116,12 @@ def test_a_refused_object_stops_no_other_and_pruning_waits(hub: Hub) -> None:
             "KindNotServed",
             f"serves no PodDisruptionBudget in policy/{NOT_SERVED}; it serves {policy_version()}",
         ),
+        pytest.param(
+            {"apiVersion": "extensions/v1beta1", "kind": "Ingress"},
+            "KindNotServed",
+            "serves no Ingress in extensions/v1beta1; it serves networking.k8s.io/v1",
+            marks=pytest.mark.skipif(policy_version() != "v1", reason="it serves extensions/v1beta1"),
+        ),
         ({"kind": "ComponentStatus"}, "KindNotServed", "has no verb patch"),
         ({"metadata": {"name": "c", "namespace": "not-there"}}, "ManifestApplyFailed", "select it too"),
         ({"data": {"x": 5}}, "ManifestApplyFailed", ""),

@@ -39,8 +39,10 @@ READYZ = "/readyz"
 USER_AGENT = "fleetui (cluster-driver)"
 _PIECE = _LARGEST_TEXT = 65_536
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
-# API priority and fairness sets it in every answer; its refusal is plain text.
+# API priority and fairness sets it in every answer; its refusal is plain text. That of a limit of requests in
+# flight is the same text without the header.
 _FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
+_TOO_MANY = b"Too many requests, please try again later."
 _DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}")
 # JSON is YAML except for these: line breaks of YAML, and what its readers refuse unless it is escaped.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -305,7 +307,10 @@ class Client:
         message = f"{status}, and not from an API server"
         if has_status:
             message = f"{status}, answered by the API server"
-        elif status == http.client.TOO_MANY_REQUESTS and _FLOW_SCHEMA in headers:
+        elif status == http.client.TOO_MANY_REQUESTS and (
+            _FLOW_SCHEMA in headers
+            or (raw.strip() == _TOO_MANY and headers.get("Content-Type", "").startswith("text/plain"))
+        ):
             message = (
                 f"{status}: the API server limits the requests of this account; continuing in {pause:.0f} s"
             )

@@ -345,13 +345,26 @@ def test_a_kind_that_is_not_ready_in_time_pauses_no_other_request() -> None:
         assert client.request("GET", "/api/v1/nodes", deadline=time.monotonic() + 5).status == 200
 
 
-def test_a_refusal_of_priority_and_fairness_is_named() -> None:
-    refusal = "Too many requests, please try again later."
-    headers = {"Retry-After": "1", "X-Kubernetes-PF-FlowSchema-UID": "a"}
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        (
+            {"X-Kubernetes-PF-FlowSchema-UID": "a", "X-Kubernetes-PF-PriorityLevel-UID": "b"},
+            "429: the API server limits the requests of this account; continuing in 1 s",
+        ),
+        (
+            {"Content-Type": "text/plain; charset=utf-8"},
+            "429: the API server limits the requests of this account; continuing in 1 s",
+        ),
+        ({"Content-Type": "text/html"}, "429, and not from an API server"),
+    ],
+)
+def test_a_refusal_of_priority_and_fairness_is_named(headers: dict[str, str], words: str) -> None:
+    refusal = b"Too many requests, please try again later.\n"
 
-    error = outcome_of(always(answer(429, refusal, headers=headers)))
+    error = outcome_of(always(answer(429, raw=refusal, headers={"Retry-After": "1", **headers})))
 
-    assert str(error) == "429: the API server limits the requests of this account; continuing in 1 s"
+    assert str(error) == words
 
 
 def test_four_requests_at_a_time() -> None:
