@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -351,6 +351,9 @@ class GuardedDriver:
 
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         return self._call(lambda: self._driver.release(placement, fence=fence, timeout=timeout))
+
+    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+        return self._call(lambda: self._driver.serves(kinds, timeout=timeout))
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         self._driver.leave(timeout=timeout)

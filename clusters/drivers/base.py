@@ -5,7 +5,7 @@ two errors: DriverUnavailable without a response, so that the effect is unknown 
 DriverRejected when the cluster rejected the call. All calls are idempotent.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -372,6 +372,12 @@ class Driver(Protocol):
         """Stop managing the objects of a placement and leave them there; return whether there were any.
 
         Raises DriverUnavailable, DriverPending, DriverRejected, DriverFenced.
+        """
+
+    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+        """Return whether objects of at least one of these kinds, (apiVersion, kind), can be applied now.
+
+        Raises DriverUnavailable, DriverRejected.
         """
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:

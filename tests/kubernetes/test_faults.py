@@ -274,6 +274,23 @@ def test_a_definition_deleted_by_hand_is_refused_until_it_is_back(world: FaultWo
     world.run(until=lambda: "failedPlacements" not in world.status()[1], seconds=300, step=15)
 
 
+def test_a_kind_that_arrives_later_wakes_what_waits_for_it(world: FaultWorld) -> None:
+    world.place_on_all()
+    serve = faults.definition_missing(world)
+    world.change(CRON_TAB)
+    world.run(until=lambda: world.binding().attempts >= 7, seconds=900, step=15)
+    world.run(until=lambda: world.binding().phase == Phase.FAILED, seconds=60, step=5)
+    waiting = world.binding()
+    assert waiting.retry_at is not None
+    assert (waiting.retry_at - world.now).total_seconds() > 240
+
+    serve()
+
+    world.run(until=lambda: has(world, "two", CRON_TAB), seconds=75, step=15)
+    world.settle()
+    assert world.binding().attempts == waiting.attempts + 1
+
+
 def test_a_pruned_object_that_ends_never_is_named_and_waited_for(
     world: FaultWorld, admin_client: Client
 ) -> None:

@@ -1,6 +1,6 @@
 """The driver of a real Kubernetes cluster (`spec/kubernetes-driver.md`)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -20,7 +20,7 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.access import MemberAccess
 from clusters.drivers.kubernetes.apply import apply_version
 from clusters.drivers.kubernetes.diff import diff_version
-from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
+from clusters.drivers.kubernetes.discovery import KEEP_MISSING_SECONDS, ApiClient, Discovery
 from clusters.drivers.kubernetes.dry_run import dry_run_version
 from clusters.drivers.kubernetes.inventory import PlacementInventory, list_inventories
 from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
@@ -126,6 +126,14 @@ class KubernetesDriver:
             return dry_run_version(self._access, version, deadline=deadline)
         with self._continued("diff", version) as results:
             return diff_version(self._access, version, deadline=deadline, progress=results)
+
+    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+        deadline = self._access.monotonic() + timeout
+        for api_version, kind in kinds:
+            table = self._access.discovery.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline)
+            if kind in table and table[kind].can_be_patched:
+                return True
+        return False
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         """Do nothing: inventories and ownership metadata stay, so that the cluster can join again."""

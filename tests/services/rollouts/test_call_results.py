@@ -26,7 +26,12 @@ from clusters.drivers.readiness import Readiness
 from clusters.models import MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding
-from placements.services.rollouts.call_results import MOST_BYTES, ClusterCall, to_result
+from placements.services.rollouts.call_results import (
+    MOST_BYTES,
+    ClusterCall,
+    kinds_result,
+    to_result,
+)
 from tests.rows import NOW
 
 SETTINGS = ObjectRef("", "ConfigMap", "shop", "settings")
@@ -263,3 +268,25 @@ def test_what_a_cluster_answers_to_an_apply_is_an_observation() -> None:
 
     assert result_of(binding(Phase.APPLYING), answer)["phase"] == Phase.AVAILABLE
     assert result_of(binding(Phase.APPLYING), Applied("v1", changed=True))["phase"] == Phase.APPLIED
+
+
+def test_a_cluster_is_asked_for_a_missing_kind_less_and_less_often_until_it_has_it() -> None:
+    refusal = Refusal(ObjectRef("example.com", "Tab", "shop", "a"), "KindNotServed", "no Tab")
+    failed = result_of(binding(Phase.APPLYING), DriverRejected("refused", (refusal,)))
+    assert failed["next_call_at"] - NOW == timedelta(seconds=15)
+
+    fault = {"group": "example.com", "version": "v1", "kind": "Tab", "code": "KindNotServed"}
+    other = {"group": "", "version": "v1", "kind": "Secret", "code": "ManifestApplyFailed"}
+    row = binding(Phase.FAILED, failed_objects=[fault, other], failure="refused")
+    call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
+    assert call.missing_kinds == {("example.com/v1", "Tab")}
+    assert not call.is_observation
+    silent = DriverUnavailable("no answer", code="timeout")
+    for after, pause, answer in ((0, 15, False), (300, 30, silent), (3600, 60, False)):
+        now = NOW + timedelta(seconds=after)
+        columns = kinds_result(call, answer, now=now).updates()
+        assert columns == {"next_call_at": now + timedelta(seconds=pause)}  # what failed stays
+    assert kinds_result(call, True, now=NOW).updates() == {"retry_at": NOW, "next_call_at": None}
+    assert not ClusterCall(
+        binding(Phase.APPLYING, failed_objects=[fault]), "web", call.cluster, ()
+    ).missing_kinds
