@@ -96,8 +96,18 @@ class MemberIdentity:
         return bool(self.cluster_uid) and not self.shared_with
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectWarnings:
+    """What an API server warned of when an object was written or tried; no messages where it did not."""
+
+    object: ObjectRef
+    messages: tuple[str, ...] = ()
+
+
 class DriverError(Exception):
-    """A call to a cluster failed."""
+    """A call to a cluster failed; `warnings` are about the objects that it wrote before."""
+
+    warnings: tuple[ObjectWarnings, ...] = ()
 
 
 class DriverUnavailable(DriverError):
@@ -226,6 +236,7 @@ class DiffResult:
     failures: tuple[Refusal, ...] = ()
     removed: tuple[ObjectRef, ...] = ()
     unchecked: tuple[ObjectRef, ...] = ()
+    warnings: tuple[ObjectWarnings, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +301,7 @@ class Applied:
     changed: bool
     drifts: tuple[ObjectDiff, ...] = ()
     placement: PlacementSeen | None = field(default=None, compare=False)
+    warnings: tuple[ObjectWarnings, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

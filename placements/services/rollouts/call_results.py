@@ -6,7 +6,7 @@ Plain functions of a binding and an answer; the worker makes the calls and write
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -123,7 +123,7 @@ class CallResult:
     """The result of a call: the columns to write, and how the start it belongs to ended, if it did.
 
     Without `failure` the stored failure stays. `drifted` and `diffed` are rows of differences as JSON; None
-    keeps those stored, as it does of `objects`, the states of all objects there.
+    keeps those stored, as it does of `objects`, the states of all objects there, and of `warnings`.
     """
 
     columns: tuple[tuple[str, Any], ...]
@@ -133,9 +133,11 @@ class CallResult:
     drifted: str | None = None
     diffed: str | None = None
     objects: str | None = None
+    warnings: str | None = None
 
     def updates(self) -> dict[str, Any]:
         updates = {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
+        updates |= {"warnings": json.loads(self.warnings)} if self.warnings is not None else {}
         updates |= {"drifted_objects": json.loads(self.drifted)} if self.drifted is not None else {}
         return updates | ({"diffed_objects": json.loads(self.diffed)} if self.diffed is not None else {})
 
@@ -182,6 +184,29 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         case Applied():
             return _apply_result(call, answer, now=now, is_busy=is_busy)
     return None
+
+
+def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> CallResult:
+    """Return a result that also keeps what the API server warned of, of at most 100 objects.
+
+    What a call did not write again, since it was unchanged, keeps its warnings.
+    """
+    if not isinstance(answer, (Applied, DiffResult, DriverError)):
+        return result
+    written = {one.object: one.messages for one in answer.warnings}
+    manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
+    present = {(one.get("kind"), (one.get("metadata") or {}).get("name")) for one in manifests}
+    kept = {
+        ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row["messages"]
+        for row in call.binding.warnings
+        if not manifests or (row["kind"], row["name"]) in present
+    }
+    rows = [
+        {**asdict(ref), "messages": list(messages)}
+        for ref, messages in sorted((kept | written).items())
+        if messages
+    ][:MOST_OBJECTS]
+    return result if rows == call.binding.warnings else replace(result, warnings=json.dumps(rows))
 
 
 def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallResult:

@@ -58,6 +58,7 @@ from placements.services.rollouts.call_results import (
     ClusterCall,
     kinds_result,
     to_result,
+    with_warnings,
 )
 from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.workqueue import enqueue_rollout
@@ -79,7 +80,7 @@ _READ = (
     *("applied_version", "resource_snapshot", "override_snapshots", "apply_strategy", "was_applied"),
     *("objects_done", "objects_digest", "unavailable_code", "drifted_objects", "diffed_objects"),
     *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls"),
-    *("removal_check", "started_versions", "retry_at", "failed_objects"),
+    *("removal_check", "started_versions", "retry_at", "failed_objects", "warnings"),
 )
 """What of a binding its calls and results need; each further column of a batch costs milliseconds."""
 _SYNCED = ("phase", "untrackable_since", "retry_at")
@@ -118,6 +119,7 @@ def run_cluster_calls(
                 result: CallResult | None = kinds_result(call, answer, now=answered_at)
             else:
                 result = to_result(call, answer, now=answered_at, is_busy=is_busy)
+                result = with_warnings(call, answer, result) if result else None
             results.append((call.binding, result))
         apply_results(results, now=answered_at)
         silent = {
@@ -397,6 +399,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
                     "applied_version": "",
                     "resource_snapshot": None,
                     "next_call_at": None,
+                    "warnings": [],
                 }
                 row_count = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
             else:

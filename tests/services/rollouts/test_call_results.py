@@ -1,6 +1,6 @@
 """What answers of clusters lead to: pending calls, codes, drift, contested objects, differences."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -18,6 +18,7 @@ from clusters.drivers.base import (
     ObjectDiff,
     ObjectRef,
     ObjectSeen,
+    ObjectWarnings,
     Observation,
     PlacementSeen,
     Refusal,
@@ -28,11 +29,13 @@ from placements.engine.rollout.state import Phase
 from placements.models import Binding
 from placements.services.rollouts.call_results import (
     MOST_BYTES,
+    CallResult,
     ClusterCall,
     kinds_result,
     to_result,
+    with_warnings,
 )
-from tests.rows import NOW
+from tests.rows import NOW, config_map
 
 SETTINGS = ObjectRef("", "ConfigMap", "shop", "settings")
 WEB = ObjectRef("apps", "Deployment", "shop", "web")
@@ -290,3 +293,34 @@ def test_a_cluster_is_asked_for_a_missing_kind_less_and_less_often_until_it_has_
     assert not ClusterCall(
         binding(Phase.APPLYING, failed_objects=[fault]), "web", call.cluster, ()
     ).missing_kinds
+
+
+def test_the_warnings_of_an_apply_are_kept_until_the_object_is_written_without_any() -> None:
+    manifests = tuple(config_map(name) for name in ("settings", "other"))
+    other = ObjectRef("", "ConfigMap", "shop", "other")
+    gone = ObjectRef("", "ConfigMap", "shop", "gone")
+
+    def kept(row: Binding, answer: Any) -> list[tuple[str, list[str]]] | None:
+        call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), manifests)
+        changed = with_warnings(call, answer, CallResult(())).updates()
+        rows = changed.get("warnings")
+        return None if rows is None else [(one["name"], one["messages"]) for one in rows]
+
+    first = (ObjectWarnings(SETTINGS, ("old",)), ObjectWarnings(other), ObjectWarnings(gone, ("bye",)))
+    row = binding(Phase.APPLYING)
+    assert kept(row, Applied("v1", changed=True, warnings=first)) == [
+        ("gone", ["bye"]),
+        ("settings", ["old"]),
+    ]
+    stored = {**asdict(SETTINGS), "messages": ["old"]}
+    row = binding(Phase.APPLYING, warnings=[stored, {**asdict(gone), "messages": ["bye"]}])
+    assert kept(row, Applied("v1", changed=False)) == [("settings", ["old"])]  # written by an earlier call
+    row = binding(Phase.APPLYING, warnings=[stored])
+    assert kept(row, Applied("v1", changed=False)) is None
+    assert kept(row, Applied("v1", changed=True, warnings=(ObjectWarnings(SETTINGS),))) == []
+    assert kept(row, seen()) is None
+    rejected = DriverRejected("refused")
+    rejected.warnings = tuple(
+        ObjectWarnings(ObjectRef("", "ConfigMap", "shop", f"c{number:03}"), ("old",)) for number in range(150)
+    )
+    assert len(kept(binding(Phase.APPLYING), rejected) or ()) == 100
