@@ -169,7 +169,9 @@ def facts_of(secret: Secret) -> SecretFacts:
 
 def bound_object(claims: object) -> BoundObject | None:
     """Return the object that a token is bound to; the claims of one for a Pod name the Pod's Node, too."""
-    for kind in ("Pod", "Secret", "Node") if isinstance(claims, dict) else ():
+    if not isinstance(claims, dict):
+        return None
+    for kind in ("Pod", "Secret", "Node"):
         match claims.get(kind.lower()):
             case {"name": str(name), "uid": str(uid)}:
                 return BoundObject(kind, name, uid)

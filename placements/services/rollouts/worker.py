@@ -394,7 +394,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
                 selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
                     placement__deleting_since=None
                 )
-                empty = {
+                empty: dict[str, Any] = {
                     "phase": Phase.REMOVED,
                     "applied_version": "",
                     "resource_snapshot": None,

@@ -327,9 +327,10 @@ def test_a_token_is_renewed_after_half_of_its_lifetime(server: LocalServer, memb
     ],
 )
 def test_a_token_is_renewed_for_the_object_that_it_is_bound_to(
-    server: LocalServer, member: Member, claims: object, bound: tuple[str, str, str] | None
+    server: LocalServer, member: Member, claims: Any, bound: tuple[str, str, str] | None
 ) -> None:
-    old, new = (account_token(age=-timedelta(days=days), **{"kubernetes.io": claims}) for days in (0, 1))
+    named: dict[str, Any] = {"kubernetes.io": claims}
+    old, new = (account_token(age=-timedelta(days=days), **named) for days in (0, 1))
     member.tokens, member.issued = {old}, [new]
     joined("member")
     save(fields_of(server, token=old))

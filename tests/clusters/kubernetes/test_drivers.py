@@ -189,7 +189,7 @@ def test_two_rejections_block_for_five_minutes_over_all_workers(drivers: DriverC
 def test_a_database_that_refuses_the_note_neither_hides_the_rejection_nor_loses_the_block(
     drivers: DriverCache,
 ) -> None:
-    refused = []
+    refused: list[str] = []
 
     def refuse(execute, sql, *rest):
         if sql.startswith(UPDATE) and len(refused) < 4:
@@ -213,7 +213,7 @@ def test_a_database_that_refuses_the_note_neither_hides_the_rejection_nor_loses_
 @pytest.mark.django_db(transaction=True)
 def test_a_database_that_refuses_a_note_about_a_success_hides_no_answer(drivers: DriverCache) -> None:
     answers = [401, 200, 200]
-    refused = []
+    refused: list[str] = []
 
     def behave(link, request, server) -> None:
         if request.path != "/readyz":
