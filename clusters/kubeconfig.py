@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -81,6 +81,14 @@ class ParsedConnection:
     server_path: str = field(default="server", compare=False)
 
 
+class BoundObject(NamedTuple):
+    """The object with which a token ends, as its claims name it."""
+
+    kind: str
+    name: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class SecretFacts:
     """What may be shown of a secret. `subject` of a token is its `sub` claim, read without verification."""
@@ -89,6 +97,7 @@ class SecretFacts:
     subject: str
     issued_at: datetime | None
     expires_at: datetime | None
+    bound_to: BoundObject | None = None
 
     @property
     def service_account(self) -> tuple[str, str] | None:
@@ -154,7 +163,19 @@ def facts_of(secret: Secret) -> SecretFacts:
         claimed[:250] if isinstance(claimed, str) and claimed.isprintable() else "",
         _moment(claims.get("iat")),
         _moment(claims.get("exp")),
+        bound_object(claims.get("kubernetes.io")),
     )
+
+
+def bound_object(claims: object) -> BoundObject | None:
+    """Return the object that a token is bound to; the claims of one for a Pod name the Pod's Node, too."""
+    if not isinstance(claims, dict):
+        return None
+    for kind in ("Pod", "Secret", "Node"):
+        match claims.get(kind.lower()):
+            case {"name": str(name), "uid": str(uid)}:
+                return BoundObject(kind, name, uid)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

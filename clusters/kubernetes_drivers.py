@@ -6,17 +6,25 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
+from logging import getLogger
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID, uuid5
 
 from django.conf import settings
+from django.db import DatabaseError
 
-from clusters.credentials import decrypt, record_acceptance, record_rejection
+from clusters.credentials import (
+    BLOCKED_AFTER,
+    BLOCKED_FOR,
+    decrypt,
+    record_acceptance,
+    record_rejection,
+)
 from clusters.drivers.base import (
     USUAL_TIMEOUT,
     Applied,
@@ -36,6 +44,7 @@ from fleetui import __version__
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.threads import brief_connection
 
+log = getLogger(__name__)
 MOST_DRIVERS = 2_000
 REAP_SECONDS = 5.0
 USER_AGENT = f"fleetui/{__version__} (cluster-driver)"
@@ -132,6 +141,7 @@ class CachedDriver(NamedTuple):
     driver: Driver
     client: Client
     secret: StoredSecret
+    rejections: "Rejections"
 
 
 class DriverCache:
@@ -166,7 +176,7 @@ class DriverCache:
             cached.secret.ciphertext = (
                 credential.ciphertext
             )  # a rotation of keys does not change the revision
-        return GuardedDriver(cached.driver, credential, context.clock)
+        return GuardedDriver(cached.driver, credential, cached.rejections, context.clock)
 
     def close_idle(self) -> None:
         with self._lock:
@@ -190,7 +200,8 @@ class DriverCache:
         secret = StoredSecret(cluster)
         client = open_client(parse_connection(cluster.connection), secret, monotonic=self._monotonic)
         context = replace(context, monotonic=self._monotonic, client=client)
-        return CachedDriver(version, driver_named(KUBERNETES, cluster.connection, context), client, secret)
+        driver = driver_named(KUBERNETES, cluster.connection, context)
+        return CachedDriver(version, driver, client, secret, Rejections())
 
     def _keep(self, pk: int, cached: CachedDriver) -> None:
         replaced: list[CachedDriver] = []
@@ -246,17 +257,74 @@ def credential_of(cluster: MemberCluster) -> ClusterCredential | None:
         return None
 
 
+class Rejections:
+    """The 401 answers to one secret that this process knows of; for several threads.
+
+    They block calls of this process even where the database cannot record them. What it could not record is
+    recorded before the next call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unrecorded: list[datetime] = []
+        self.count = 0
+        self.since: datetime | None = None
+        self.blocked_until: datetime | None = None
+
+    def add(self, credential: ClusterCredential, now: datetime) -> None:
+        """Count an answer, after those that the row of the credential knows of."""
+        with self._lock:
+            self.count = max(self.count, credential.unauthorized_count) + 1
+            self.since = self.since or credential.unauthorized_since or now
+            if self.count >= BLOCKED_AFTER:
+                self.blocked_until = now + BLOCKED_FOR
+            self._unrecorded.append(now)
+        self.record(credential)
+
+    def record(self, credential: ClusterCredential) -> None:
+        """Write for all workers what is not written yet; a database that refuses is asked again later."""
+        with self._lock:
+            taken, self._unrecorded = self._unrecorded, []
+        try:
+            while taken:
+                with brief_connection():
+                    record_rejection(credential.pk, revision=credential.revision, now=taken[0])
+                del taken[0]
+        except DatabaseError as error:
+            log.warning("the rejection of the credentials of a cluster is not recorded yet: %s", error)
+            with self._lock:
+                self._unrecorded[:0] = taken
+
+    def forget(self, credential: ClusterCredential) -> None:
+        """Forget the answers, since a call succeeded; the next success repeats what the database refuses."""
+        with self._lock:
+            self._unrecorded.clear()
+            self.count, self.since, self.blocked_until = 0, None, None
+        try:
+            with brief_connection():
+                record_acceptance(credential.pk, revision=credential.revision)
+        except DatabaseError as error:
+            log.warning("the acceptance of the credentials of a cluster is not recorded yet: %s", error)
+        else:
+            credential.unauthorized_count, credential.blocked_until = 0, None
+
+
 class GuardedDriver:
-    """Counts 401 answers in the database, and makes no call while they block the cluster (3.3 rule 10).
+    """Counts 401 answers, and makes no call while they block the cluster (3.3 rule 10).
 
     The database is used only after a 401 answer, and by the first success after one.
     """
 
     def __init__(
-        self, driver: Driver, credential: ClusterCredential | None, clock: Callable[[], datetime]
+        self,
+        driver: Driver,
+        credential: ClusterCredential | None,
+        rejections: Rejections,
+        clock: Callable[[], datetime],
     ) -> None:
         self._driver = driver
         self._credential = credential
+        self._rejections = rejections
         self._clock = clock
 
     def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
@@ -284,6 +352,9 @@ class GuardedDriver:
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         return self._call(lambda: self._driver.release(placement, fence=fence, timeout=timeout))
 
+    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+        return self._call(lambda: self._driver.serves(kinds, timeout=timeout))
+
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         self._driver.leave(timeout=timeout)
 
@@ -291,26 +362,23 @@ class GuardedDriver:
         credential = self._credential
         if credential is None:
             return call()
+        rejections = self._rejections
+        rejections.record(credential)
         now = self._clock()
-        if credential.blocked_until and now < credential.blocked_until:
-            since = credential.unauthorized_since or now
-            left = (credential.blocked_until - now).total_seconds()
+        ends = [end for end in (credential.blocked_until, rejections.blocked_until) if end and now < end]
+        if ends:
+            since = credential.unauthorized_since or rejections.since or now
+            left = (max(ends) - now).total_seconds()
             message = f"credentials rejected since {since:%Y-%m-%d %H:%M} UTC; no call until they change"
             raise DriverUnavailable(message, code=REJECTED, retry_after=left)
         try:
             answer = call()
         except DriverUnavailable as error:
             if error.code == REJECTED:
-                with brief_connection():
-                    record_rejection(credential.pk, revision=credential.revision, now=now)
-                    credential.refresh_from_db(
-                        fields=["unauthorized_count", "unauthorized_since", "blocked_until"]
-                    )
+                rejections.add(credential, now)
             raise
-        if credential.unauthorized_count:
-            with brief_connection():
-                record_acceptance(credential.pk, revision=credential.revision)
-            credential.unauthorized_count, credential.blocked_until = 0, None
+        if credential.unauthorized_count or rejections.count:
+            rejections.forget(credential)
         return answer
 
 

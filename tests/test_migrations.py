@@ -109,6 +109,7 @@ CONTENT = {
     "placements/migrations/0004_removals_that_wait.py": "eb79bba2444e7d92",
     "placements/migrations/0005_reported_differences.py": "2db6271ad35b3be0",
     "placements/migrations/0006_more_problems.py": "b37cf1f1c8d688de",
+    "placements/migrations/0007_warnings_of_api_servers.py": "5b3541842afb82a7",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -5,7 +5,7 @@ two errors: DriverUnavailable without a response, so that the effect is unknown 
 DriverRejected when the cluster rejected the call. All calls are idempotent.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -97,8 +97,18 @@ class MemberIdentity:
         return bool(self.cluster_uid) and not self.shared_with
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectWarnings:
+    """What an API server warned of when an object was written or tried; no messages where it did not."""
+
+    object: ObjectRef
+    messages: tuple[str, ...] = ()
+
+
 class DriverError(FleetError):
-    """A call to a cluster failed."""
+    """A call to a cluster failed; `warnings` are about the objects that it wrote before."""
+
+    warnings: tuple[ObjectWarnings, ...] = ()
 
 
 class DriverUnavailable(DriverError):
@@ -229,6 +239,7 @@ class DiffResult:
     failures: tuple[Refusal, ...] = ()
     removed: tuple[ObjectRef, ...] = ()
     unchecked: tuple[ObjectRef, ...] = ()
+    warnings: tuple[ObjectWarnings, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +304,7 @@ class Applied:
     changed: bool
     drifts: tuple[ObjectDiff, ...] = ()
     placement: PlacementSeen | None = field(default=None, compare=False)
+    warnings: tuple[ObjectWarnings, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +387,12 @@ class Driver(Protocol):
         """Stop managing the objects of a placement and leave them there; return whether there were any.
 
         Raises DriverUnavailable, DriverPending, DriverRejected, DriverFenced.
+        """
+
+    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+        """Return whether objects of at least one of these kinds, (apiVersion, kind), can be applied now.
+
+        Raises DriverUnavailable, DriverRejected.
         """
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:

@@ -3,6 +3,7 @@
 import time
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 from urllib.parse import quote
 
 from django.contrib.auth.models import User
@@ -68,7 +69,8 @@ def renew_due(*, now: datetime) -> int:
 def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secret:
     """Return a new token for the account of the present one, once a call with it succeeded.
 
-    No database is used. Raise DriverUnavailable, DriverRejected.
+    It is bound to the object of the present one: both end when that is deleted. No database is used. Raise
+    DriverUnavailable, DriverRejected.
     """
     present = decrypt(cluster.uid, credential.ciphertext)
     facts = facts_of(present)
@@ -76,11 +78,10 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
         raise DriverRejected("the token is not one of a service account that expires")
     namespace, account = facts.service_account
     seconds = max(_SHORTEST_TOKEN, int((facts.expires_at - facts.issued_at).total_seconds()))
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": seconds},
-    }
+    spec: dict[str, Any] = {"expirationSeconds": seconds}
+    if bound := facts.bound_to:
+        spec["boundObjectRef"] = {"apiVersion": "v1", **bound._asdict()}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     deadline = time.monotonic() + CALL_SECONDS
     connection = parse_connection(cluster.connection)
     client = open_client(connection, lambda: present.values)

@@ -211,3 +211,48 @@ _SCOPES = {
 def scope_of(group: str, kind: str) -> KindScope | None:
     """Return the scope of a kind, or None if Kubernetes itself does not have the kind."""
     return _SCOPES.get((group, kind))
+
+
+_CURRENT_VERSIONS = {
+    "admissionregistration.k8s.io/v1": (
+        "admissionregistration.k8s.io/v1beta1",
+        "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
+    ),
+    "apiextensions.k8s.io/v1": ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"),
+    "apiregistration.k8s.io/v1": ("apiregistration.k8s.io/v1beta1", "APIService"),
+    "apps/v1": (
+        "apps/v1beta1 apps/v1beta2 extensions/v1beta1",
+        "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    ),
+    "autoscaling/v2": ("autoscaling/v2beta1 autoscaling/v2beta2", "HorizontalPodAutoscaler"),
+    "batch/v1": ("batch/v1beta1 batch/v2alpha1", "CronJob"),
+    "coordination.k8s.io/v1": ("coordination.k8s.io/v1beta1", "Lease"),
+    "discovery.k8s.io/v1": ("discovery.k8s.io/v1beta1", "EndpointSlice"),
+    "events.k8s.io/v1": ("events.k8s.io/v1beta1", "Event"),
+    "networking.k8s.io/v1": (
+        "extensions/v1beta1 networking.k8s.io/v1beta1",
+        "Ingress IngressClass NetworkPolicy",
+    ),
+    "policy/v1": ("policy/v1beta1", "PodDisruptionBudget"),
+    "rbac.authorization.k8s.io/v1": (
+        "rbac.authorization.k8s.io/v1alpha1 rbac.authorization.k8s.io/v1beta1",
+        "ClusterRole ClusterRoleBinding Role RoleBinding",
+    ),
+    "scheduling.k8s.io/v1": ("scheduling.k8s.io/v1alpha1 scheduling.k8s.io/v1beta1", "PriorityClass"),
+    "storage.k8s.io/v1": (
+        "storage.k8s.io/v1beta1",
+        "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment",
+    ),
+}
+"""The versions that replaced others, those others, and the kinds in them (Kubernetes 1.16 to 1.27)."""
+_REPLACED = {
+    (old, kind): current
+    for current, (versions, kinds) in _CURRENT_VERSIONS.items()
+    for old in versions.split()
+    for kind in kinds.split()
+}
+
+
+def current_version(api_version: str, kind: str) -> str:
+    """Return the version that replaced one which Kubernetes removed; empty for any other."""
+    return _REPLACED.get((api_version, kind), "")

@@ -54,6 +54,9 @@ class DryRunAnswerSerializer(CamelCaseSerializer):
     unchecked = serializers.ListField(
         child=serializers.CharField(), help_text="Not tried: what they need does not exist yet."
     )
+    warnings = serializers.ListField(
+        child=serializers.CharField(), help_text="What the API server warns of, by object."
+    )
 
 
 class DryRunSerializer(CamelCaseSerializer):

@@ -364,6 +364,16 @@ class PlacementSerializer(RowSerializer):
         return decision.agreement if decision else None
 
 
+class ObjectWarningsSerializer(CamelCaseSerializer):
+    """An object that an API server warned of, with its messages."""
+
+    group = serializers.CharField(allow_blank=True)
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    messages = serializers.ListField(child=serializers.CharField())
+
+
 class BindingSerializer(RowSerializer):
     """A placement on one cluster."""
 
@@ -390,6 +400,9 @@ class BindingSerializer(RowSerializer):
         allow_null=True, read_only=True, help_text="Since when others change the same objects repeatedly."
     )
     drifts = serializers.SerializerMethodField(help_text="The number of objects that have drifted.")
+    warnings = ObjectWarningsSerializer(
+        many=True, read_only=True, help_text="What the API server warned of when it was applied, by object."
+    )
 
     class Meta:
         model = Binding
@@ -397,7 +410,7 @@ class BindingSerializer(RowSerializer):
             *("placement", "cluster", "state", "previous_state", "policy_snapshot", "resource_snapshot"),
             *("decision", "topology_spread_score", "affinity_score", "picked_at", "phase", "failure"),
             *("failed_objects", "failed_override", "message", "unavailable_code", "is_busy", "objects_done"),
-            *("contested_since", "drifts"),
+            *("contested_since", "drifts", "warnings"),
         )
 
     def get_is_busy(self, row: Binding) -> bool:

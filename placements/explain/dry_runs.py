@@ -39,6 +39,7 @@ class DryRunAnswer:
     """What applying an edit would do on one cluster.
 
     `removed` would be deleted; `unchecked` cannot be tried before others exist, such as their Namespace.
+    `warnings` are those of the API server, by object.
     """
 
     placement: str
@@ -49,6 +50,7 @@ class DryRunAnswer:
     changes: tuple[Difference, ...] = ()
     removed: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "DryRunAnswer":
@@ -61,6 +63,7 @@ class DryRunAnswer:
             tuple(Difference.of(row["cluster"], DifferenceType.DIFF, one) for one in row["changes"]),
             tuple(row["removed"]),
             tuple(row["unchecked"]),
+            tuple(row.get("warnings", ())),  # not in rows of older releases
         )
 
     @property
@@ -109,6 +112,10 @@ def dry_run_sentences(
     if unchecked := sum(len(one.unchecked) for one in answers):
         text = f"{counted(unchecked, 'object')} not tried before what they need exists, such as a Namespace."
         sentences.append(DryRunSentence("pending", text))
+    if warned := [one for one in answers if one.warnings]:
+        count = sum(len(one.warnings) for one in warned)
+        text = f"Warnings about {counted(count, 'object')} on {_clusters(warned)}: {_cluster_names(warned)}."
+        sentences.append(DryRunSentence("attention", text))
     for driver, count in sorted(not_checked.items()):
         why = "simulated" if driver == SIMULATED else "without a connection"
         sentences.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))

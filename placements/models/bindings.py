@@ -47,6 +47,7 @@ class Binding(HubRow):
     `removal_check` is "behind" where the cluster has seen newer calls than this database knows of, so that an
     apply removes nothing there, "waiting" where something would be removed and waits for a person, and
     "confirmed" once one has confirmed it. `started_versions`: those that were started last, with spaces.
+    `warnings` are those of the API server about the objects that were applied.
 
     A live hub decides elsewhere: its bindings have no decision, and no policy snapshot that it has pruned;
     `hub_name` is the name of the object there, `hub_conditions` are its conditions as the hub wrote them.
@@ -97,6 +98,7 @@ class Binding(HubRow):
     calls = models.PositiveBigIntegerField(default=0)
     removal_check = models.CharField(max_length=9, blank=True, default="", db_default="")
     started_versions = models.TextField(blank=True, default="", db_default="")
+    warnings = models.JSONField(default=list, db_default=[])
 
     class Meta:
         indexes = [

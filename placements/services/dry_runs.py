@@ -248,6 +248,9 @@ def answer_row(
                 "changes": json.loads(difference_rows((), answer.diffs, now=now) or "[]"),
                 "removed": list(map(str, answer.removed[:MOST_OBJECTS])),
                 "unchecked": list(map(str, answer.unchecked[:MOST_OBJECTS])),
+                "warnings": [
+                    f"{one.object}: {'; '.join(one.messages)}" for one in answer.warnings if one.messages
+                ][:MOST_OBJECTS],
             }
             outcome = DryRunOutcome.CHANGED if answer.diffs or answer.removed else DryRunOutcome.UNCHANGED
             outcome, message = DryRunOutcome.REFUSED if answer.failures else outcome, ""
@@ -260,7 +263,9 @@ def answer_row(
             message = with_reason(answer.code, message)
         case NotCalled():
             message = str(answer.value)
-    lists: dict[str, list[Any]] = {key: [] for key in ("refusals", "changes", "removed", "unchecked")}
+    lists: dict[str, list[Any]] = {
+        key: [] for key in ("refusals", "changes", "removed", "unchecked", "warnings")
+    }
     row = {"placement": call.placement, "cluster": name, "outcome": outcome, "message": message}
     return {**row, **lists, **columns}
 

@@ -111,6 +111,21 @@ def test_binding_says_why_a_call_got_no_answer(api: APIClient) -> None:
     assert (second["unavailableCode"], second["isBusy"], second["objectsDone"]) == ("", False, None)
 
 
+def test_binding_shows_the_warnings_of_its_api_server(api: APIClient) -> None:
+    warning = {
+        "group": "",
+        "kind": "Endpoints",
+        "namespace": "shop",
+        "name": "a",
+        "messages": ["is old", "x"],
+    }
+    on("c000", warnings=[warning])
+
+    first, second, _ = api.get(f"{PLACEMENT}/bindings").json()["items"]
+
+    assert (first["warnings"], second["warnings"]) == ([warning], [])
+
+
 @pytest.mark.nightly
 def test_same_version_is_applied_again(world: World, api: APIClient) -> None:
     before = on("c001", unavailable_code="timeout")

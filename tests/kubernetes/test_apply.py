@@ -10,7 +10,7 @@ from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.kubernetes.inventory import read_inventory
 from clusters.drivers.kubernetes.targets import applyset_id, inventory_name
 from clusters.drivers.readiness import Readiness
-from tests.kubernetes.members import Hub, policy_version, repeat
+from tests.kubernetes.members import Hub, kube_version, policy_version, repeat
 from tests.runtime.processes import eventually
 
 NOT_SERVED = "v1beta1" if policy_version() == "v1" else "v1"
@@ -115,6 +115,12 @@ def test_a_refused_object_stops_no_other_and_pruning_waits(hub: Hub) -> None:
             {"apiVersion": f"policy/{NOT_SERVED}", "kind": "PodDisruptionBudget"},
             "KindNotServed",
             f"serves no PodDisruptionBudget in policy/{NOT_SERVED}; it serves {policy_version()}",
+        ),
+        pytest.param(
+            {"apiVersion": "extensions/v1beta1", "kind": "Ingress"},
+            "KindNotServed",
+            "serves no Ingress in extensions/v1beta1; it serves networking.k8s.io/v1",
+            marks=pytest.mark.skipif(policy_version() != "v1", reason="it serves extensions/v1beta1"),
         ),
         ({"kind": "ComponentStatus"}, "KindNotServed", "has no verb patch"),
         ({"metadata": {"name": "c", "namespace": "not-there"}}, "ManifestApplyFailed", "select it too"),
@@ -421,3 +427,28 @@ def test_refusals_are_limited_and_counted(hub: Hub) -> None:
 
     inventory = read_inventory(driver._access, "web", deadline=9e9)
     assert (len(inventory.refusals), inventory.refusal_count) == (100, 105)
+
+
+@pytest.mark.skipif(kube_version() < (1, 33), reason="Endpoints are deprecated since 1.33")
+def test_the_warnings_of_the_server_are_kept_with_the_apply_and_the_dry_run(hub: Hub) -> None:
+    outside = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "outside", "namespace": hub.namespace},
+        "subsets": [{"addresses": [{"ip": "10.9.9.9"}], "ports": [{"port": 80}]}],
+    }
+    driver = hub.driver()
+    driver.apply(hub.version("v1", hub.namespace_manifest()))
+    version = hub.version("v2", hub.namespace_manifest(), hub.config_map("a"), outside)
+
+    def warned(result: Any) -> dict[str, tuple[str, ...]]:
+        return {one.object.name: one.messages for one in result.warnings}
+
+    tried = warned(driver.diff(version, as_apply=True))
+    applied = warned(driver.apply(version))
+
+    for found in (tried, applied):
+        assert found["a"] == ()
+        assert "Endpoints is deprecated" in found["outside"][0]
+    removed = warned(driver.apply(hub.version("v3", hub.namespace_manifest(), hub.config_map("a"))))
+    assert removed.keys() == {"outside"}

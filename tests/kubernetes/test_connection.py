@@ -10,6 +10,7 @@ from clusters.credentials import decrypt
 from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import CheckStep
+from clusters.kubeconfig import facts_of
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import (
     ConnectionCheckFailed,
@@ -20,7 +21,7 @@ from clusters.operations.connection import (
 )
 from clusters.operations.credential_renewal import renew_due
 from clusters.preparation import Preparation, preparation_documents
-from tests.kubernetes.members import Administrator, Member
+from tests.kubernetes.members import Administrator, Member, await_true
 
 ACCOUNT = "/api/v1/namespaces/fleetui-system/serviceaccounts/fleetui"
 PATHS = {
@@ -48,11 +49,11 @@ def prepared(admin: Administrator, chosen: Preparation) -> str:
     return issue(admin, seconds=3600)
 
 
-def issue(admin: Administrator, *, seconds: int) -> str:
+def issue(admin: Administrator, *, seconds: int, **spec: Any) -> str:
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": seconds},
+        "spec": {"expirationSeconds": seconds, **spec},
     }
     return str(admin.create(f"{ACCOUNT}/token", body)["status"]["token"])
 
@@ -106,6 +107,26 @@ def test_the_account_renews_its_token(member: Member, admin: Administrator, toke
     assert after.fingerprint != before.fingerprint
     assert decrypt(after.cluster.uid, after.ciphertext).values != {"token": token}
     assert failed(check_stored_connection("member")) == []
+
+
+@pytest.mark.usefixtures("token")
+def test_a_renewed_token_ends_with_the_secret_that_it_is_bound_to(
+    member: Member, admin: Administrator
+) -> None:
+    secrets = "/api/v1/namespaces/fleetui-system/secrets"
+    created = admin.create(secrets, {"metadata": {"name": "seal"}})
+    reference = {"apiVersion": "v1", "kind": "Secret", "name": "seal", "uid": created["metadata"]["uid"]}
+    connect(member, issue(admin, seconds=3600, boundObjectRef=reference))
+    due = ClusterCredential.objects.get().renew_at
+    assert due is not None
+
+    assert renew_due(now=due + timedelta(seconds=1)) == 1
+
+    row = ClusterCredential.objects.select_related("cluster").get()
+    bound = facts_of(decrypt(row.cluster.uid, row.ciphertext)).bound_to
+    assert bound == ("Secret", "seal", created["metadata"]["uid"])
+    admin.delete(f"{secrets}/seal")
+    await_true(lambda: failed(check_stored_connection("member")) == ["authentication"])
 
 
 def test_a_wrong_token_is_rejected_and_blocked(member: Member, token: str) -> None:

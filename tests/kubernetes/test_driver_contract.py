@@ -1,7 +1,7 @@
 """The Kubernetes driver keeps the drivers' contract on a real API server."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,9 @@ class PatientDriver:
 
     def release(self, placement: str, *, fence: int = 0, timeout: float = 10) -> bool:
         return repeat(lambda: self.driver.release(placement, fence=fence, timeout=timeout))
+
+    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = 10) -> bool:
+        return self.driver.serves(kinds, timeout=timeout)
 
     def leave(self, *, timeout: float = 10) -> None:
         self.driver.leave(timeout=timeout)

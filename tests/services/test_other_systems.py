@@ -93,3 +93,28 @@ def test_the_page_shows_the_warning_and_can_refuse(client: Client) -> None:
     assert refused.status_code == 422
     for page in (refused, applied):
         assert "ManagedCluster of Open Cluster Management has no effect here" in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "current"),
+    [
+        ("extensions/v1beta1", "Ingress", "networking.k8s.io/v1"),
+        ("extensions/v1beta1", "Deployment", "apps/v1"),
+        ("policy/v1beta1", "PodDisruptionBudget", "policy/v1"),
+        ("networking.k8s.io/v1", "Ingress", ""),
+        ("example.com/v1beta1", "Ingress", ""),
+    ],
+)
+def test_rest_names_the_version_that_replaced_a_removed_one(version: str, kind: str, current: str) -> None:
+    api = APIClient()
+    api.force_authenticate(person("olga", "operator"))
+    group = version.rpartition("/")[0]
+    assert api.post("/api/v1/apply", namespace("shop"), format="json").status_code == 200
+    document = document_of(version, kind)
+    document["metadata"]["namespace"] = "shop"
+
+    put = api.put(f"/api/v1/resources/{group}/{kind}/shop/web", document, format="json")
+
+    assert put.status_code == 201, put.json()["errors"]
+    words = f"{kind} in {version} is not served by current Kubernetes: use {current}"
+    assert (words in put.headers.get("Warning", "")) is bool(current)

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable, MemberIdentity, ObjectRef
@@ -25,12 +25,16 @@ REMOVED_VALUE = "(redacted)"
 
 @dataclass(frozen=True, slots=True)
 class MemberAccess:
-    """One member cluster: its client, the kinds it serves, and who this console and the member are."""
+    """One member cluster: its client, the kinds it serves, and who this console and the member are.
+
+    `warnings` collects what the API server warns of in one call, by object.
+    """
 
     client: ApiClient
     discovery: Discovery
     identity: MemberIdentity
     monotonic: Callable[[], float]
+    warnings: dict[ObjectRef, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def hub_id(self) -> str:
@@ -98,6 +102,8 @@ def patch_object(
     if is_path_missing(answer):
         access.discovery.forget(ref.group)
         raise KindNotServedError(f"the cluster serves no {ref.kind} in {api_version}")
+    manifest = body if content_type == APPLY_PATCH else {}
+    access.warnings[ref] = tuple(without_secret_values(one, manifest) for one in answer.warnings)
     return answer
 
 
@@ -113,7 +119,9 @@ def delete_object(
         "preconditions": {"uid": uid},
     }
     path = resource.path(ref.namespace, ref.name)
-    return access.client.request("DELETE", path, body=body, deadline=deadline)
+    answer = access.client.request("DELETE", path, body=body, deadline=deadline)
+    access.warnings[ref] = answer.warnings
+    return answer
 
 
 def is_path_missing(answer: Response) -> bool:

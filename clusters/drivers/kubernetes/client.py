@@ -26,6 +26,7 @@ from clusters.drivers.kubernetes.configuration import Connection, split_server
 from clusters.drivers.kubernetes.sockets import BoundedConnection
 from clusters.drivers.kubernetes.tls import tls_context
 
+MOST_WARNINGS, LONGEST_WARNING = 10, 256
 LARGEST_BODY = 64 * 1024 * 1024
 MOST_RATIO, SMALL_BODY = 100, 1024 * 1024
 """A larger body that was compressed more than so many times is no answer of an API server."""
@@ -39,11 +40,14 @@ READYZ = "/readyz"
 USER_AGENT = "fleetui (cluster-driver)"
 _PIECE = _LARGEST_TEXT = 65_536
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
-# API priority and fairness sets it in every answer; its refusal is plain text.
+# API priority and fairness sets it in every answer; its refusal is plain text. That of a limit of requests in
+# flight is the same text without the header.
 _FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
 _NO_PATH = b"404 page not found"
 """An API server says so of a kind whose definition was removed; proxies in front of one may say the same."""
+_TOO_MANY = b"Too many requests, please try again later."
 _DISCOVERY = re.compile(r"/api(/v1)?|/apis(/[^/]+){0,2}")
+_WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 # JSON is YAML except for these: line breaks of YAML, and what its readers refuse unless it is escaped.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
@@ -55,6 +59,7 @@ class Response:
     status: int
     body: Mapping[str, Any]
     text: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class Client:
@@ -292,7 +297,7 @@ class Client:
         is_success = http.client.OK <= status < http.client.MULTIPLE_CHOICES
         if body is None or not (is_success or (status >= http.client.BAD_REQUEST and has_status)):
             raise DriverUnavailable(f"{status}, and not from an API server", code="not-kubernetes")
-        return Response(status, body)
+        return Response(status, body, warnings=parse_warnings(headers.get("Warning")))
 
     def _busy(
         self, status: int, headers: Mapping[str, str], raw: bytes, *, has_status: bool
@@ -309,7 +314,10 @@ class Client:
         message = f"{status}, and not from an API server"
         if has_status:
             message = f"{status}, answered by the API server"
-        elif status == http.client.TOO_MANY_REQUESTS and _FLOW_SCHEMA in headers:
+        elif status == http.client.TOO_MANY_REQUESTS and (
+            _FLOW_SCHEMA in headers
+            or (raw.strip() == _TOO_MANY and headers.get("Content-Type", "").startswith("text/plain"))
+        ):
             message = (
                 f"{status}: the API server limits the requests of this account; continuing in {pause:.0f} s"
             )
@@ -429,3 +437,14 @@ def parse_retry_after(value: str | None) -> float | None:
         return None
     left = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, left))
+
+
+def parse_warnings(value: str | None) -> tuple[str, ...]:
+    """Return the texts of Warning headers, the first 10, each of at most 256 characters on one line."""
+    texts = []
+    for found in _WARNING.finditer(value or ""):
+        # Headers are read as Latin-1, and API servers write UTF-8.
+        text = found.group(1).encode("latin-1", errors="replace").decode(errors="replace")
+        text = re.sub(r"\\(.)", r"\1", text)
+        texts.append("".join(filter(str.isprintable, text))[:LONGEST_WARNING])
+    return tuple(dict.fromkeys(filter(None, texts)))[:MOST_WARNINGS]

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from clusters.drivers.base import DriverUnavailable, ObjectRef
 from clusters.drivers.kubernetes.client import Response
+from fleetui.apimachinery.kinds import current_version
 
 NOT_SERVED = "KindNotServed"
 KEEP_SECONDS = 600.0
@@ -43,7 +44,7 @@ class RefusedError(Exception):
 
 
 class KindNotServedError(RefusedError):
-    """The cluster does not serve a kind in this apiVersion; `served_in` are other versions that have it."""
+    """The cluster does not serve a kind in this apiVersion; `served_in` are other ones that have it."""
 
     def __init__(self, message: str, served_in: tuple[str, ...] = ()) -> None:
         super().__init__(NOT_SERVED, message)
@@ -98,7 +99,9 @@ class Discovery:
             resource = self.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline).get(kind)
         if resource is None:
             others = self.other_versions(api_version, kind, deadline=deadline)
-            hint = f"; it serves {', '.join(others)}" if others else ""
+            group = api_version.rpartition("/")[0]
+            names = ", ".join(one.removeprefix(f"{group}/") for one in others)
+            hint = f"; it serves {names}" if names else ""
             raise KindNotServedError(f"the cluster serves no {kind} in {api_version}{hint}", others)
         if not resource.can_be_patched:
             raise KindNotServedError(f"{kind} in {api_version} cannot be applied: it has no verb patch")
@@ -148,13 +151,16 @@ class Discovery:
         )
 
     def other_versions(self, api_version: str, kind: str, *, deadline: float) -> tuple[str, ...]:
-        group, _, version = api_version.rpartition("/")
+        """Return the other apiVersions that serve a kind: of the same group, or of the one it moved to."""
+        group = (current_version(api_version, kind) or api_version).rpartition("/")[0]
         if not group:
             return ()
         answer = self._client.request("GET", f"/apis/{group}", deadline=deadline)
         versions = answer.body.get("versions") or () if answer.status == 200 else ()
-        names = [str(one.get("version")) for one in versions if one.get("version") != version]
-        return tuple(name for name in names if kind in self.load(f"{group}/{name}", deadline=deadline))
+        names = [f"{group}/{one.get('version')}" for one in versions]
+        return tuple(
+            name for name in names if name != api_version and kind in self.load(name, deadline=deadline)
+        )
 
 
 def resolve_kind(discovery: Discovery, api_version: str, ref: ObjectRef, *, deadline: float) -> ResourceType:
@@ -167,4 +173,4 @@ def resolve_kind(discovery: Discovery, api_version: str, ref: ObjectRef, *, dead
     except KindNotServedError as error:
         if not error.served_in:
             raise
-        return discovery.resource(f"{ref.group}/{error.served_in[0]}", ref.kind, deadline=deadline)
+        return discovery.resource(error.served_in[0], ref.kind, deadline=deadline)

@@ -1,7 +1,8 @@
 """The driver of a real Kubernetes cluster (`spec/kubernetes-driver.md`)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -9,18 +10,20 @@ from clusters.drivers.base import (
     USUAL_TIMEOUT,
     Applied,
     DiffResult,
+    DriverError,
     DriverFenced,
     DriverPending,
     HeldObjects,
     MemberIdentity,
     ObjectRef,
+    ObjectWarnings,
     Observation,
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess
 from clusters.drivers.kubernetes.apply import apply_version
 from clusters.drivers.kubernetes.diff import diff_version
-from clusters.drivers.kubernetes.discovery import ApiClient, Discovery
+from clusters.drivers.kubernetes.discovery import KEEP_MISSING_SECONDS, ApiClient, Discovery
 from clusters.drivers.kubernetes.dry_run import dry_run_version
 from clusters.drivers.kubernetes.inventory import PlacementInventory, list_inventories
 from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
@@ -36,6 +39,10 @@ MOST_FENCES = 1_000
 def held_objects(inventory: PlacementInventory) -> HeldObjects:
     containers = (ref for ref in inventory.entries if (ref.group, ref.kind) in CONTAINER_KINDS)
     return HeldObjects(len(inventory.entries), tuple(containers))
+
+
+def _collected(access: MemberAccess) -> tuple[ObjectWarnings, ...]:
+    return tuple(ObjectWarnings(ref, messages) for ref, messages in sorted(access.warnings.items()))
 
 
 class KubernetesDriver:
@@ -55,16 +62,16 @@ class KubernetesDriver:
         """Apply a version; what does not fit into the time is left to the next call (DriverPending)."""
         self._check_fence(version.placement, version.fence)
         deadline = self._access.monotonic() + timeout
-        with self._continued("apply", version) as results:
+        with self._with_warnings() as access, self._continued("apply", version) as results:
             applied = apply_version(
-                self._access,
+                access,
                 version,
                 deadline=deadline,
                 finished=results,
                 cleared=self._cleared.get(version.placement, {}),
             )
         self._cleared.pop(version.placement, None)  # recorded in the inventory now
-        return applied
+        return replace(applied, warnings=_collected(access))
 
     def observe(
         self,
@@ -111,7 +118,8 @@ class KubernetesDriver:
         self._check_fence(placement, fence)
         deadline = self._access.monotonic() + timeout
         self._cleared.pop(placement, None)
-        return remove_placement(self._access, placement, fence=fence, deadline=deadline)
+        with self._with_warnings() as access:
+            return remove_placement(access, placement, fence=fence, deadline=deadline)
 
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
         self._check_fence(placement, fence)
@@ -123,12 +131,33 @@ class KubernetesDriver:
         """Compare every object by a dry run; what does not fit into the time is left to the next call."""
         deadline = self._access.monotonic() + timeout
         if as_apply and version.options.type != "ReportDiff":
-            return dry_run_version(self._access, version, deadline=deadline)
-        with self._continued("diff", version) as results:
-            return diff_version(self._access, version, deadline=deadline, progress=results)
+            with self._with_warnings() as access:
+                tried = dry_run_version(access, version, deadline=deadline)
+        else:
+            with self._with_warnings() as access, self._continued("diff", version) as results:
+                tried = diff_version(access, version, deadline=deadline, progress=results)
+        return replace(tried, warnings=_collected(access))
+
+    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+        deadline = self._access.monotonic() + timeout
+        for api_version, kind in kinds:
+            table = self._access.discovery.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline)
+            if kind in table and table[kind].can_be_patched:
+                return True
+        return False
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         """Do nothing: inventories and ownership metadata stay, so that the cluster can join again."""
+
+    @contextmanager
+    def _with_warnings(self) -> Iterator[MemberAccess]:
+        """Yield what one call uses: the warnings until then are kept with its error, too."""
+        access = replace(self._access, warnings={})
+        try:
+            yield access
+        except DriverError as error:
+            error.warnings = _collected(access)
+            raise
 
     @contextmanager
     def _continued(self, call: str, version: Version) -> Iterator[dict[ObjectRef, Any]]:

@@ -1,7 +1,7 @@
 """The driver of a simulated cluster, and the changes of its state."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -216,6 +216,15 @@ class SimulatedDriver:
         before, _ = self._change(placement, fence, lambda state, now: removed(state, "released", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
         return before.placement is not None
+
+    def serves(
+        self,
+        kinds: Collection[tuple[str, str]],  # noqa: ARG002 -- it refuses no kind for not being served
+        *,
+        timeout: float = USUAL_TIMEOUT,
+    ) -> bool:
+        self._reach(DriverCall.OBSERVE, timeout, 0)
+        return False
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
         self._reach(DriverCall.LEAVE, timeout, 0)

@@ -10,7 +10,7 @@ from django.db import transaction
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
-from fleetui.apimachinery.kinds import no_effect_reason
+from fleetui.apimachinery.kinds import current_version, no_effect_reason
 from fleetui.apimachinery.metadata import without_hub_metadata
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
@@ -195,8 +195,14 @@ def _apply(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool
 
 
 def _warnings(one: HubObject) -> tuple[ManifestWarning, ...]:
-    reason = no_effect_reason(one.content)
-    return (ManifestWarning("no-effect", "kind", reason),) if reason else ()
+    warnings = []
+    if reason := no_effect_reason(one.content):
+        warnings.append(ManifestWarning("no-effect", "kind", reason))
+    api_version, kind = str(one.content.get("apiVersion")), str(one.content.get("kind"))
+    if current := current_version(api_version, kind):
+        text = f"{kind} in {api_version} is not served by current Kubernetes: use {current}"
+        warnings.append(ManifestWarning("removed-version", "apiVersion", text))
+    return tuple(warnings)
 
 
 def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None:

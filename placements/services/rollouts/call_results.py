@@ -6,7 +6,7 @@ Plain functions of a binding and an answer; the worker makes the calls and write
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -29,6 +29,7 @@ from clusters.drivers.base import (
     Refusal,
 )
 from clusters.drivers.concurrency import NotCalled
+from clusters.drivers.kubernetes.discovery import NOT_SERVED
 from clusters.drivers.kubernetes.identity import NOT_CONFIRMED
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
@@ -54,6 +55,8 @@ OBSERVE_AGAIN = timedelta(seconds=1)
 OBSERVE_IN_ROLLOUT = timedelta(seconds=15)
 OBSERVE_AT_REST = timedelta(minutes=2)
 PLACES_APART = timedelta(seconds=5)
+LOOK_FOR_KINDS = timedelta(seconds=15), timedelta(seconds=60)
+"""The shortest and the longest time between two questions whether a cluster serves a kind by now."""
 UNCHANGED = timedelta(minutes=10)
 """After so long without a change, each pause between two observations is longer than the one before."""
 PAUSE_FACTOR = 1.5
@@ -97,7 +100,16 @@ class ClusterCall:
 
     @property
     def is_observation(self) -> bool:  # the call changes nothing, and those of one cluster can be joined
-        return self.binding.phase not in (Phase.APPLYING, Phase.REMOVING) and not self.is_report
+        is_change = self.binding.phase in (Phase.APPLYING, Phase.REMOVING) or self.is_report
+        return not is_change and not self.missing_kinds
+
+    @property
+    def missing_kinds(self) -> frozenset[tuple[str, str]]:
+        """Return apiVersion and kind of what failed since the cluster did not serve it."""
+        if self.binding.phase != Phase.FAILED:
+            return frozenset()
+        faults = (one for one in self.binding.failed_objects if one["code"] == NOT_SERVED)
+        return frozenset((f"{one['group']}/{one['version']}".lstrip("/"), one["kind"]) for one in faults)
 
 
 def strategy_value(binding: Binding, name: str) -> object:
@@ -110,7 +122,7 @@ class CallResult:
     """The result of a call: the columns to write, and how the start it belongs to ended, if it did.
 
     Without `failure` the stored failure stays. `drifted` and `diffed` are rows of differences as JSON; None
-    keeps those stored, as it does of `objects`, the states of all objects there.
+    keeps those stored, as it does of `objects`, the states of all objects there, and of `warnings`.
     """
 
     columns: tuple[tuple[str, Any], ...]
@@ -120,9 +132,11 @@ class CallResult:
     drifted: str | None = None
     diffed: str | None = None
     objects: str | None = None
+    warnings: str | None = None
 
     def updates(self) -> dict[str, Any]:
         updates = {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
+        updates |= {"warnings": json.loads(self.warnings)} if self.warnings is not None else {}
         updates |= {"drifted_objects": json.loads(self.drifted)} if self.drifted is not None else {}
         return updates | ({"diffed_objects": json.loads(self.diffed)} if self.diffed is not None else {})
 
@@ -169,6 +183,43 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         case Applied():
             return _apply_result(call, answer, now=now, is_busy=is_busy)
     return None
+
+
+def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> CallResult:
+    """Return a result that also keeps what the API server warned of, of at most 100 objects.
+
+    What a call did not write again, since it was unchanged, keeps its warnings.
+    """
+    if not isinstance(answer, (Applied, DiffResult, DriverError)):
+        return result
+    written = {one.object: one.messages for one in answer.warnings}
+    manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
+    present = {(one.get("kind"), (one.get("metadata") or {}).get("name")) for one in manifests}
+    kept = {
+        ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row["messages"]
+        for row in call.binding.warnings
+        if not manifests or (row["kind"], row["name"]) in present
+    }
+    rows = [
+        {**asdict(ref), "messages": list(messages)}
+        for ref, messages in sorted((kept | written).items())
+        if messages
+    ][:MOST_OBJECTS]
+    return result if rows == call.binding.warnings else replace(result, warnings=json.dumps(rows))
+
+
+def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallResult:
+    """Return what follows from the question whether a cluster serves a kind by now: the apply is retried.
+
+    Otherwise the question is repeated, less and less often; what failed stays as it is.
+    """
+    if answer is True:
+        return CallResult((("retry_at", now), ("next_call_at", None)), failure=None)
+    shortest, longest = LOOK_FOR_KINDS
+    pause = timedelta()
+    if not isinstance(answer, NotCalled):
+        pause = max(shortest, min((now - (call.binding.phase_changed_at or now)) / 10, longest))
+    return CallResult((("next_call_at", now + pause),), failure=None)
 
 
 def _with_objects(
@@ -250,9 +301,11 @@ def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime)
     message = _object_messages((one.object, one.message) for one in error.refusals) or str(error)
     result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
     reached = _answer_columns(binding)
+    if any(one.code == NOT_SERVED for one in error.refusals) and binding.phase != Phase.REMOVING:
+        reached["next_call_at"] = now + LOOK_FOR_KINDS[0]
     if binding.phase == Phase.APPLYING:
         is_waiting = error.code == NOT_CONFIRMED
-        reached = _apply_columns(binding, WAITING if is_waiting else binding.removal_check)
+        reached |= _apply_columns(binding, WAITING if is_waiting else binding.removal_check)
     return replace(
         result,
         columns=(*result.columns, *reached.items()),

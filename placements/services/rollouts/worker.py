@@ -54,7 +54,9 @@ from placements.services.rollouts.call_results import (
     Answer,
     CallResult,
     ClusterCall,
+    kinds_result,
     to_result,
+    with_warnings,
 )
 from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.workqueue import enqueue_rollout
@@ -76,9 +78,11 @@ _READ = (
     *("applied_version", "resource_snapshot", "override_snapshots", "apply_strategy", "was_applied"),
     *("objects_done", "objects_digest", "unavailable_code", "drifted_objects", "diffed_objects"),
     *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls"),
-    *("removal_check", "started_versions"),
+    *("removal_check", "started_versions", "retry_at", "failed_objects", "warnings"),
 )
 """What of a binding its calls and results need; each further column of a batch costs milliseconds."""
+_SYNCED = ("phase", "untrackable_since", "retry_at")
+"""Columns of which a rollout has to know."""
 _OVERRIDE_GONE = OverrideFailed(
     "a snapshot", "spec", "any resource", "the snapshot was deleted; a newer version follows"
 )
@@ -107,9 +111,14 @@ def run_cluster_calls(
         answered_at = clock()
         results = []
         for pk, answer in ((pk, answer) for pks, answer in batch for pk in pks):
-            is_busy = calls[pk].binding.placement_id in in_rollout
-            result = to_result(calls[pk], answer, now=answered_at, is_busy=is_busy)
-            results.append((calls[pk].binding, result))
+            call = calls[pk]
+            is_busy = call.binding.placement_id in in_rollout
+            if call.missing_kinds:
+                result: CallResult | None = kinds_result(call, answer, now=answered_at)
+            else:
+                result = to_result(call, answer, now=answered_at, is_busy=is_busy)
+                result = with_warnings(call, answer, result) if result else None
+            results.append((call.binding, result))
         apply_results(results, now=answered_at)
         silent = {
             calls[pk].cluster.pk
@@ -268,6 +277,8 @@ def call_cluster(
     if binding.phase == Phase.REMOVING:
         end = driver.release if first.is_release else driver.remove
         return end(first.placement, fence=binding.fence, timeout=timeout)
+    if first.missing_kinds:
+        return driver.serves(first.missing_kinds, timeout=timeout)
     if first.is_report:
         return driver.diff(version_of(first, first.manifests), timeout=timeout)
     if binding.phase == Phase.APPLYING:
@@ -357,7 +368,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
         first = bindings[0]
         # A sync may find more than other texts; that all is still available is no change.
         is_ended = result is None or bool(result.outcome and first.phase != Phase.AVAILABLE)
-        needs_sync = is_ended or (result is not None and result.changes(first, "phase", "untrackable_since"))
+        needs_sync = is_ended or (result is not None and result.changes(first, *_SYNCED))
         is_news = needs_sync or (result is not None and result.changes(first, "message"))
         is_progress = first.phase == Phase.APPLYING and result is not None and result.is_settling
         versions: dict[str, list[int]] = {}
@@ -381,11 +392,12 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
                 selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
                     placement__deleting_since=None
                 )
-                empty = {
+                empty: dict[str, Any] = {
                     "phase": Phase.REMOVED,
                     "applied_version": "",
                     "resource_snapshot": None,
                     "next_call_at": None,
+                    "warnings": [],
                 }
                 row_count = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
             else:

@@ -219,7 +219,7 @@ class Member:
     tokens: set[str] = field(default_factory=lambda: {"marker-token"})
     denied: set[str] = field(default_factory=set)
     issued: list[str] = field(default_factory=list)
-    requested_seconds: list[int] = field(default_factory=list)
+    requested: list[dict[str, Any]] = field(default_factory=list)
     cluster_uid: str = field(default_factory=lambda: str(uuid4()))
 
     def __call__(self, link: socket.socket, request: Request, server: LocalServer) -> None:
@@ -247,7 +247,7 @@ class Member:
         if request.path.endswith("/serviceaccounts/fleetui/token"):
             if "create serviceaccounts/token" in self.denied:
                 return answer(403, status_body(403, "Forbidden"))
-            self.requested_seconds.append(json.loads(request.body)["spec"]["expirationSeconds"])
+            self.requested.append(json.loads(request.body)["spec"])
             self.tokens.add(self.issued[0])
             return answer(201, {"kind": "TokenRequest", "status": {"token": self.issued.pop(0)}})
         return answer(404, status_body(404, "NotFound"))

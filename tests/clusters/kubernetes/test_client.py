@@ -17,7 +17,14 @@ from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes import client as module
 from clusters.drivers.kubernetes import sockets
 from clusters.drivers.kubernetes.addresses import AddressRules
-from clusters.drivers.kubernetes.client import APPLY_PATCH, Client, Response
+from clusters.drivers.kubernetes.client import (
+    APPLY_PATCH,
+    LONGEST_WARNING,
+    MOST_WARNINGS,
+    Client,
+    Response,
+    parse_warnings,
+)
 from clusters.drivers.kubernetes.configuration import Connection
 from clusters.drivers.kubernetes.sockets import IdleSockets
 from tests.clusters.kubernetes.certificates import authority
@@ -345,13 +352,46 @@ def test_a_kind_that_is_not_ready_in_time_pauses_no_other_request() -> None:
         assert client.request("GET", "/api/v1/nodes", deadline=time.monotonic() + 5).status == 200
 
 
-def test_a_refusal_of_priority_and_fairness_is_named() -> None:
-    refusal = "Too many requests, please try again later."
-    headers = {"Retry-After": "1", "X-Kubernetes-PF-FlowSchema-UID": "a"}
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        (
+            {"X-Kubernetes-PF-FlowSchema-UID": "a", "X-Kubernetes-PF-PriorityLevel-UID": "b"},
+            "429: the API server limits the requests of this account; continuing in 1 s",
+        ),
+        (
+            {"Content-Type": "text/plain; charset=utf-8"},
+            "429: the API server limits the requests of this account; continuing in 1 s",
+        ),
+        ({"Content-Type": "text/html"}, "429, and not from an API server"),
+    ],
+)
+def test_a_refusal_of_priority_and_fairness_is_named(headers: dict[str, str], words: str) -> None:
+    refusal = b"Too many requests, please try again later.\n"
 
-    error = outcome_of(always(answer(429, refusal, headers=headers)))
+    error = outcome_of(always(answer(429, raw=refusal, headers={"Retry-After": "1", **headers})))
 
-    assert str(error) == "429: the API server limits the requests of this account; continuing in 1 s"
+    assert str(error) == words
+
+
+def test_warnings_are_read_from_the_headers_within_bounds() -> None:
+    lines = [
+        f'299 - "{text}"' for text in ['use \\"v1\\"\x01', "x" * 400, "", "old", "old", *map(str, range(20))]
+    ]
+
+    found = parse_warnings(", ".join(lines))
+
+    assert len(found) == MOST_WARNINGS
+    assert found[:4] == ('use "v1"', "x" * LONGEST_WARNING, "old", "0")
+    assert parse_warnings('299 - "' + "größer".encode().decode("latin-1") + '"') == ("größer",)
+    assert parse_warnings(None) == parse_warnings("299 -") == parse_warnings('299 - "never ends') == ()
+
+
+def test_the_warnings_of_an_answer_are_kept_with_it() -> None:
+    headers = {"Warning": '299 - "v1 Endpoints is deprecated"'}
+
+    with serve(always(answer(200, POD, headers=headers))) as server:
+        assert get(client_of(server)).warnings == ("v1 Endpoints is deprecated",)
 
 
 def test_four_requests_at_a_time() -> None:

@@ -59,12 +59,15 @@ def events(verb: str) -> list[tuple[Any, Any]]:
     return list(Event.objects.filter(verb=verb).order_by("pk").values_list("before", "after"))
 
 
-def account_token(*, lifetime: timedelta = timedelta(days=30), age: timedelta = timedelta()) -> str:
+def account_token(
+    *, lifetime: timedelta = timedelta(days=30), age: timedelta = timedelta(), **claims: Any
+) -> str:
     issued = NOW - age
     return token_of(
         sub="system:serviceaccount:fleetui-system:fleetui",
         iat=int(issued.timestamp()),
         exp=int((issued + lifetime).timestamp()),
+        **claims,
     )
 
 
@@ -307,9 +310,37 @@ def test_a_token_is_renewed_after_half_of_its_lifetime(server: LocalServer, memb
     row = credential()
     assert decrypt(row.cluster.uid, row.ciphertext).values == {"token": new}
     assert (row.revision, row.renew_at, row.set_by) == (2, NOW + timedelta(days=16), "system")
-    assert member.requested_seconds == [30 * 86_400]
+    assert member.requested == [{"expirationSeconds": 30 * 86_400}]
     ((before, after),) = events("credentials renewed")
     assert before["fingerprint"] != after["fingerprint"] == row.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("claims", "bound"),
+    [
+        ({"secret": {"name": "seal", "uid": "u-1"}}, ("Secret", "seal", "u-1")),
+        ({"pod": {"name": "web", "uid": "u-2"}, "node": {"name": "n", "uid": "u-3"}}, ("Pod", "web", "u-2")),
+        ({"node": {"name": "n", "uid": "u-3"}}, ("Node", "n", "u-3")),
+        ({"secret": {"name": "seal"}}, None),
+        ({"secret": "seal"}, None),
+        ("none", None),
+    ],
+)
+def test_a_token_is_renewed_for_the_object_that_it_is_bound_to(
+    server: LocalServer, member: Member, claims: Any, bound: tuple[str, str, str] | None
+) -> None:
+    named: dict[str, Any] = {"kubernetes.io": claims}
+    old, new = (account_token(age=-timedelta(days=days), **named) for days in (0, 1))
+    member.tokens, member.issued = {old}, [new]
+    joined("member")
+    save(fields_of(server, token=old))
+
+    assert renew_due(now=NOW + timedelta(days=15)) == 1
+
+    (requested,) = member.requested
+    kind, name, uid = bound or ("", "", "")
+    reference = {"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}
+    assert requested.get("boundObjectRef") == (reference if bound else None)
 
 
 def test_a_renewal_that_is_refused_is_tried_hourly(server: LocalServer, member: Member) -> None:

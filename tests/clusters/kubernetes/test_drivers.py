@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from django.db import OperationalError, connection
 from django.test import override_settings
 
 from clusters import kubernetes_drivers
@@ -27,6 +28,7 @@ from tests.rows import joined
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 TOKEN = "marker-token"
+UPDATE = 'UPDATE "clusters_clustercredential"'
 pytestmark = pytest.mark.django_db
 
 
@@ -181,6 +183,59 @@ def test_two_rejections_block_for_five_minutes_over_all_workers(drivers: DriverC
         assert len(server.requests) == 3  # the last one, after five minutes, was a call again
         row = ClusterCredential.objects.get()
         assert (row.unauthorized_count, row.unauthorized_since) == (3, NOW)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_refuses_the_note_neither_hides_the_rejection_nor_loses_the_block(
+    drivers: DriverCache,
+) -> None:
+    refused: list[str] = []
+
+    def refuse(execute, sql, *rest):
+        if sql.startswith(UPDATE) and len(refused) < 4:
+            refused.append(sql)
+            raise OperationalError("database table is locked")
+        return execute(sql, *rest)
+
+    with serve(always(answer(401, status_body(401)))) as server, connection.execute_wrapper(refuse):
+        cluster = connected(server)
+        times = [NOW + timedelta(seconds=seconds) for seconds in (0, 15, 30, 45, 60, 75)]
+
+        assert [beat(cluster, now) for now in times] == ["credentials"] * 6
+
+        assert len(server.requests) == 2
+        assert len(refused) == 4
+        row = ClusterCredential.objects.get()
+        assert (row.unauthorized_count, row.unauthorized_since) == (2, NOW)
+        assert row.blocked_until == times[1] + timedelta(minutes=5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_refuses_a_note_about_a_success_hides_no_answer(drivers: DriverCache) -> None:
+    answers = [401, 200, 200]
+    refused: list[str] = []
+
+    def behave(link, request, server) -> None:
+        if request.path != "/readyz":
+            link.sendall(answer(403, status_body(403)))
+            return
+        status = answers.pop(0)
+        link.sendall(answer(200, raw=b"ok") if status == 200 else answer(401, status_body(401)))
+
+    def refuse(execute, sql, *rest):
+        if sql.startswith(UPDATE) and len(answers) == 1 and not refused:
+            refused.append(sql)
+            raise OperationalError("database table is locked")
+        return execute(sql, *rest)
+
+    with serve(behave) as server, connection.execute_wrapper(refuse):
+        cluster = connected(server)
+
+        assert [beat(cluster) for _ in range(2)] == ["credentials", ""]
+        assert refused
+        assert ClusterCredential.objects.get().unauthorized_count == 1
+        assert beat(cluster) == ""
+        assert ClusterCredential.objects.get().unauthorized_count == 0
 
 
 def test_a_blocked_call_says_since_when_and_until_when(drivers: DriverCache) -> None:

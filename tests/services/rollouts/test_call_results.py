@@ -1,6 +1,6 @@
 """What answers of clusters lead to: pending calls, codes, drift, contested objects, differences."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -18,6 +18,7 @@ from clusters.drivers.base import (
     ObjectDiff,
     ObjectRef,
     ObjectSeen,
+    ObjectWarnings,
     Observation,
     PlacementSeen,
     Refusal,
@@ -26,8 +27,15 @@ from clusters.drivers.readiness import Readiness
 from clusters.models import MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding
-from placements.services.rollouts.call_results import MOST_BYTES, ClusterCall, to_result
-from tests.rows import NOW
+from placements.services.rollouts.call_results import (
+    MOST_BYTES,
+    CallResult,
+    ClusterCall,
+    kinds_result,
+    to_result,
+    with_warnings,
+)
+from tests.rows import NOW, config_map
 
 SETTINGS = ObjectRef("", "ConfigMap", "shop", "settings")
 WEB = ObjectRef("apps", "Deployment", "shop", "web")
@@ -263,3 +271,56 @@ def test_what_a_cluster_answers_to_an_apply_is_an_observation() -> None:
 
     assert result_of(binding(Phase.APPLYING), answer)["phase"] == Phase.AVAILABLE
     assert result_of(binding(Phase.APPLYING), Applied("v1", changed=True))["phase"] == Phase.APPLIED
+
+
+def test_a_cluster_is_asked_for_a_missing_kind_less_and_less_often_until_it_has_it() -> None:
+    refusal = Refusal(ObjectRef("example.com", "Tab", "shop", "a"), "KindNotServed", "no Tab")
+    failed = result_of(binding(Phase.APPLYING), DriverRejected("refused", (refusal,)))
+    assert failed["next_call_at"] - NOW == timedelta(seconds=15)
+
+    fault = {"group": "example.com", "version": "v1", "kind": "Tab", "code": "KindNotServed"}
+    other = {"group": "", "version": "v1", "kind": "Secret", "code": "ManifestApplyFailed"}
+    row = binding(Phase.FAILED, failed_objects=[fault, other], failure="refused")
+    call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
+    assert call.missing_kinds == {("example.com/v1", "Tab")}
+    assert not call.is_observation
+    silent = DriverUnavailable("no answer", code="timeout")
+    for after, pause, answer in ((0, 15, False), (300, 30, silent), (3600, 60, False)):
+        now = NOW + timedelta(seconds=after)
+        columns = kinds_result(call, answer, now=now).updates()
+        assert columns == {"next_call_at": now + timedelta(seconds=pause)}  # what failed stays
+    assert kinds_result(call, True, now=NOW).updates() == {"retry_at": NOW, "next_call_at": None}
+    assert not ClusterCall(
+        binding(Phase.APPLYING, failed_objects=[fault]), "web", call.cluster, ()
+    ).missing_kinds
+
+
+def test_the_warnings_of_an_apply_are_kept_until_the_object_is_written_without_any() -> None:
+    manifests = tuple(config_map(name) for name in ("settings", "other"))
+    other = ObjectRef("", "ConfigMap", "shop", "other")
+    gone = ObjectRef("", "ConfigMap", "shop", "gone")
+
+    def kept(row: Binding, answer: Any) -> list[tuple[str, list[str]]] | None:
+        call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), manifests)
+        changed = with_warnings(call, answer, CallResult(())).updates()
+        rows = changed.get("warnings")
+        return None if rows is None else [(one["name"], one["messages"]) for one in rows]
+
+    first = (ObjectWarnings(SETTINGS, ("old",)), ObjectWarnings(other), ObjectWarnings(gone, ("bye",)))
+    row = binding(Phase.APPLYING)
+    assert kept(row, Applied("v1", changed=True, warnings=first)) == [
+        ("gone", ["bye"]),
+        ("settings", ["old"]),
+    ]
+    stored = {**asdict(SETTINGS), "messages": ["old"]}
+    row = binding(Phase.APPLYING, warnings=[stored, {**asdict(gone), "messages": ["bye"]}])
+    assert kept(row, Applied("v1", changed=False)) == [("settings", ["old"])]  # written by an earlier call
+    row = binding(Phase.APPLYING, warnings=[stored])
+    assert kept(row, Applied("v1", changed=False)) is None
+    assert kept(row, Applied("v1", changed=True, warnings=(ObjectWarnings(SETTINGS),))) == []
+    assert kept(row, seen()) is None
+    rejected = DriverRejected("refused")
+    rejected.warnings = tuple(
+        ObjectWarnings(ObjectRef("", "ConfigMap", "shop", f"c{number:03}"), ("old",)) for number in range(150)
+    )
+    assert len(kept(binding(Phase.APPLYING), rejected) or ()) == 100
