@@ -22,11 +22,12 @@ from placements.models.notifications import (
     ProblemKind,
 )
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
-from placements.models.placements import LONGEST_NAME, Draft, Placement
+from placements.models.placements import LONGEST_NAME, UNFULFILLED, Draft, Placement
 from placements.models.rebalance import RebalancePlan
 from placements.models.resilience import PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.models.resources import Resource
 from placements.models.rollouts import (
+    WAITS_FOR_APPROVAL,
     ApprovalRequest,
     ClusterUpdate,
     Rollout,
@@ -41,6 +42,8 @@ from placements.models.watches import ChangeType, CollectionChange, CollectionSt
 __all__ = [
     "CHANGES_CLUSTERS",
     "LONGEST_NAME",
+    "UNFULFILLED",
+    "WAITS_FOR_APPROVAL",
     "Agreement",
     "ApprovalRequest",
     "AssertionCheck",

@@ -23,6 +23,10 @@ LONGEST_FULL_NAME = LONGEST_NAMESPACE + 1 + LONGEST_NAME
 """Of a placement with its namespace."""
 
 
+UNFULFILLED = Q(is_fulfilled=False, deleting_since=None)
+"""The last decision selected fewer clusters than are wanted. One that is being deleted wants none."""
+
+
 class Placement(ObjectRow):
     """Which resources are placed on which clusters, and how they are rolled out.
 

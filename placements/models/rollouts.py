@@ -223,6 +223,12 @@ class StagedRun(HubRow):
         return self.full_name
 
 
+WAITS_FOR_APPROVAL = Q(approved_at=None, run__ended_at=None) & ~Q(
+    run__status__in=(RunStatus.STOPPING, RunStatus.STOPPED)
+)
+"""An approval request that a run waits for. One that is stopped waits to be resumed first."""
+
+
 class ApprovalRequest(HubRow):
     """The approval that a stage of a run needs: when it was requested, who approved it, and when.
 

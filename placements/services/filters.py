@@ -20,7 +20,16 @@ from fleetui.polling import ANY_TIME, PreparedQuery, number_of
 from placements.engine.envelopes import applied_identities
 from placements.engine.rollout.staged_run import RunStatus
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Decision, Placement, Resource, ResourceSnapshot, StagedRun, StalePick
+from placements.models import (
+    UNFULFILLED,
+    Binding,
+    Decision,
+    Placement,
+    Resource,
+    ResourceSnapshot,
+    StagedRun,
+    StalePick,
+)
 from placements.services.decisions.records import reachable_records
 from placements.services.fleet.impact import impact_of
 from placements.services.health import is_degraded, is_healthy, is_pending
@@ -103,7 +112,7 @@ def _having(runs: Iterable[QuerySet[Any]]) -> Q:
 _STATES: dict[PlacementFilterState, Callable[[datetime], Q]] = {
     PlacementFilterState.HEALTHY: lambda now: is_healthy(now=now),
     PlacementFilterState.FULFILLED: lambda _now: Q(is_fulfilled=True),
-    PlacementFilterState.UNFULFILLED: lambda _now: Q(is_fulfilled=False),
+    PlacementFilterState.UNFULFILLED: lambda _now: UNFULFILLED,
     PlacementFilterState.PENDING: lambda _now: is_pending(),
     PlacementFilterState.ROLLING: lambda _now: _having(runs_under_way()),
     PlacementFilterState.WAITING: lambda _now: _having(waiting_runs()),

@@ -56,7 +56,7 @@ from placements.explain.health import (
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, Decision, Placement, ResourceSnapshot, Rollout, StagedRun
+from placements.models import UNFULFILLED, Binding, Decision, Placement, ResourceSnapshot, Rollout, StagedRun
 
 _TRUE = "True"
 _IS_SUSPENDED = Q(paused_since__isnull=False) | Q(is_stopped=True)
@@ -425,7 +425,7 @@ def is_degraded(*, now: datetime) -> Q:
     return _among(not_removed) | Q(deleting_since=None) & (
         ~Q(selection_faults=[])
         | Q(selected_count=0, pinned_snapshot=None)
-        | Q(is_fulfilled=False) & ~is_due
+        | UNFULFILLED & ~is_due
         | Q(is_fulfilled=True) & ~is_due & is_empty
         | _among(bindings.filter(is_unready | (is_failing & ~Q(cluster_name__in=_members(~_IS_MONITORED)))))
         | is_partly_monitored

@@ -24,6 +24,7 @@ from fleetui.models import WorkerHeartbeat
 from fleetui.task_queue import periodic_ages
 from placements.engine.rollout.staged_run import RunStatus
 from placements.models import (
+    UNFULFILLED,
     Binding,
     Decision,
     NotificationDelivery,
@@ -124,7 +125,7 @@ class FleetCollector(Collector):
         rows = Placement.objects.aggregate(
             all=Count("pk"),
             degraded=Count("pk", filter=is_degraded(now=self._now)),
-            unfulfilled=Count("pk", filter=Q(is_fulfilled=False)),
+            unfulfilled=Count("pk", filter=UNFULFILLED),
             paused=Count("pk", filter=Q(paused_since__isnull=False)),
             deleting=Count("pk", filter=Q(deleting_since__isnull=False)),
         )

@@ -18,6 +18,7 @@ from placements.engine.rollout.staged_run import RunStatus
 from placements.explain.health import PlacementHealth
 from placements.models import (
     CHANGES_CLUSTERS,
+    UNFULFILLED,
     Decision,
     DecisionRecord,
     NotificationDelivery,
@@ -158,7 +159,7 @@ def faulty_records() -> list[DecisionRecord]:
 def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
     """Return the first placements that are not fulfilled, and the first with invalid selectors."""
     latest = FilteredRelation("decisions", condition=Q(decisions__number=F("decisions_made")))
-    rows: Any = Placement.objects.filter(Q(is_fulfilled=False) | ~Q(selection_faults=[]))
+    rows: Any = Placement.objects.filter(UNFULFILLED | ~Q(selection_faults=[]), deleting_since=None)
     rows = rows.annotate(latest=latest).select_related("latest__record").defer("latest__record__content")
     rows = rows.annotate(is_invalid=Case(When(selection_faults=[], then=0), default=1))
     place = Window(RowNumber(), partition_by="is_invalid", order_by="full_name")
@@ -197,7 +198,7 @@ class PlacementHeadroom:
 def least_headroom() -> list[PlacementHeadroom]:
     """Return the placements with most missing clusters first, then those nearest to a limit."""
     missing = F("number_of_clusters") - F("placed_count")
-    is_short = Case(When(is_fulfilled=False, then=0), default=1)
+    is_short = Case(When(UNFULFILLED, then=0), default=1)
     rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
     rows = rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")

@@ -25,7 +25,17 @@ from placements.engine.rollout.state import Phase
 from placements.explain.hubs import STATES
 from placements.explain.inbox import KINDS, message_of
 from placements.explain.staged_updates import eviction_sentence
-from placements.models import ApprovalRequest, Binding, Eviction, HubDecision, Placement, Rollout, StagedRun
+from placements.models import (
+    UNFULFILLED,
+    WAITS_FOR_APPROVAL,
+    ApprovalRequest,
+    Binding,
+    Eviction,
+    HubDecision,
+    Placement,
+    Rollout,
+    StagedRun,
+)
 from placements.services.hubs.queries import verdicts
 from placements.services.rollout_state import orphans_to_decide, prunes_to_decide
 
@@ -130,9 +140,7 @@ def inbox_count(user: User | AnonymousUser, *, now: datetime) -> dict[str, Query
 
 
 def approvals() -> QuerySet[ApprovalRequest]:
-    """Return what runs wait for; one that is stopped is listed as such."""
-    rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
-    return rows.exclude(run__status__in=(RunStatus.STOPPING, RunStatus.STOPPED))
+    return ApprovalRequest.objects.filter(WAITS_FOR_APPROVAL)
 
 
 def disputed() -> QuerySet[HubDecision]:
@@ -141,7 +149,7 @@ def disputed() -> QuerySet[HubDecision]:
 
 
 def unfulfilled() -> QuerySet[Placement]:
-    return Placement.objects.filter(is_fulfilled=False)
+    return Placement.objects.filter(UNFULFILLED)
 
 
 def staged_runs() -> QuerySet[StagedRun]:

@@ -18,9 +18,10 @@ from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import IN_FLIGHT
 from placements.explain.inbox import removal_sentence
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
-from placements.models import ApprovalRequest, Binding, Placement, ProblemKind, StagedRun
+from placements.models import UNFULFILLED, Binding, Placement, ProblemKind, StagedRun
 from placements.services.decisions.records import reachable_records
 from placements.services.hubs.queries import disagreements
+from placements.services.rollouts.approvals import approvals_waiting
 from placements.services.rollouts.attention import stalled_rollouts
 from placements.services.rollouts.removals import waiting_removals
 
@@ -79,8 +80,7 @@ def stalled_rollout_problems(now: datetime) -> Iterator[Problem]:
 
 
 def approval_problems(_now: datetime) -> Iterator[Problem]:
-    rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
-    for row in rows.select_related("run__placement").order_by("pk")[:MOST]:
+    for row in approvals_waiting().order_by("pk")[:MOST]:
         path = reverse("web:staged-run", args=[row.run.full_name])
         message = f"Stage {row.stage} of {row.run.full_name} waits for approval ({row.side} its clusters)."
         labels = _labels(row.run.placement.document if row.run.placement else None)
@@ -107,7 +107,7 @@ def cluster_problems(now: datetime) -> Iterator[Problem]:
 
 
 def placement_problems(_now: datetime) -> Iterator[Problem]:
-    rows = Placement.objects.filter(is_fulfilled=False, selection_faults=[], deleting_since=None)
+    rows = Placement.objects.filter(UNFULFILLED, selection_faults=[])
     columns = (
         "full_name",
         "number_of_clusters",

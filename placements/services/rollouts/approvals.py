@@ -9,9 +9,9 @@ from django.db.models.fields.json import KT
 
 from fleetui.audit import SYSTEM
 from fleetui.permissions import Role, may_change
-from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
+from placements.engine.rollout.staged_run import ApprovalPoint
 from placements.manifests.placement import parse_placement
-from placements.models import ApprovalRequest, StagedRun
+from placements.models import WAITS_FOR_APPROVAL, ApprovalRequest, StagedRun
 from placements.services.rollouts.queries import with_failed
 from placements.services.teams import labels_of_run
 
@@ -35,9 +35,7 @@ class PendingApproval:
 
 def approvals_waiting() -> QuerySet[ApprovalRequest]:
     """Return the requests that runs wait for, with run and placement; unordered. A stopped one has none."""
-    rows = ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None)
-    rows = rows.exclude(run__status__in=(RunStatus.STOPPING, RunStatus.STOPPED))
-    rows = rows.select_related("run__placement")
+    rows = ApprovalRequest.objects.filter(WAITS_FOR_APPROVAL).select_related("run__placement")
     return rows.defer("run__plan", "run__sync_result", "run__strategy", "run__overrides", "run__document")
 
 
