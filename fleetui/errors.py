@@ -1,11 +1,11 @@
 """What the console refuses and why: one error, answered in the same way by pages, REST and commands."""
 
-from http import HTTPStatus
 from typing import Any, ClassVar
 
 REFUSED, BAD_INPUT, UNCONFIRMED, ENVIRONMENT = 1, 2, 3, 4
 """Exit codes of commands: refused or not found, invalid input, confirmation missing, try again later."""
 _BAD_INPUT = frozenset({400, 413, 415, 422})
+_TRY_AGAIN = frozenset({429, *range(500, 600)})
 CONFIRMATION_NEEDED = "confirmation-needed"
 
 
@@ -19,7 +19,7 @@ class FleetError(Exception):
     title: ClassVar[str] = "Not possible"
     wait: float | None = None
 
-    status: ClassVar[int] = HTTPStatus.CONFLICT
+    status: ClassVar[int] = 409
     problem_type: ClassVar[str] = "refused"
 
     @property
@@ -35,7 +35,7 @@ class FleetError(Exception):
 class UnknownObject(FleetError, LookupError):
     """There is no object of this name."""
 
-    status = HTTPStatus.NOT_FOUND
+    status = 404
 
     def __str__(self) -> str:
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
@@ -45,6 +45,6 @@ def exit_code_of(status: int, problem_type: str = "") -> int:
     """Return the exit code of a command for a status of HTTP, whether it ran here or over REST."""
     if problem_type == CONFIRMATION_NEEDED:
         return UNCONFIRMED
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
+    if status in _TRY_AGAIN:
         return ENVIRONMENT
     return BAD_INPUT if status in _BAD_INPUT else REFUSED

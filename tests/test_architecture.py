@@ -24,6 +24,7 @@ CORES = (
     "clusters.health",
     "clusters.manifest",
     "fleetui.apimachinery",
+    "fleetui.errors",
     "placements.engine",
     "placements.manifests",
 )

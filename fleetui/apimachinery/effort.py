@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from http import HTTPStatus
 
 from fleetui.errors import FleetError
 
@@ -17,7 +16,7 @@ from fleetui.errors import FleetError
 class TooMuchWorkError(FleetError):
     """The input needs more computing than a request may do; the message says what to reduce."""
 
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    status = 422
     problem_type = "too-much-work"
     title = "Too much to compute"
 

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TypeAlias
 
 from fleetui.apimachinery.words import first_lines
@@ -52,7 +51,7 @@ class ManifestWarning:
 class InvalidManifest(FleetError, ValueError):
     """Every error in one manifest, in document order."""
 
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    status = 422
     problem_type = "invalid-document"
 
     def __init__(self, errors: Iterable[FieldError]) -> None:

@@ -212,35 +212,31 @@ def _hub_refusal(answer: WriteAnswer) -> Plain:
     return _problem(status, detail, kind, hubStatus={**facts, "causes": causes}, **more)
 
 
-def _stale_version(error: StaleResourceVersion) -> Plain:
-    problem = _field_errors(409, "stale-edit", [error_facts(error.error)], str(error))
-    return {**problem, **error.conflict.problem_facts()}
-
-
-def _failed_check(error: ConnectionCheckFailed) -> Plain:
-    steps = CheckStepSerializer(error.steps, many=True).data
-    return _problem(409, str(error), error.problem_type, confirm=error.confirm, steps=steps)
-
-
-def _of_files(error: BadInputError) -> Plain:
-    facts = (error_facts(one, document=name) for name, one in error.errors)
-    return _field_errors(422, error.problem_type, facts)
-
-
-def _of_parameters(error: ValidationError) -> Plain:
-    facts = map(error_facts, errors_in(error.detail))
-    return _field_errors(error.status_code, "bad-parameters", facts, "The request has invalid parameters.")
-
-
 _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     FleetError: lambda error: _problem(error.status, str(error), error.problem_type, **error.problem_facts()),
     InvalidManifest: lambda error: _field_errors(422, error.problem_type, map(error_facts, error.errors)),
-    BadInputError: _of_files,
+    BadInputError: lambda error: _field_errors(
+        422, error.problem_type, (error_facts(one, document=name) for name, one in error.errors)
+    ),
     MalformedBodyError: _malformed,
-    StaleResourceVersion: _stale_version,
+    StaleResourceVersion: lambda error: {
+        **_field_errors(409, "stale-edit", [error_facts(error.error)], str(error)),
+        **error.conflict.problem_facts(),
+    },
     HubRefusedError: lambda error: _hub_refusal(error.answer),
-    ConnectionCheckFailed: _failed_check,
-    ValidationError: _of_parameters,
+    ConnectionCheckFailed: lambda error: _problem(
+        409,
+        str(error),
+        error.problem_type,
+        confirm=error.confirm,
+        steps=CheckStepSerializer(error.steps, many=True).data,
+    ),
+    ValidationError: lambda error: _field_errors(
+        error.status_code,
+        "bad-parameters",
+        map(error_facts, errors_in(error.detail)),
+        "The request has invalid parameters.",
+    ),
     APIException: lambda error: _problem(error.status_code, str(error.detail)),
     Http404: lambda _error: _problem(404, "Nothing found at this address."),
     PermissionDenied: _as(403),

@@ -163,16 +163,20 @@ class TestCommand:
         assert "since" in json.loads(fault("a", kind))
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "code", "words"),
         [
-            (("ghost", "silent"), "cluster 'ghost' not found"),
-            (("real", "silent"), "real is not a simulated cluster"),
-            (("real",), "real is not a simulated cluster"),
-            (("a", "silent", "--for", "a while"), "--for: Invalid value: 'a while'"),
-            (("a", "silent", "--image", "2.1"), "faults[0].image: says nothing about a fault of kind silent"),
+            (("ghost", "silent"), 1, "cluster 'ghost' not found"),
+            (("real", "silent"), 1, "real is not a simulated cluster"),
+            (("real",), 1, "real is not a simulated cluster"),
+            (("a", "silent", "--for", "a while"), 2, "--for: Invalid value: 'a while'"),
+            (
+                ("a", "silent", "--image", "2.1"),
+                2,
+                "faults[0].image: says nothing about a fault of kind silent",
+            ),
         ],
     )
-    def test_bad_input_is_refused(self, arguments: tuple[str, ...], words: str) -> None:
+    def test_bad_input_is_refused(self, arguments: tuple[str, ...], code: int, words: str) -> None:
         simulated("a")
         joined("real")
 
@@ -180,7 +184,7 @@ class TestCommand:
             fault(*arguments)
 
         assert str(caught.value).startswith(words)
-        assert caught.value.returncode == 2
+        assert caught.value.returncode == code
 
 
 @pytest.mark.django_db

@@ -263,7 +263,7 @@ def test_the_command_checks_the_hub_or_files(tmp_path: Path) -> None:
     _save("web", [{"never": {"env": "canary"}}])
     run_due()
     assert _command() == ('web: holds: never: {"env": "canary"}\n', 0)
-    assert _command("nowhere")[1] == 2
+    assert _command("nowhere")[1] == 1
 
     path = tmp_path / "placements.json"
 

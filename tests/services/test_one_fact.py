@@ -60,7 +60,7 @@ def test_a_placement_with_too_few_clusters_is_one_problem_for_every_reader(
 def test_a_placement_that_is_being_deleted_wants_no_clusters(reader: User, client: Client) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(9))
-    Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)  # so that removing it takes a while
+    Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)  # removing takes a while
     delete_placement("web", by=reader, now=NOW)
 
     assert set(numbers_of_unfulfilled(reader, client).values()) == {0}

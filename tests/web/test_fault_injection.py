@@ -120,7 +120,7 @@ def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
     after = text_of(viewer, "/clusters/a/")
 
     for page in (before, after):
-        assert re.search(r"Not ready in <time [^>]*>4m5\ds</time>, unless a heartbeat arrives", page)
+        assert re.search(r"Not ready in <time [^>]*>4m[2-5]\ds</time>, unless a heartbeat arrives", page)
     pages = [text_of(viewer, one) for one in ("/clusters/?state=heartbeat-late", "/topology/", "/")]
     for page in (after, *pages):
         assert "heartbeat late" in page.lower()

@@ -156,7 +156,7 @@ def test_the_command_judges_and_says_whether_something_differs(
 
     [item] = json.loads(capsys.readouterr().out)["items"]
     assert (refused.value.returncode, item["agreement"]) == (1, "differs")
-    assert unknown.value.returncode == 2
+    assert unknown.value.returncode == 1
     with differing.recorded.live.scope():
         assert Decision.objects.count() == 1
 

@@ -8,7 +8,6 @@ evidence of filters are stored with the fleet, once per version.
 import json
 import zlib
 from collections.abc import Mapping
-from http import HTTPStatus
 from itertools import zip_longest
 from typing import Any
 
@@ -35,7 +34,7 @@ _LENGTH_BYTES = 4
 class UnreadableRecordError(FleetError, ValueError):
     """A stored record was written by another engine, or does not belong to this fleet."""
 
-    status = HTTPStatus.GONE
+    status = 410
     problem_type = "unreadable-record"
 
 

@@ -37,7 +37,7 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.hubs.queries import verdicts
-from placements.services.rollout_state import orphans_to_decide, prunes_to_decide
+from placements.services.rollout_state import WAITING, orphans_to_decide, prunes_to_decide
 
 MOST = 200
 RECENT = timedelta(days=7)
@@ -176,9 +176,13 @@ def troubled_rollouts() -> QuerySet[Rollout]:
 
 
 def _failed() -> QuerySet[Binding]:
-    """Return the clusters on which a rollout or run failed and is tried again."""
+    """Return the clusters on which a rollout or run failed and is tried again.
+
+    What waits for the decision of a person is listed as that.
+    """
     phases = (Phase.FAILED, Phase.REMOVE_FAILED)
-    return Binding.objects.filter(placement=OuterRef("placement"), phase__in=phases).order_by()
+    rows = Binding.objects.filter(placement=OuterRef("placement"), phase__in=phases)
+    return rows.exclude(removal_check=WAITING).order_by()
 
 
 def evictions(*, now: datetime) -> QuerySet[Eviction]:

@@ -110,8 +110,8 @@ def test_a_placement_without_a_run_says_so() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["pause", "missing"], 2, "no placement is named"),
-        (["status", "missing"], 2, "no placement is named"),
+        (["pause", "missing"], 1, "no placement is named"),
+        (["status", "missing"], 1, "no placement is named"),
         (["stop", "web"], 1, "nothing to stop"),
         (["retry", "web", "a"], 1, "only what failed"),
         (["rollback", "web", "four"], 2, "is not the number"),
