@@ -15,7 +15,7 @@ from django.db.models.functions import RowNumber
 from clusters.drivers.registry import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
-from clusters.observation import not_observed
+from clusters.observation import not_observed, unhealthy
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.polling import ANY_TIME, PreparedQuery
 
@@ -23,8 +23,8 @@ from fleetui.polling import ANY_TIME, PreparedQuery
 class ClusterFilterState(StrEnum):
     """Filter values; a cluster can match several.
 
-    `ELIGIBLE` clusters may be picked. Those that are `READY` are also monitored, were observed lately, answer
-    and are not cordoned.
+    `ELIGIBLE` clusters may be picked. Those that are `READY` are also monitored, were observed lately,
+    answer, are healthy and not cordoned.
     """
 
     READY = "ready"
@@ -32,6 +32,7 @@ class ClusterFilterState(StrEnum):
     NOT_ELIGIBLE = "not-eligible"
     HEARTBEAT_LATE = "heartbeat-late"
     NOT_OBSERVED = "not-observed"
+    UNHEALTHY = "unhealthy"
     CORDONED = "cordoned"
     JOINING = "joining"
     LEAVING = "leaving"
@@ -46,6 +47,7 @@ class ClusterListState(StrEnum):
     NOT_MONITORED = "not monitored"
     JOINING = "joining"
     CORDONED = "cordoned"
+    UNHEALTHY = "unhealthy"
     HEARTBEAT_LATE = "heartbeat late"
     NOT_OBSERVED = "not observed"
     NOT_ELIGIBLE = "not eligible"
@@ -128,6 +130,7 @@ def list_state() -> Case:
         When(~Q(verdict=""), then=Value(ClusterListState.NOT_ELIGIBLE.value)),
         When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
         When(not_observed(now=now), then=Value(ClusterListState.NOT_OBSERVED.value)),
+        When(unhealthy(now=now), then=Value(ClusterListState.UNHEALTHY.value)),
         When(_is_cordoned(), then=Value(ClusterListState.CORDONED.value)),
         When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
         When(_NOT_MONITORED, then=Value(ClusterListState.NOT_MONITORED.value)),
@@ -143,8 +146,9 @@ def _is_cordoned() -> Q:
 
 def cordoned_names() -> QuerySet[Any, Any]:
     """Return the names of the clusters that are cordoned and ready otherwise."""
+    now = datetime.now(UTC)
     rows = MemberCluster.objects.filter(_is_cordoned(), verdict="", unanswered_since=None)
-    return rows.exclude(not_observed(now=datetime.now(UTC))).values("name")
+    return rows.exclude(not_observed(now=now) | unhealthy(now=now)).values("name")
 
 
 def label_of(key: str) -> Subquery:
@@ -155,12 +159,14 @@ def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
     return {
         ClusterFilterState.READY: Q(verdict="", membership=Membership.JOINED, unanswered_since=None)
         & ~not_observed(now=now)
+        & ~unhealthy(now=now)
         & ~_NOT_MONITORED
         & ~_is_cordoned(),
         ClusterFilterState.ELIGIBLE: Q(verdict=""),
         ClusterFilterState.NOT_ELIGIBLE: ~Q(verdict=""),
         ClusterFilterState.HEARTBEAT_LATE: _LATE,
         ClusterFilterState.NOT_OBSERVED: not_observed(now=now) & Q(verdict=""),
+        ClusterFilterState.UNHEALTHY: unhealthy(now=now),
         ClusterFilterState.CORDONED: _is_cordoned(),
         ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
         ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),

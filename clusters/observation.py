@@ -1,7 +1,8 @@
-"""Until when the last observation of a cluster counts: the one rule of what is not observed.
+"""Which clusters are not observed, and which report themselves unhealthy: one rule of each for all readers.
 
 A cluster that does not answer is unreachable, which is known. One that nothing has called, because no beat
-runs or the workers do not keep up, keeps its last status for ever; this rule ends that.
+runs or the workers do not keep up, keeps its last status for ever; this rule ends that. A cluster that
+reports itself unhealthy can be selected for five more minutes (`clusters/health.py`); it is not ready.
 """
 
 from datetime import datetime, timedelta
@@ -9,6 +10,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from clusters.models import MemberCluster
+from clusters.models.members import NOT_UNHEALTHY
 
 LONGEST_SILENCE = timedelta(minutes=2)
 _DELAY = timedelta(minutes=1)
@@ -31,6 +33,19 @@ def silence_of(cluster: MemberCluster, *, now: datetime) -> timedelta | None:
     if not cluster.driver or cluster.unanswered_since is not None or until is None or until >= now:
         return None
     return now - (cluster.heartbeat_at or until)
+
+
+def unhealthy(*, now: datetime) -> Q:
+    """Return the condition of clusters that can be selected, answer, and report themselves unhealthy."""
+    is_reported = Q(verdict="", unanswered_since=None) & ~Q(agent_healthy__in=NOT_UNHEALTHY)
+    return is_reported & ~not_observed(now=now)
+
+
+def unhealthy_since(cluster: MemberCluster, *, now: datetime) -> datetime | None:
+    """Return since when a cluster meets the condition `unhealthy`; None while it does not."""
+    if not cluster.is_unhealthy or silence_of(cluster, now=now):
+        return None
+    return cluster.healthy_since or cluster.verdict_since
 
 
 def silence_words(silence: timedelta) -> str:

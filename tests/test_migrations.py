@@ -98,6 +98,7 @@ CONTENT = {
     "clusters/migrations/0002_identity_of_members.py": "284517e042acdd5d",
     "clusters/migrations/0003_observation.py": "9d9aeb4022a5f815",
     "clusters/migrations/0004_channel_services.py": "7582743ac87a9783",
+    "clusters/migrations/0005_reported_health.py": "286f4a112aa1f1b9",
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
     "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
     "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",

@@ -1,4 +1,8 @@
-"""Whether a live object is available, by group, version and kind (`spec/kubernetes-driver.md` 10)."""
+"""Whether a live object is available, by group, version and kind (`spec/kubernetes-driver.md` 10).
+
+Jobs, pods and the conditions that say of any kind that it failed are judged here too: the rules that users
+read are in `docs/reference/availability.md`.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,14 +32,22 @@ AVAILABLE = ReadinessResult(Readiness.AVAILABLE)
 
 
 def readiness_of(live: Live) -> ReadinessResult:
-    """Judge a live object with its status; only the version of a kind that the table names is trackable."""
+    """Judge a live object with its status; only the version of a kind that the table names is trackable.
+
+    Of other kinds it is only known that they failed, by the conditions that say so.
+    """
     api_version, kind = str(live.get("apiVersion") or ""), str(live.get("kind") or "")
     if _of(live, "metadata").get("deletionTimestamp"):
         return _not_yet("it is being deleted")
     if (api_version, kind) in _AT_ONCE:
         return AVAILABLE
-    judge = _JUDGES.get((api_version, kind))
-    return judge(live) if judge else _not_trackable(f"the availability of a {kind} is not known")
+    if judge := _JUDGES.get((api_version, kind)):
+        return judge(live)
+    for name, bad in (("Failed", "True"), ("Stalled", "True"), ("Ready", "False")):
+        condition = _condition_entry(live, name)
+        if condition.get("status") == bad:
+            return _not_yet(_reason_and_message(f"{name} is {bad}", condition))
+    return _not_trackable(f"the availability of a {kind} is not known")
 
 
 def hint_of(live: Live) -> str:
@@ -119,6 +131,33 @@ def _disruption_budget(live: Live) -> ReadinessResult:
     if _condition(live, "DisruptionAllowed") == ("True" if allowed > 0 else "False"):
         return AVAILABLE
     return _not_yet("its conditions are not up to date")
+
+
+def _job(live: Live) -> ReadinessResult:
+    status, spec = _of(live, "status"), _of(live, "spec")
+    failed = _condition_entry(live, "Failed")
+    if failed.get("status") == "True":
+        return _not_yet(_reason_and_message("Failed", failed))
+    has_pod = _number(status, "ready") > 0 or _number(status, "succeeded") > 0
+    if has_pod or _condition(live, "Complete") == "True":
+        return AVAILABLE
+    if spec.get("suspend") or spec.get("parallelism") == 0:
+        return _not_trackable("it is suspended: no pod is started")
+    if _number(status, "active") and status.get("ready") is None:  # before about 1.24
+        return _not_trackable("the cluster does not count its ready pods")
+    failures = _number(status, "failed")
+    return _not_yet("no pod is ready or has succeeded" + (f", {failures} failed" if failures else ""))
+
+
+def _pod(live: Live) -> ReadinessResult:
+    status = _of(live, "status")
+    phase = str(status.get("phase") or "Pending")
+    ready = _condition_entry(live, "Ready")
+    if phase == "Succeeded" or (phase == "Running" and ready.get("status") == "True"):
+        return AVAILABLE
+    if phase == "Failed" or not ready:
+        return _not_yet(_reason_and_message(phase, status))
+    return _not_yet(_reason_and_message(f"Ready is {ready.get('status')}", ready))
 
 
 def _not_yet(reason: str) -> ReadinessResult:
@@ -254,6 +293,8 @@ _JUDGES: Mapping[tuple[str, str], Callable[[Live], ReadinessResult]] = {
     ("apps/v1", "StatefulSet"): _stateful_set,
     ("apps/v1", "DaemonSet"): _daemon_set,
     ("v1", "Service"): _service,
+    ("v1", "Pod"): _pod,
+    ("batch/v1", "Job"): _job,
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): custom_resource_definition,
     ("policy/v1", "PodDisruptionBudget"): _disruption_budget,
 }

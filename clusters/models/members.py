@@ -14,6 +14,7 @@ from fleetui.hub_scope import LOCAL_HUB
 LONGEST_CLUSTER_NAME = 63
 LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
 LONGEST_LABEL_VALUE = 63
+NOT_UNHEALTHY = ("", "True")  # without a report of its health a cluster has a verdict of its own
 
 
 class Membership(models.TextChoices):
@@ -172,8 +173,9 @@ class MemberCluster(HubRow):
                     "unanswered_since",
                     "membership",
                     "observed_until",
+                    "agent_healthy",
                 ],
-                name="cluster_observed_condition",
+                name="cluster_healthy_condition",
             ),
             models.Index(fields=["hub", "observe_at"], name="cluster_to_observe"),
             models.Index(fields=["hub", "changed_in"], name="cluster_by_sequence"),
@@ -220,6 +222,11 @@ class MemberCluster(HubRow):
     @property
     def is_late(self) -> bool:  # it does not answer, and that does not make it ineligible yet
         return self.unanswered_since is not None and self.is_eligible
+
+    @property
+    def is_unhealthy(self) -> bool:  # it says so, and that does not make it ineligible yet
+        is_reported = self.agent_healthy not in NOT_UNHEALTHY
+        return is_reported and self.unanswered_since is None and self.is_eligible
 
     @property
     def awaits_first_heartbeat(self) -> bool:  # its driver has not observed it yet, nor failed to

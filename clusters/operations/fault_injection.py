@@ -16,6 +16,7 @@ from clusters.drivers.simulated.configuration import (
 from clusters.health import LIMITS
 from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import FleetState, MemberCluster
+from clusters.observation import unhealthy_since
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
@@ -76,13 +77,13 @@ def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
 
     A fault counts from the moment of its injection until it is cleared, before an observation has shown it.
     """
-    if not cluster.is_eligible or not cluster.expects_report:
-        return None
+    if not cluster.is_eligible or not cluster.expects_report or not cluster.is_monitored:
+        return None  # an imported report is judged as of its import
     faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
     is_silent = not cluster.is_simulated and cluster.unanswered_since is not None
     is_silent = is_silent or any(keeps_from_reporting(fault) for fault in faults)
     will_be_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
-    is_unhealthy = cluster.agent_healthy == "False"
+    is_unhealthy = unhealthy_since(cluster, now=now) is not None
     if not (is_silent or is_unhealthy or will_be_unhealthy):
         return None
 

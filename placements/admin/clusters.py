@@ -25,6 +25,7 @@ from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matchin
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.kubernetes_drivers import credential_of
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
+from clusters.observation import silence_of, silence_words
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, put_cluster
 from clusters.queries import manifest_of
@@ -63,6 +64,7 @@ def _in_state(rows: QuerySet[MemberCluster], value: str) -> QuerySet[MemberClust
 _STATES = [
     (ClusterFilterState.READY, "Ready"),
     (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
+    (ClusterFilterState.UNHEALTHY, "Unhealthy"),
     (ClusterFilterState.HEARTBEAT_LATE, "Heartbeat late"),
     (ClusterFilterState.NOT_MONITORED, "Not monitored"),
     (ClusterFilterState.CORDONED, "Cordoned"),
@@ -360,6 +362,12 @@ class MemberClusterAdmin(RoleAdmin):
     def state(self, cluster: MemberCluster) -> SafeString:
         if cluster.membership == Membership.LEAVING:
             return badge("off", "Leaving")
+        if cluster.is_late:
+            return badge("warn", "Heartbeat late")
+        if silence := silence_of(cluster, now=timezone.now()):
+            return badge("off", silence_words(silence))
+        if cluster.is_unhealthy:
+            return badge("warn", "Unhealthy", cluster.health_message)
         if cluster.is_eligible:
             return badge("good", "Ready")
         words: dict[str, str] = dict(ELIGIBILITY_WORDS.items())

@@ -68,6 +68,9 @@ class OverviewSerializer(CamelCaseSerializer):
     being_decided = number("pending")
     not_eligible = serializers.IntegerField()
     not_observed = serializers.IntegerField(help_text="Clusters whose last observation is too old.")
+    unhealthy = serializers.IntegerField(
+        help_text="Clusters that report themselves unhealthy and can still be selected."
+    )
     leaving = serializers.IntegerField()
     runs_running = serializers.IntegerField()
     runs_waiting = serializers.IntegerField(help_text="Rollouts that need a decision of a user.")

@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
-from clusters.observation import silence_of
+from clusters.observation import silence_of, unhealthy_since
 from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
@@ -162,6 +162,9 @@ class HeartbeatSerializer(CamelCaseSerializer):
 NOT_OBSERVED = "Seconds since the last observation where it is too old; null while it counts."
 
 
+UNHEALTHY = "Since when it reports itself unhealthy while it can still be selected; null otherwise."
+
+
 def silent_seconds(row: MemberCluster) -> int | None:
     silence = silence_of(row, now=datetime.now(UTC))
     return None if silence is None else int(silence.total_seconds())
@@ -177,6 +180,7 @@ class EligibilitySerializer(RowSerializer):
         source="is_monitored", help_text="Whether a driver or agent reports."
     )
     not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
+    unhealthy_since = serializers.SerializerMethodField(help_text=UNHEALTHY)
     not_ready_at = serializers.SerializerMethodField(
         help_text="When it becomes not ready if it stays as it is."
     )
@@ -185,11 +189,14 @@ class EligibilitySerializer(RowSerializer):
         model = MemberCluster
         fields = (
             *("name", "eligible", "verdict", "reason", "heartbeat_at", "healthy_since"),
-            *("unanswered_since", "not_observed_seconds", "monitored", "not_ready_at"),
+            *("unanswered_since", "not_observed_seconds", "unhealthy_since", "monitored", "not_ready_at"),
         )
 
     def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
         return silent_seconds(row)
+
+    def get_unhealthy_since(self, row: MemberCluster) -> datetime | None:
+        return unhealthy_since(row, now=datetime.now(UTC))
 
     def get_not_ready_at(self, row: MemberCluster) -> datetime | None:
         return not_ready_at(row, now=datetime.now(UTC))
@@ -256,6 +263,7 @@ class ClusterSerializer(RowSerializer):
     cordoned = serializers.SerializerMethodField()
     placements = serializers.SerializerMethodField(help_text="The number of its placements.")
     not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
+    unhealthy_since = serializers.SerializerMethodField(help_text=UNHEALTHY)
 
     def get_fields(self) -> dict[str, Any]:
         insecure = serializers.BooleanField(
@@ -268,12 +276,15 @@ class ClusterSerializer(RowSerializer):
         fields = (
             *("name", "uid", "revision", "membership", "eligible", "verdict", "verdict_reason"),
             "verdict_since",
-            *("joined_at", "heartbeat_at", "not_observed_seconds", "driver", "is_demo"),
+            *("joined_at", "heartbeat_at", "not_observed_seconds", "unhealthy_since", "driver", "is_demo"),
             *("labels", "taints", "cordoned", "placements"),
         )
 
     def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
         return silent_seconds(row)
+
+    def get_unhealthy_since(self, row: MemberCluster) -> datetime | None:
+        return unhealthy_since(row, now=datetime.now(UTC))
 
     def get_labels(self, row: MemberCluster) -> dict[str, str]:
         return row.document["metadata"].get("labels") or {}
@@ -313,7 +324,7 @@ class HealthCountsSerializer(CamelCaseSerializer):
     unreachable = serializers.IntegerField()
     not_observed = serializers.IntegerField(help_text="Their last observation is too old.")
     not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
-    not_ready = serializers.IntegerField(help_text="Reachable, and cannot be selected.")
+    not_ready = serializers.IntegerField(help_text="Reachable, and unhealthy or cannot be selected.")
     failed = serializers.IntegerField()
     differs = serializers.IntegerField(help_text="ReportDiff found differences there, and applied nothing.")
 

@@ -30,7 +30,7 @@ class HealthCounts:
 
     A cluster with an older version than the wanted one counts as applied and available, not as started.
     Without a driver, `not_monitored`, nothing is applied to it. Of a cluster that is `not_observed` the last
-    status is old. What is on a reachable cluster that is `not_ready` may be available.
+    status is old. What is on a reachable cluster that is `not_ready`, or unhealthy, may be available.
     """
 
     wanted: int = 0
@@ -276,7 +276,7 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
 
 
 class MemberCondition(StrEnum):
-    """Whether the cluster of a binding was observed lately and answers, and whether the hub may select it.
+    """Whether the cluster of a binding was observed lately, answers and is healthy, and may be selected.
 
     One that leaves the fleet is deselected by the next decision.
     """

@@ -35,7 +35,7 @@ from clusters.drivers.registry import DRIVERS
 from clusters.filters import label_of
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
-from clusters.observation import not_observed, silence_words
+from clusters.observation import not_observed, silence_words, unhealthy
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns
 from placements.engine.rollout.actions import RunPhase
@@ -68,7 +68,8 @@ _IS_LEAVING = Q(verdict=EligibilityKind.LEAVING)
 
 
 def _is_ready(now: datetime) -> Q:
-    return _IS_MONITORED & Q(verdict="", unanswered_since=None) & ~not_observed(now=now)
+    is_eligible = Q(verdict="", unanswered_since=None)
+    return _IS_MONITORED & is_eligible & ~not_observed(now=now) & ~unhealthy(now=now)
 
 
 def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
@@ -208,7 +209,7 @@ def _condition_of_member(now: datetime) -> Coalesce:
         When(~_IS_MONITORED, then=Value(MemberCondition.NOT_MONITORED)),
         When(_IS_UNREACHABLE, then=Value(MemberCondition.UNREACHABLE)),
         When(not_observed(now=now), then=Value(MemberCondition.NOT_OBSERVED)),
-        When(~Q(verdict=""), then=Value(MemberCondition.NOT_READY)),
+        When(~Q(verdict="") | unhealthy(now=now), then=Value(MemberCondition.NOT_READY)),
         default=Value(MemberCondition.READY),
         output_field=CharField(),
     )
@@ -325,11 +326,19 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
             members.values(
                 since=Case(
                     When(not_observed(now=now), then=F("heartbeat_at")),
+                    When(unhealthy(now=now), then=F("healthy_since")),
                     default=Coalesce("unanswered_since", "verdict_since"),
                 )
             )[:1]
         ),
-        member_reason=Subquery(members.values("verdict_reason")[:1]),
+        member_reason=Subquery(
+            members.values(
+                reason=Case(
+                    When(unhealthy(now=now), then=Value("the cluster reports itself unhealthy")),
+                    default=F("verdict_reason"),
+                )
+            )[:1]
+        ),
     )
     groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
     for row in rows.filter(place__lte=_MOST_NAMES).order_by("cluster_name"):

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from clusters.hub_state import HubState
 from clusters.hubs.queries import across_hubs, live_hubs
 from clusters.models import MemberCluster
-from clusters.observation import not_observed
+from clusters.observation import not_observed, unhealthy
 from fleetui import __version__
 from fleetui.broker import PERIODIC
 from fleetui.hub_scope import LOCAL_HUB, in_hub
@@ -45,6 +45,7 @@ MOST_CYCLES = 10_000
 FAMILIES = (
     ("clusters", "Member clusters by eligibility and driver.", ("eligibility", "driver")),
     ("clusters_not_observed", "Member clusters whose last observation is too old.", ()),
+    ("clusters_unhealthy", "Clusters that report themselves unhealthy and can still be selected.", ()),
     ("placements", "Placements: all, and those in a state that matters.", ("state",)),
     ("bindings", "Placements on clusters, by phase and kind of failure.", ("phase", "failure")),
     ("driver_errors", "Placements on clusters whose last call got no answer, by reason.", ("code",)),
@@ -122,6 +123,8 @@ class FleetCollector(Collector):
 
         unobserved = MemberCluster.objects.filter(not_observed(now=self._now)).count()
         families["clusters_not_observed"].add_metric([hub], unobserved)
+        ill = MemberCluster.objects.filter(unhealthy(now=self._now)).count()
+        families["clusters_unhealthy"].add_metric([hub], ill)
         rows = Placement.objects.aggregate(
             all=Count("pk"),
             degraded=Count("pk", filter=is_degraded(now=self._now)),

@@ -9,7 +9,7 @@ from django.utils import timezone
 from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
-from clusters.observation import silence_of, silence_words
+from clusters.observation import silence_of, silence_words, unhealthy_since
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import FailureKind, Phase
@@ -75,6 +75,7 @@ STATE_BADGES = {
     ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
+    ClusterListState.UNHEALTHY: Badge("attention", "Unhealthy"),
     ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
     ClusterListState.NOT_OBSERVED: Badge("unknown", "Not observed"),
     ClusterListState.NOT_ELIGIBLE: Badge("failed", "Not ready"),
@@ -91,8 +92,11 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
         return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
     if cluster.is_late:
         return Badge("attention", "Heartbeat late")
-    if silence := silence_of(cluster, now=timezone.now()):
+    now = timezone.now()
+    if silence := silence_of(cluster, now=now):
         return Badge("unknown", silence_words(silence))
+    if unhealthy_since(cluster, now=now):
+        return Badge("attention", "Unhealthy")
     if is_cordoned:
         return Badge("attention", "Scheduling disabled (cordoned)")
     if cluster.membership == Membership.JOINING:

@@ -28,6 +28,7 @@ from clusters.filters import (
     near_duplicates,
 )
 from clusters.models import MemberCluster
+from clusters.observation import unhealthy_since
 from clusters.operations.fault_injection import not_ready_at
 from clusters.queries import manifest_of
 from fleetui.apimachinery.yaml import dump_yaml
@@ -290,6 +291,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "faults": fault_rows(row, now=now),
         "removals": len(waiting_removals(row.name)),
         "not_ready_at": not_ready_at(row, now=now),
+        "unhealthy_since": unhealthy_since(row, now=now),
         "now": now,
         "placements": bindings_on(name).count(),
         "outdated": stale_on([name]).get(name, 0),
@@ -346,6 +348,7 @@ _PROBLEMS = (
     ClusterListState.NOT_ELIGIBLE,
     ClusterListState.NOT_OBSERVED,
     ClusterListState.HEARTBEAT_LATE,
+    ClusterListState.UNHEALTHY,
     ClusterListState.CORDONED,
 )
 

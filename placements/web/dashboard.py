@@ -113,6 +113,7 @@ def _tiles(
     of_clusters = (
         ("failed", counts.not_eligible, "not ready", f"{clusters}?state=not-eligible"),
         ("attention", counts.late, "heartbeat late", f"{clusters}?state=heartbeat-late"),
+        ("attention", counts.unhealthy, "unhealthy", f"{clusters}?state=unhealthy"),
         ("unknown", counts.not_observed, "not observed", f"{clusters}?state=not-observed"),
         ("attention", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
         ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),
@@ -146,7 +147,7 @@ def _tiles(
     ]
 
 
-_VERSIONS_OF_FLEET, _VERSIONS_OF_DECISIONS = 3, 4
+_VERSIONS_OF_FLEET, _VERSIONS_OF_DECISIONS = 4, 5
 
 
 @for_readers

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
+from clusters.observation import unhealthy_since
 from clusters.operations.fault_injection import (
     NotSimulatedError,
     faults_of,
@@ -97,6 +98,7 @@ def _page(
         "cluster": cluster,
         "rows": fault_rows(cluster, now=now),
         "not_ready_at": not_ready_at(cluster, now=now),
+        "unhealthy_since": unhealthy_since(cluster, now=now),
         "now": now,
         "kinds": FAULT_KINDS.items(),
         "minutes": MINUTES.items(),

@@ -173,21 +173,22 @@ class DriverContract:
         assert (before.readiness, after.readiness) == (Readiness.NOT_YET, Readiness.AVAILABLE)
 
     def test_what_cannot_be_tracked_says_so(self, connect: Callable[..., Driver]) -> None:
-        pod = {"restartPolicy": "Never", "containers": [{"name": "once", "image": "once:1"}]}
-        job = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": "once", "namespace": "shop"},
-            "spec": {"template": {"spec": pod}},
+        scaler = {
+            "apiVersion": "autoscaling/v1",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
         }
         driver = connect()
-        driver.apply(Version("j1", "jobs", (namespace("shop"), job)))
+        driver.apply(Version("s1", "scalers", (namespace("shop"), scaler)))
 
-        seen = driver.observe("jobs").of("jobs")
+        seen = driver.observe("scalers").of("scalers")
 
         assert seen
         assert seen.readiness is Readiness.NOT_TRACKABLE
-        assert [one.reason for one in seen.unready] == ["the availability of a Job is not known"]
+        assert [one.reason for one in seen.unready] == [
+            "the availability of a HorizontalPodAutoscaler is not known"
+        ]
 
     def test_a_refused_object_keeps_the_others_going_and_is_named(
         self, connect: Callable[..., Driver], holds: Any

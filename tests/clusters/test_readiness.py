@@ -170,9 +170,7 @@ def test_data_is_available_at_once(version: str, kinds: str) -> None:
 @pytest.mark.parametrize(
     ("version", "kind"),
     [
-        ("batch/v1", "Job"),
         ("batch/v1", "CronJob"),
-        ("v1", "Pod"),
         ("apps/v1", "ReplicaSet"),
         ("v1", "PersistentVolumeClaim"),
         ("networking.k8s.io/v1", "Ingress"),
@@ -267,6 +265,79 @@ def conditions(*entries: tuple[str, str, str]) -> dict[str, Any]:
 )
 def test_a_hint_explains_and_decides_nothing(seen: dict[str, Any], hint: str) -> None:
     assert hint_of(seen) == hint
+
+
+def job(*entries: tuple[str, str, str], spec: dict[str, Any] | None = None, **status: int) -> dict[str, Any]:
+    return live("batch/v1", "Job", {**conditions(*entries), **status}, **(spec or {}))
+
+
+def pod(phase: str, *entries: tuple[str, str, str], **status: str) -> dict[str, Any]:
+    return live("v1", "Pod", {"phase": phase, **conditions(*entries), **status})
+
+
+def custom(*entries: tuple[str, str, str]) -> dict[str, Any]:
+    return live("example.com/v1", "Tab", conditions(*entries))
+
+
+FAILED = ("Failed", "True", "BackoffLimitExceeded")
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected", "reason"),
+    [
+        (job(ready=1, active=1), YES, ""),
+        (job(succeeded=1, ready=0), YES, ""),
+        (job(("Complete", "True", "")), YES, ""),
+        (job(("Complete", "False", "")), NOT_YET, "no pod is ready or has succeeded"),
+        (job(active=1, ready=0, failed=2), NOT_YET, "no pod is ready or has succeeded, 2 failed"),
+        (job(FAILED, failed=4), NOT_YET, "Failed: BackoffLimitExceeded"),
+        (job(FAILED, succeeded=1, ready=1), NOT_YET, "Failed: BackoffLimitExceeded"),
+        (job(("Failed", "False", ""), ready=1), YES, ""),
+        (job(spec={"suspend": True}), UNKNOWN, "it is suspended: no pod is started"),
+        (job(spec={"parallelism": 0}), UNKNOWN, "it is suspended: no pod is started"),
+        (job(FAILED, spec={"suspend": True}), NOT_YET, "Failed: BackoffLimitExceeded"),
+        (job(active=1), UNKNOWN, "the cluster does not count its ready pods"),
+        (pod("Running", ("Ready", "True", "")), YES, ""),
+        (pod("Succeeded", ("Ready", "False", "PodCompleted")), YES, ""),
+        (
+            pod("Running", ("Ready", "False", "ContainersNotReady")),
+            NOT_YET,
+            "Ready is False: ContainersNotReady",
+        ),
+        (pod("Failed", ("Ready", "False", "PodFailed"), reason="Evicted"), NOT_YET, "Failed: Evicted"),
+        (pod("Failed", ("Ready", "True", "")), NOT_YET, "Failed"),
+        (pod("Unknown", ("Ready", "Unknown", "NodeLost")), NOT_YET, "Ready is Unknown: NodeLost"),
+        (pod("Pending"), NOT_YET, "Pending"),
+        (live("v1", "Pod"), NOT_YET, "Pending"),
+        (custom(("Ready", "False", "Down")), NOT_YET, "Ready is False: Down"),
+        (custom(("Failed", "True", "Down")), NOT_YET, "Failed is True: Down"),
+        (custom(("Stalled", "True", "Down")), NOT_YET, "Stalled is True: Down"),
+        (custom(("Ready", "True", ""), ("Failed", "True", "Late")), NOT_YET, "Failed is True: Late"),
+        (custom(("Ready", "True", "")), UNKNOWN, "the availability of a Tab is not known"),
+        (custom(("Ready", "Unknown", "")), UNKNOWN, "the availability of a Tab is not known"),
+        (custom(("Failed", "False", "")), UNKNOWN, "the availability of a Tab is not known"),
+        (live("example.com/v1", "Tab", {"conditions": "none"}), UNKNOWN, None),
+        (live("example.com/v1", "Tab", {"conditions": None}), UNKNOWN, None),
+        (
+            live("gateway.networking.k8s.io/v1", "Gateway", conditions(("Ready", "False", "Down"))),
+            NOT_YET,
+            None,
+        ),
+    ],
+)
+def test_what_failed_is_not_available(seen: dict[str, Any], expected: Readiness, reason: str | None) -> None:
+    judged = readiness_of(seen)
+
+    assert judged.readiness is expected
+    assert judged.reason == reason or reason is None
+
+
+def test_the_reason_has_the_message_of_the_object() -> None:
+    failed = job(FAILED)
+    failed["status"]["conditions"][0]["message"] = "Job has reached the specified backoff limit"
+
+    reason = "Failed: BackoffLimitExceeded: Job has reached the specified backoff limit"
+    assert readiness_of(failed).reason == reason
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])

@@ -15,7 +15,7 @@ from clusters.drivers.simulated.driver import SimulatedDriver
 from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, StateStore, Stored
 from clusters.models import MemberCluster, SimulatedPlacement
 from tests.clusters.driver_contract import V1, V2, WEB, Clock, DriverContract, deployment
-from tests.rows import config_map, simulated
+from tests.rows import config_map, namespace, simulated
 
 Connect = Callable[..., SimulatedDriver]
 
@@ -245,6 +245,29 @@ def test_an_object_that_is_never_ready_says_what_is_missing(connect: Connect) ->
     assert [str(one.reason) for one in seen.unready] == [
         "0 of 2 replicas available, 2 updated, 2 unavailable"
     ]
+
+
+def test_a_job_and_a_custom_resource_that_are_never_ready_are_not_available(
+    connect: Connect, clock: Clock
+) -> None:
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "one", "namespace": "shop"}, "spec": {}}
+        for version, kind in (("batch/v1", "Job"), ("example.com/v1", "Database"))
+    ]
+    connect(readySeconds=5).apply(Version("j1", "jobs", (namespace("shop"), *objects)))
+
+    def seen(**connection: Any) -> list[tuple[str, str, str]]:
+        found = connect(**connection).observe("jobs").of("jobs")
+        assert found
+        return [(one.object.kind, str(one.readiness), one.reason) for one in found.unready]
+
+    unknown = ("Database", "notTrackable", "the availability of a Database is not known")
+    job = ("Job", "notYet", "no pod is ready or has succeeded")
+    assert seen() == [job, unknown]
+    clock.sleep(5)
+    assert seen() == [unknown]
+    failed = ("Database", "notYet", "Ready is False: SimulatedFault")
+    assert seen(faults=[{"kind": "notReady"}]) == [job, failed]
 
 
 def test_an_ill_cluster_answers_and_says_so(connect: Connect) -> None:

@@ -1,4 +1,4 @@
-"""The guide's example watched on the real clock: ten clusters with a Job are updated 3, 3, 3 and 1."""
+"""The guide on the real clock: ten clusters with what cannot be observed are updated 3, 3, 3 and 1."""
 
 import sys
 from datetime import datetime, timedelta
@@ -25,10 +25,10 @@ def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: St
     members = [member_document(f"c{number}") for number in range(CLUSTERS)]
     stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
     placement = placement_document("web", spec(strategy=STRATEGY))
-    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), _job("m:1"), placement))
+    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), _database("m:1"), placement))
     with kept_running(stage):
         eventually(lambda: finished(stage) == 1, seconds=120)
-        stage.manage("apply", "-f", "-", text=as_yaml(_job("m:2")))
+        stage.manage("apply", "-f", "-", text=as_yaml(_database("m:2")))
         eventually(lambda: finished(stage) == 2, seconds=120)
 
     (version,) = (row[0] for row in stage.query("select version from placements_rollout where number = 2"))
@@ -45,13 +45,12 @@ def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: St
     assert min(between) >= PERIOD
 
 
-def _job(image: str) -> dict[str, Any]:
-    container = {"name": "migrate", "image": image}
+def _database(image: str) -> dict[str, Any]:
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "migrate", "namespace": "shop"},
-        "spec": {"template": {"spec": {"containers": [container]}}},
+        "apiVersion": "example.com/v1",
+        "kind": "Database",
+        "metadata": {"name": "main", "namespace": "shop"},
+        "spec": {"image": image},
     }
 
 

@@ -209,7 +209,6 @@ def placement_seen(
     for one in sightings:
         ref = one.entry.ref
         drift = drifts.get((inventory.placement, ref))
-        hint = hint_of(one.live) if one.live else ""
         if drift:
             drifted.append(drift)
         if one.problem:
@@ -222,6 +221,9 @@ def placement_seen(
             objects.append(LiveObject(ref, reason=one.problem))
             continue
         result = readiness_of(one.live)
+        hint = hint_of(one.live)
+        if hint == result.reason:
+            hint = ""  # said once
         if result != AVAILABLE:
             unready.append(ObjectSeen(ref, result.readiness, result.reason))
         uid = str(one.live["metadata"].get("uid") or "")

@@ -306,5 +306,6 @@ def _object_seen(record: HeldObject, faults: list[SimulatedFault], now: datetime
         fault.keeps_unready(now) and fault.is_about(record.kind, record.name, record.images)
         for fault in faults
     )
-    judged = readiness_of(live_object(record, is_ready=record.ready_at <= now and not is_kept))
+    is_ready = record.ready_at <= now and not is_kept
+    judged = readiness_of(live_object(record, is_ready=is_ready, has_fault=is_kept))
     return None if judged == AVAILABLE else ObjectSeen(record.ref, judged.readiness, judged.reason)

@@ -64,7 +64,7 @@ def images_in(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(one["image"]) for one in containers if one.get("image"))[:_MOST_IMAGES]
 
 
-def live_object(record: HeldObject, *, is_ready: bool) -> dict[str, Any]:
+def live_object(record: HeldObject, *, is_ready: bool, has_fault: bool = False) -> dict[str, Any]:
     """Return the object as on a real cluster, with the status fields that readiness reads."""
     return {
         "apiVersion": record.api_version,
@@ -75,11 +75,11 @@ def live_object(record: HeldObject, *, is_ready: bool) -> dict[str, Any]:
             "type": record.service_type,
             "clusterIPs": ["10.96.0.1"] if is_ready else [],
         },
-        "status": {"observedGeneration": 1, **_status(record, is_ready=is_ready)},
+        "status": {"observedGeneration": 1, **_status(record, is_ready=is_ready, has_fault=has_fault)},
     }
 
 
-def _status(record: HeldObject, *, is_ready: bool) -> dict[str, Any]:
+def _status(record: HeldObject, *, is_ready: bool, has_fault: bool) -> dict[str, Any]:
     there = record.replicas if is_ready else 0
     match record.kind:
         case "Deployment" | "StatefulSet":
@@ -91,10 +91,14 @@ def _status(record: HeldObject, *, is_ready: bool) -> dict[str, Any]:
             }
         case "DaemonSet":
             return {"desiredNumberScheduled": _DAEMONS, "numberAvailable": _DAEMONS if is_ready else 0}
+        case "Job":
+            return {"active": 1, "ready": 1 if is_ready else 0}
         case "Service":
             return {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}} if is_ready else {}
     types = ("Established", "NamesAccepted") if is_ready else ()
     conditions = [{"type": name, "status": "True"} for name in types]
+    if has_fault:  # of a kind that is not known, such as a custom resource
+        conditions.append({"type": "Ready", "status": "False", "reason": "SimulatedFault"})
     return {"conditions": [*conditions, {"type": "DisruptionAllowed", "status": str(not is_ready)}]}
 
 

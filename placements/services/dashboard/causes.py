@@ -27,7 +27,7 @@ from django.urls import reverse
 
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
-from clusters.observation import not_observed
+from clusters.observation import not_observed, unhealthy
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import may_manage_notifications
 from placements.explain.connections import unreachable_reason
@@ -47,7 +47,8 @@ from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 MOST_CAUSES = 10
 _LEVELS = ("failed", "attention", "unknown", "progress", "outdated", "suspended")
 SILENT_CHANNELS, _KEPT_SECONDS = "silent-channels", 60.0
-_LATE, _LEAVING, _NOT_OBSERVED = "late", "leaving", "not-observed"
+_LATE, _LEAVING, _NOT_OBSERVED, _UNHEALTHY = "late", "leaving", "not-observed", "reports-unhealthy"
+_CAN_BE_SELECTED = (_LATE, _NOT_OBSERVED, _UNHEALTHY)
 _MOST_BINDINGS = 2_000
 _IN_NEED = Q(membership=Membership.LEAVING) | ~Q(verdict="") | Q(unanswered_since__isnull=False)
 
@@ -150,6 +151,7 @@ def attention(
     lists = (
         ("not ready clusters", counts.not_eligible, MOST_CAUSES, "clusters", "?state=not-eligible"),
         ("not observed clusters", counts.not_observed, MOST_CAUSES, "clusters", "?state=not-observed"),
+        ("unhealthy clusters", counts.unhealthy, MOST_CAUSES, "clusters", "?state=unhealthy"),
         ("leaving clusters", counts.leaving, MOST_CAUSES, "clusters", "?state=leaving"),
         ("not fulfilled placements", counts.unfulfilled, MOST, "placements", "?state=unfulfilled"),
         ("invalid resource selectors", counts.invalid, MOST, "placements", "?state=invalid"),
@@ -175,18 +177,20 @@ def _away(*, is_large: bool, now: datetime) -> dict[str, _Away]:
     reason = Case(
         When(membership=Membership.LEAVING, then=Value(_LEAVING)),
         When(not_observed(now=now) & Q(verdict=""), then=Value(_NOT_OBSERVED)),
+        When(unhealthy(now=now), then=Value(_UNHEALTHY)),
         When(verdict="", then=Value(_LATE)),
         default=F("verdict"),
         output_field=CharField(),
     )
-    rows = MemberCluster.objects.filter(_IN_NEED | not_observed(now=now)).annotate(reason=reason)
+    is_away = _IN_NEED | not_observed(now=now) | unhealthy(now=now)
+    rows = MemberCluster.objects.filter(is_away).annotate(reason=reason)
     members = rows.filter(name=OuterRef("cluster_name"))
     group = Subquery(members.values("reason" if is_large else "name")[:1])
     bindings = Binding.objects.exclude(state=BindingState.UNSCHEDULED).annotate(group=group).order_by()
     away: dict[str, _Away] = {}
     if is_large:
         return _away_by_reason(rows, bindings.filter(group__isnull=False))
-    rank = Case(When(reason=_LEAVING, then=2), When(reason__in=(_LATE, _NOT_OBSERVED), then=1), default=0)
+    rank = Case(When(reason=_LEAVING, then=2), When(reason__in=_CAN_BE_SELECTED, then=1), default=0)
     rows = rows.select_related("credential")
     for row in rows.defer("document", "properties", "usage").order_by(rank, "name")[:MOST_CAUSES]:
         away[row.name] = _Away(_cause_of_cluster(row))
@@ -206,7 +210,7 @@ def _away_by_reason(rows: QuerySet[Any], bindings: QuerySet[Any]) -> dict[str, _
         number=Count("pk"),
         since=Min("verdict_since"),
         late=Min("unanswered_since"),
-        seen=Min("heartbeat_at"),
+        seen=Min(Case(When(reason=_UNHEALTHY, then=F("healthy_since")), default=F("heartbeat_at"))),
         placed=Value(""),
     )
     placed = bindings.annotate(
@@ -236,6 +240,10 @@ def _cause_of_cluster(row: Any) -> Cause:
             "unknown",
             row.heartbeat_at,
         )
+    elif row.reason == _UNHEALTHY:
+        why = f": {row.health_message}" if row.health_message else ""
+        message = f"Reports itself unhealthy{why}. Not selected after 5m of it."
+        level, since = "attention", row.healthy_since
     else:
         words = ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
         message = f"Not ready: {row.verdict_reason or words}".rstrip(".") + (
@@ -262,6 +270,10 @@ def _cause_of_reason(
         path = f"{path}?state=not-observed"
         key, action = "clusters/not-observed", "Clusters that are not observed"
         return Cause(key, "unknown", "Not observed", message, path, action, seen)
+    if reason == _UNHEALTHY:
+        message = f"{clusters} unhealthy by own report; not selected after 5m of it."
+        key, path, action = f"clusters/{reason}", f"{path}?state=unhealthy", "Unhealthy clusters"
+        return Cause(key, "attention", "Unhealthy", message, path, action, seen)
     words = ELIGIBILITY_WORDS[EligibilityKind(reason)]
     path = f"{path}?state=not-eligible&sort=-verdict_since"
     key, message = f"clusters/{reason}", f"{clusters}: {words}."

@@ -11,7 +11,7 @@ from django.db.models.functions import RowNumber
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
-from clusters.observation import not_observed
+from clusters.observation import not_observed, unhealthy
 from fleetui.models import Event
 from fleetui.polling import ANY_TIME, PreparedQuery, sums_of
 from placements.engine.rollout.staged_run import RunStatus
@@ -43,7 +43,7 @@ MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The totals; `ready` clusters are eligible, answer, were observed lately, monitored and not cordoned."""
+    """The totals; `ready` clusters have the state of that name (`ClusterFilterState`)."""
 
     clusters: int
     ready: int
@@ -56,6 +56,7 @@ class Counts:
     not_eligible: int
     late: int
     not_observed: int
+    unhealthy: int
     not_monitored: int
     leaving: int
     broken: int
@@ -78,9 +79,9 @@ def pulse() -> str:
     """Return a version that changes with everything on the overview, in one query; empty on an empty hub.
 
     It starts with the versions of the fleet, of the clusters that do not answer, and of those that are not
-    observed: while there are some, it changes each minute. Actions of users and changes of eligibility are
-    events; a worker changes the counters of a placement or the progress of a run; an ended run does not
-    change.
+    observed or unhealthy: while some are not observed, it changes each minute. Actions of users and changes
+    of eligibility are events; a worker changes the counters of a placement or the progress of a run; an ended
+    run does not change.
     """
     now, adapted = datetime.now(UTC), connection.ops.adapt_datetimefield_value
     rows = _PULSE.rows({adapted(ANY_TIME): adapted(now)})
@@ -96,6 +97,7 @@ def _moving() -> QuerySet[Any, Any]:
         "fleet": FleetState.objects.values("version"),
         "late": sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
         "unobserved": sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk"),
+        "unhealthy": sums_of(MemberCluster.objects.filter(unhealthy(now=ANY_TIME)), "pk"),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
         "placements": sums_of(Placement.objects.all(), *counters),
@@ -134,6 +136,7 @@ def counts() -> Counts:
         not_eligible=not_eligible - leaving,
         late=of_clusters[ClusterFilterState.HEARTBEAT_LATE],
         not_observed=of_clusters[ClusterFilterState.NOT_OBSERVED],
+        unhealthy=of_clusters[ClusterFilterState.UNHEALTHY],
         not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
         leaving=leaving,
         broken=by_state[PlacementFilterState.BROKEN],

@@ -11,7 +11,7 @@ from django.urls import reverse
 from clusters.credentials import expiry_notice
 from clusters.hub_state import HubState
 from clusters.models import ClusterCredential, FleetState, Hub, HubCredential, MemberCluster, Membership
-from clusters.observation import LONGEST_SILENCE, not_observed
+from clusters.observation import LONGEST_SILENCE, not_observed, unhealthy
 from fleetui.apimachinery.words import names_and_more
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.rollout.staged_run import RunStatus
@@ -102,6 +102,14 @@ def cluster_problems(now: datetime) -> Iterator[Problem]:
     silent = MemberCluster.objects.filter(not_observed(now=now), Exists(observing), verdict="")
     for name, since, document in silent.order_by("pk").values_list("name", "heartbeat_at", "document")[:MOST]:
         message = f"Cluster {name} is not observed: its status is that of the last observation."
+        path = reverse("web:cluster", args=[name])
+        yield Problem(ProblemKind.CLUSTER_NOT_READY, name, message, path, since, _labels(document))
+
+    ill = MemberCluster.objects.filter(unhealthy(now=now)).order_by("pk")
+    for name, why, since, document in ill.values_list("name", "health_message", "healthy_since", "document")[
+        :MOST
+    ]:
+        message = f"Cluster {name} reports itself unhealthy{f': {why}' if why else ''}."
         path = reverse("web:cluster", args=[name])
         yield Problem(ProblemKind.CLUSTER_NOT_READY, name, message, path, since, _labels(document))
 

@@ -13,7 +13,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
 from clusters.models import FleetState, MemberCluster
-from clusters.observation import not_observed
+from clusters.observation import not_observed, unhealthy
 from fleetui.errors import UnknownObject
 from fleetui.models import Event
 from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns, sums_of
@@ -133,6 +133,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "fleet": Subquery(FleetState.objects.values("version")),
         "unreachable": Subquery(sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk")),
         "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
+        "unhealthy": Subquery(sums_of(MemberCluster.objects.filter(unhealthy(now=ANY_TIME)), "pk")),
         "unobserved": Subquery(sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk")),
     }
     rows = Placement.objects.filter(full_name=PARAMETER).annotate(**columns).order_by("pk")

@@ -11,6 +11,7 @@ from tests.clusters.kubernetes.servers import INVENTORIES, Member, Request, answ
 _KINDS = {
     "/api/v1": [("namespaces", "Namespace", False), ("configmaps", "ConfigMap", True)],
     "/apis/apps/v1": [("deployments", "Deployment", True)],
+    "/apis/batch/v1": [("jobs", "Job", True)],
 }
 
 

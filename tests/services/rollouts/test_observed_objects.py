@@ -24,6 +24,7 @@ from tests.clusters.kubernetes.api_server import ApiServer
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import serve
 from tests.rows import NOW, deployment, namespace, spec
+from tests.services.rollouts.test_health import health
 from tests.services.rollouts.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
@@ -71,6 +72,39 @@ def test_a_rollout_keeps_the_state_and_the_hint_of_each_object(world: ServedWorl
     assert "Progressing is False: ProgressDeadlineExceeded" in error.message
     assert "Deployment shop/web: 0 of 1 replicas available" in binding.message
     assert "ProgressDeadlineExceeded" in binding.message
+
+
+JOB: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "once", "namespace": "shop"},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+}
+
+
+def test_a_failed_job_is_not_available_after_the_pause_with_its_own_reason(world: ServedWorld) -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "gave up"}
+    world.server.statuses["web"] = {"availableReplicas": 1, "updatedReplicas": 1}
+    world.server.statuses["once"] = {"failed": 7, "conditions": [failed]}
+    world.apply(JOB)
+    world.place("web", spec())
+
+    world.pass_time(200, step=5)
+
+    binding = Binding.objects.select_related("resource_snapshot").get()
+    once = states(binding)["once"]
+    assert (binding.phase, once.state) == (Phase.APPLIED, ObjectState.NOT_AVAILABLE)
+    assert "Job shop/once: Failed: BackoffLimitExceeded: gave up" in binding.message
+    assert once.live.hint == ""
+    assert health(world).summary == "Degraded (0 of 1 available)"
+    path = "/apis/batch/v1/namespaces/shop/jobs/once"
+    world.server.objects[path] |= {"status": {"succeeded": 1}}
+    world.server.objects[PATH] |= {"status": world.server.statuses["web"]}
+
+    world.pass_time(60, step=5)
+
+    binding.refresh_from_db()
+    assert (binding.phase, states(binding)["once"].state) == (Phase.AVAILABLE, ObjectState.AVAILABLE)
 
 
 def test_a_missing_object_is_shown_as_missing_when_it_is_read(world: ServedWorld) -> None:

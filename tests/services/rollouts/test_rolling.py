@@ -19,11 +19,11 @@ from tests.services.rollouts.world import World, one_at_a_time, starts
 
 pytestmark = pytest.mark.django_db
 
-JOB: dict[str, Any] = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"name": "migrate", "namespace": "shop"},
-    "spec": {"template": {"spec": {"containers": [{"name": "m", "image": "m:1"}]}}},
+NOT_TRACKABLE: dict[str, Any] = {
+    "apiVersion": "example.com/v1",
+    "kind": "Database",
+    "metadata": {"name": "main", "namespace": "shop"},
+    "spec": {"size": 1},
 }
 
 
@@ -72,7 +72,7 @@ def test_changed_resources_reach_clusters_in_the_batches_of_the_budget() -> None
 @pytest.mark.nightly
 def test_kinds_that_cannot_be_observed_take_the_period_between_batches() -> None:
     world = World(10)
-    world.apply(JOB)
+    world.apply(NOT_TRACKABLE)
     quarter = {"unavailablePeriodSeconds": 20}
     world.place("web", spec(strategy={"type": "RollingUpdate", "rollingUpdate": quarter}))
     world.run(until=world.is_settled)
@@ -90,7 +90,7 @@ def test_kinds_that_cannot_be_observed_take_the_period_between_batches() -> None
 @pytest.mark.servers
 def test_the_period_counts_from_the_answer_however_long_the_call_took() -> None:
     world = World(1)
-    world.apply(JOB)
+    world.apply(NOT_TRACKABLE)
     world.call_takes = timedelta(seconds=9)
 
     world.place("web", one_at_a_time())
