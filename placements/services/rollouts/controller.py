@@ -237,6 +237,9 @@ def create_run(
     eta: Mapping[str, Any] | None = None,
 ) -> Rollout:
     placement, target = context.placement, context.target
+    started_by = placement.triggered_by or SYSTEM
+    if started_by == SYSTEM and target and not placement.rollouts.filter(resource_snapshot=target).exists():
+        started_by = target.created_by  # what the system triggered meanwhile is not why these are rolled out
     placement.runs_made += 1
     Placement.objects.filter(pk=placement.pk).update(runs_made=placement.runs_made)
     run = Rollout.objects.create(
@@ -249,7 +252,7 @@ def create_run(
         is_deletion=placement.deleting_since is not None,
         trigger=placement.trigger,
         started_at=now,
-        started_by=placement.triggered_by or SYSTEM,
+        started_by=started_by,
         waves=list(map(list, waves)),
         eta=dict(eta or {}),
     )
