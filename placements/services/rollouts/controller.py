@@ -25,6 +25,7 @@ from placements.services.rollouts.forecasts import eta_of_next, update_forecast
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
+from placements.services.traces import forget_placements
 
 
 def finish_deletion(placement: Placement, *, now: datetime) -> bool:
@@ -39,6 +40,8 @@ def finish_deletion(placement: Placement, *, now: datetime) -> bool:
         end_run(run, state, DELETED, now=now)
     placement.bindings.all().delete()
     placement.delete()
+    if placement.is_demo:
+        forget_placements([placement.full_name])
     return True
 
 

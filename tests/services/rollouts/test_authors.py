@@ -36,7 +36,7 @@ def authors() -> tuple[str, str, str]:
     """Return who made the newest policy and resources and started the newest rollout."""
     policy = PolicySnapshot.objects.get(is_latest=True)
     resources = ResourceSnapshot.objects.get(is_latest=True)
-    return policy.created_by, resources.created_by, Rollout.objects.order_by("number").last().started_by
+    return policy.created_by, resources.created_by, Rollout.objects.latest("number").started_by
 
 
 def test_what_a_user_applied_has_the_name_of_the_user() -> None:
