@@ -181,6 +181,7 @@ def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
         status_of(cluster),
         uid=str(cluster.uid),
         revision=cluster.revision,
+        generation=cluster.spec_generation,
         created_at=cluster.created_at,
     )
 

@@ -99,6 +99,8 @@ CONTENT = {
     "clusters/migrations/0003_observation.py": "9d9aeb4022a5f815",
     "clusters/migrations/0004_channel_services.py": "7582743ac87a9783",
     "clusters/migrations/0005_reported_health.py": "286f4a112aa1f1b9",
+    "clusters/migrations/0006_spec_generation.py": "5750ea1875342cc8",
+    "clusters/migrations/0007_generation_so_far.py": "6a8e17c649ddadca",
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
     "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
     "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",
@@ -111,6 +113,8 @@ CONTENT = {
     "placements/migrations/0005_reported_differences.py": "2db6271ad35b3be0",
     "placements/migrations/0006_more_problems.py": "b37cf1f1c8d688de",
     "placements/migrations/0007_warnings_of_api_servers.py": "5b3541842afb82a7",
+    "placements/migrations/0008_spec_generation.py": "2f4dc83ab952c24a",
+    "placements/migrations/0009_generation_so_far.py": "199b2a63039deb05",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -107,6 +107,7 @@ class MemberCluster(HubRow):
     over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
     empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
     judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
+    `spec_generation` is `metadata.generation`: labels and annotations do not raise it.
     `changed_in` is the sequence of the fleet at the last change that a scheduler reads.
     `uid` is that of this row alone: a cluster that joins again has another one.
     `health_message` names the health checks that fail, or the readings that are not permitted.
@@ -123,6 +124,7 @@ class MemberCluster(HubRow):
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
+    spec_generation = models.PositiveBigIntegerField(default=1, db_default=1)
     changed_in = models.PositiveBigIntegerField(default=0, editable=False)
     membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
     joined_at = models.DateTimeField()

@@ -20,7 +20,7 @@ from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluste
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.metadata import without_hub_metadata
+from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.concurrency import check_revision
@@ -211,6 +211,7 @@ def _target(
     )
     if did is JoinOutcome.CHANGED and before is not None:
         row.revision = before.revision + 1
+        row.spec_generation = next_generation(before.spec_generation, before.document, document)
     return _Target(row, member, before, did)
 
 

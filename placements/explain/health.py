@@ -28,15 +28,16 @@ class HealthLevel(StrEnum):
 class HealthCounts:
     """How many clusters meet each condition, of those wanted; the others are counted once for each reason.
 
-    A cluster with an older version than the wanted one counts as applied and available, not as started.
-    Without a driver, `not_monitored`, nothing is applied to it. Of a cluster that is `not_observed` the last
-    status is old. What is on a reachable cluster that is `not_ready`, or unhealthy, may be available.
+    A cluster with an older version than the wanted one counts as available, not as started or applied. On one
+    that is `in_flight` a call is under way, or what was applied is not available yet. Without a driver,
+    `not_monitored`, nothing is applied to it. Of a cluster that is `not_observed` the last status is old.
+    What is on a reachable cluster that is `not_ready`, or unhealthy, may be available.
     """
 
     wanted: int = 0
     scheduled: int = 0
     started: int = 0
-    applying: int = 0
+    in_flight: int = 0
     applied: int = 0
     available: int = 0
     unreachable: int = 0
@@ -215,11 +216,9 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
         return HealthLevel.PROGRESS, "Scheduling", ""
     if facts.is_scheduled is None:
         return HealthLevel.SUSPENDED, "Pending", ""
-    in_flight = counts.applying > 0 or counts.available < counts.applied
-    in_flight = in_flight or counts.applied < min(counts.started, counts.scheduled)
     updated = f"{counts.started:,} of {counts.wanted:,} started"
-    is_at_gate = facts.gate in GATES and not in_flight
-    if (counts.started < counts.scheduled or facts.awaits_run or is_at_gate) and not in_flight:
+    is_at_gate = facts.gate in GATES and not counts.in_flight
+    if (counts.started < counts.scheduled or facts.awaits_run or is_at_gate) and not counts.in_flight:
         if word := "Paused" if facts.is_paused else "Stopped" if facts.is_stopped else "":
             return HealthLevel.SUSPENDED, word, updated
         if facts.is_staged and not facts.is_rolling:

@@ -37,10 +37,10 @@ class Placement(ObjectRow):
     `selection_generation`, and its rollout is due while `rollout_observed` is behind `rollout_generation`,
     or from `rollout_requeue_at` on. `pinned_snapshot` is the resource snapshot that a rollback pinned;
     `deletion_number` how many clusters were selected when it was deleted. `scheduled` is the condition of
-    that name, unknown from an edit to its decision; `conditions` are the others as last recorded, each with
-    its value and since when. `selected_count` is how many resources the selectors match, None until they
-    were evaluated; `has_newer_resources` means that these differ from the latest resource snapshot of a
-    staged placement. `named_count` is how many clusters a PickFixed policy names.
+    that name, unknown from an edit that needs a decision to that one; `conditions` are the others as last
+    recorded, each with its value and since when. `selected_count` is how many resources the selectors match,
+    None until they were evaluated; `has_newer_resources` means that these differ from the latest resource
+    snapshot of a staged placement. `named_count` is how many clusters a PickFixed policy names.
     `reschedules_on_fleet_change` means that a change of the fleet may change the decision. `hub_conditions`
     are all conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when
     something changed there that its observed rollout depends on.
@@ -184,7 +184,7 @@ class Placement(ObjectRow):
     def is_decided(self) -> bool:
         """Return whether resources alone changed since the last decision; a cycle does not read them.
 
-        An edit of the placement makes `scheduled` unknown, and every other cause raises `generation` alone.
+        An edit that needs a decision makes `scheduled` unknown; every other cause raises `generation` alone.
         """
         is_resources = (
             self.generation - self.observed_generation == self.selection_generation - self.selection_observed

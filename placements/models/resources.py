@@ -21,6 +21,7 @@ class Resource(HubRow):
     labels = models.JSONField(default=dict)
     content = ManifestField()
     revision = models.PositiveBigIntegerField(default=1)
+    spec_generation = models.PositiveBigIntegerField(default=1, db_default=1)
     is_demo = models.BooleanField(default=False)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

@@ -168,7 +168,8 @@ class StagedRun(HubRow):
     `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
     cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
     `eta` is the forecast, as of a rollout.
-    `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`.
+    `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`: that of its
+    spec, 0 where it is not known.
     """
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
@@ -221,6 +222,10 @@ class StagedRun(HubRow):
 
     def __str__(self) -> str:
         return self.full_name
+
+    @property
+    def spec_generation(self) -> int:
+        return self.generation or 1
 
 
 WAITS_FOR_APPROVAL = Q(approved_at=None, run__ended_at=None) & ~Q(

@@ -37,7 +37,7 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import not_observed, silence_words, unhealthy
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns
+from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, number_of, prepared_columns
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
@@ -100,7 +100,9 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
     }
 
 
-_NO_ROLLOUT = SimpleNamespace(is_rolling=False, is_stalled=False, awaits_run=False, gate="", gate_stage="")
+_NO_ROLLOUT = SimpleNamespace(
+    is_rolling=False, is_stalled=False, awaits_run=False, gate="", gate_stage="", applied_older=0
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +371,10 @@ def with_rollouts() -> dict[str, Any]:
         "is_rolling": _is_rolling("pk"),
         "is_stalled": _is_stalled(),
         "awaits_run": _awaits_run(),
+        "applied_older": Case(
+            When(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB, then=number_of(_applied_older())),
+            default=0,
+        ),
         "gate": Subquery(waiting.values(gate=KT("sync_result__waits__0__reason"))[:1]),
         "gate_stage": Subquery(waiting.values(stage=KT("sync_result__waits__0__stage"))[:1]),
     }
@@ -405,6 +411,18 @@ def _awaits_run() -> Q:
     is_left = Exists(left.exclude(phase__in=(*EMPTY, Phase.REMOVING)))
     is_outdated = Q(has_newer_resources=True) | is_older | is_left
     return Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB) & is_outdated
+
+
+def _applied_older() -> QuerySet[Binding]:
+    """Return where a staged placement has another revision than its run in progress, else than the newest."""
+    runs = StagedRun.objects.filter(placement=OuterRef("placement"), ended_at=None)
+    runs = runs.filter(started_at__isnull=False, resource_snapshot__isnull=False)
+    is_newest = Q(resource_snapshot__is_latest=True, placement__has_newer_resources=False)
+    is_wanted = Exists(runs.filter(resource_snapshot=OuterRef("resource_snapshot"))) | (
+        is_newest & ~Exists(runs)
+    )
+    rows = Binding.objects.filter(placement=OuterRef("pk"), phase__in=(Phase.APPLIED, Phase.AVAILABLE))
+    return rows.exclude(_is_deselected()).exclude(failure=FailureKind.DIFFERS).exclude(is_wanted)
 
 
 def is_pending() -> Q:
@@ -489,7 +507,7 @@ def _facts(
     is_rolling = bool(rollout.is_rolling)
     is_suspended = placement.paused_since is not None or placement.is_stopped
     resources = placement.selected_count if placement.pinned_snapshot is None else None
-    counts = _counts(groups, is_rolling=is_rolling, has_resources=resources != 0)
+    counts = _counts(groups, is_rolling=is_rolling, has_resources=resources != 0, older=rollout.applied_older)
     numbers = (wanted[placement.pk], placement.named_count, counts["scheduled"])
     number = next(one for one in numbers if one is not None)
     seen = min((group["seen"] for group in groups if group["seen"]), default=None)
@@ -514,8 +532,10 @@ def _facts(
     )
 
 
-def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resources: bool) -> dict[str, int]:
-    """Count the clusters; what holds no resources is available nowhere."""
+def _counts(
+    groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resources: bool, older: int
+) -> dict[str, int]:
+    """Count the clusters, `older` of them with an older revision; nothing is available without resources."""
     counts: dict[str, int] = defaultdict(int)
     for group in groups:
         phase, number = Phase(group["phase"]), group["count"]
@@ -528,11 +548,12 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
         counts["scheduled"] += number
         started = group["started_status"]
         is_there = phase not in EMPTY and phase is not Phase.REMOVING
-        counts["started"] += number if started == _TRUE or (not started and is_there) else 0
-        counts["applying"] += number if phase is Phase.APPLYING else 0
+        is_current = started == _TRUE or (not started and is_there)
+        counts["started"] += number if is_current else 0
         is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         is_report = group["failure"] == FailureKind.DIFFERS  # nothing was applied
-        counts["applied"] += number if is_applied and has_resources and not is_report else 0
+        if is_applied and is_current and has_resources and not is_report:
+            counts["applied"] += number
         is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
         if group["member"] in _UNKNOWN_MEMBERS:
             counts[group["member"].replace(" ", "_")] += number
@@ -544,6 +565,8 @@ def _counts(groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resourc
             counts["differs"] += number
         elif is_ready and has_resources:
             counts["available"] += number
-        elif is_applied and (group["is_late"] or not is_rolling):
-            counts["not_available"] += number
+        elif phase not in EMPTY:
+            is_late = is_applied and (group["is_late"] or not is_rolling)
+            counts["not_available" if is_late else "in_flight"] += number
+    counts["applied"] -= min(older, counts["applied"])
     return counts

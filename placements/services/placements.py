@@ -17,6 +17,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
@@ -37,6 +38,7 @@ from placements.manifests.placement import (
     is_ocm_placement,
     parse_placement,
     placement_warnings,
+    selectors_of_document,
 )
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
@@ -216,11 +218,15 @@ def _update(
     by: User | None,
     now: datetime,
 ) -> None:
-    before = placement.document
+    before, has_same_cycle = placement.document, not changes_scheduling(placement, manifest)
+    columns = {**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))}
+    if has_same_cycle:
+        del columns["reschedules_on_fleet_change"]  # that of the decision, which stays
+    if not has_same_cycle or selects_other_resources(before, content):
+        columns |= scheduled_columns(placement, "Unknown", now=now)
     placement.document, placement.updated_at = content, now
     placement.revision += 1
-    columns = {**placement_columns(manifest), **scheduled_columns(placement, "Unknown", now=now)}
-    columns["has_assertions"] = bool(written_assertions(manifest))
+    columns["spec_generation"] = next_generation(placement.spec_generation, before, content)
     for name, value in columns.items():
         setattr(placement, name, value)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:  # its runs are stopped, not the placement
@@ -368,6 +374,11 @@ def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -
     latest = current.policy_snapshots.filter(is_latest=True).values_list("content_hash", flat=True).first()
     number = manifest.spec.policy.number_of_clusters
     return latest != content_hash(manifest) or number != current.number_of_clusters
+
+
+def selects_other_resources(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether a change may make the selectors invalid, without which nothing is decided."""
+    return selectors_of_document(before) != selectors_of_document(after)
 
 
 def check_not_unscheduling_all(current: Placement, manifest: ClusterResourcePlacement) -> None:

@@ -14,7 +14,7 @@ from django.db.models import Model
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
-from fleetui.apimachinery.metadata import with_hub_metadata, without_hub_metadata
+from fleetui.apimachinery.metadata import next_generation, with_hub_metadata, without_hub_metadata
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
@@ -95,7 +95,12 @@ def read_manifest(
 ) -> dict[str, Any]:
     """Return the manifest of an object, with its status where it has one, as it is read."""
     return with_hub_metadata(
-        manifest, status, uid=str(row.uid), revision=row.revision, created_at=row.created_at
+        manifest,
+        status,
+        uid=str(row.uid),
+        revision=row.revision,
+        generation=row.spec_generation,
+        created_at=row.created_at,
     )
 
 
@@ -115,6 +120,8 @@ def save_row(
     content, before = stored_document(document), plain_manifest(row.document) if row.revision else None
     if before == content:
         return SaveResult(row, OperationResult.UNCHANGED)
+    if before is not None:
+        row.spec_generation = next_generation(row.spec_generation, before, content)
     row.document, row.updated_at, row.revision = content, now, row.revision + 1
     row.save()
     result = OperationResult.CREATED if before is None else OperationResult.CHANGED

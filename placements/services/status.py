@@ -59,7 +59,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     others = hub_conditions.conditions_in_all(each, placement.conditions)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:
         others = [hub_conditions.controlled_externally(one) for one in others]
-    generation = placement.revision
+    generation = placement.spec_generation
     status: dict[str, Any] = {}
     if isinstance(manifest, OcmPlacement):
         status["numberOfSelectedClusters"] = len(bindings)
@@ -95,7 +95,7 @@ def _missing(latest: Decision | None, manifest: ClusterResourcePlacement, select
 
 
 def _of_ocm(placement: Placement) -> list[Condition]:
-    latest = None if placement.is_due else latest_decision(placement)
+    latest = None if _awaits_decision(placement) else latest_decision(placement)
     is_satisfied = satisfied(
         decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
     )
@@ -113,9 +113,9 @@ def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[s
         pending = {"type": kind, "status": "Unknown", "reason": "", "message": "Not stated by the hub yet"}
         return {"reason": "", "message": "", **next(stated, pending)}
     if is_ocm_placement(placement.document):
-        return _of_ocm(placement)[0].plain(generation=placement.revision)
+        return _of_ocm(placement)[0].plain(generation=placement.spec_generation)
     kind, conditions = placement_kind(placement), [scheduled(placement, latest)]
-    return hub_conditions.plain_in_all(conditions, generation=placement.revision, kind=kind)[0]
+    return hub_conditions.plain_in_all(conditions, generation=placement.spec_generation, kind=kind)[0]
 
 
 def placement_kind(placement: Placement) -> str:
@@ -124,7 +124,7 @@ def placement_kind(placement: Placement) -> str:
 
 
 def scheduled(placement: Placement, latest: Decision | None) -> Condition:
-    """Return the condition `Scheduled`, which is unknown from an edit to its decision.
+    """Return the condition `Scheduled`, unknown from an edit that needs another decision to that one.
 
     A pending change of the fleet or of the resources does not change the condition.
     """
@@ -132,10 +132,13 @@ def scheduled(placement: Placement, latest: Decision | None) -> Condition:
         words = "; ".join(error["message"] for error in placement.selection_faults)
         return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
     condition = condition_of(decision_of(latest)) if latest else None
-    is_pending = placement.scheduled == Truth.UNKNOWN or (placement.is_due and not placement.scheduled)
-    if is_pending or latest is None or condition is None:
+    if _awaits_decision(placement) or latest is None or condition is None:
         return _scheduled(placement, Truth.UNKNOWN, "SchedulePending", "Scheduling has not completed")
     return _scheduled(placement, Truth(condition["status"]), condition["reason"], condition["message"])
+
+
+def _awaits_decision(placement: Placement) -> bool:
+    return placement.scheduled == Truth.UNKNOWN or (placement.is_due and not placement.scheduled)
 
 
 def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -> Condition:

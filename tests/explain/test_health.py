@@ -184,7 +184,7 @@ SHORT = {"is_scheduled": False}
         ),
         (
             "H11 while an update is applying",
-            _six(started=4, applying=1, applied=5, available=5),
+            _six(started=4, in_flight=1, applied=3, available=5),
             {"is_rolling": True, "is_paused": True},
             "Progressing",
             "Progressing (4 of 6 started)",

@@ -37,7 +37,9 @@ def _document_of(row: Any) -> dict[str, Any]:
 def _approval_of(row: ApprovalRequest) -> dict[str, Any]:
     manifest = row.to_manifest()
     approved = manifest.get("status")
-    return with_hub_metadata(manifest, approved, uid=str(row.uid), revision=1, created_at=row.requested_at)
+    return with_hub_metadata(
+        manifest, approved, uid=str(row.uid), revision=1, generation=1, created_at=row.requested_at
+    )
 
 
 _KINDS: dict[str, tuple[Callable[[], QuerySet[Any]], Callable[[Any], dict[str, Any]]]] = {

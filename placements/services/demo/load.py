@@ -33,6 +33,7 @@ from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources, delete_resources
 from placements.services.resources.queries import may_select
 from placements.services.scheduling import schedule_placement
+from placements.services.traces import forget_clusters
 
 Document = dict[str, Any]
 _MOST_NAMES = 5
@@ -111,6 +112,7 @@ def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     names = [cluster.name for cluster in clusters]
     for placement in placements:
         placement.bindings.filter(cluster_name__in=names).delete()
+        placement.drafts.all().delete()
         delete_placement(placement.full_name, by=by, now=now)
     resources = list(Resource.objects.filter(is_demo=True))
     if resources:
@@ -118,6 +120,7 @@ def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     if clusters:
         end_drains_of(names, by=by, now=now)
         forget(clusters, verb="removed", by=by, now=now)
+        forget_clusters(names, since=min(cluster.joined_at for cluster in clusters))
     return Loaded(len(clusters), len(resources), len(placements))
 
 

@@ -11,7 +11,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import current_version, no_effect_reason
-from fleetui.apimachinery.metadata import without_hub_metadata
+from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
@@ -66,7 +66,7 @@ def apply_resources(
     created = (one.object for one in applied if one.result is OperationResult.CREATED)
     Resource.objects.bulk_create(created, batch_size=200)
     changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
-    columns = ["version", "labels", "content", "revision", "updated_at"]
+    columns = ["version", "labels", "content", "revision", "spec_generation", "updated_at"]
     # An upsert of locked rows, and never an insert: bulk_update takes three times as long.
     Resource.objects.bulk_create(
         changed, update_conflicts=True, unique_fields=["id"], update_fields=columns, batch_size=200
@@ -184,10 +184,11 @@ def _apply(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool
         key = {"group": group, "kind": kind, "namespace": namespace, "name": name}
         row = Resource(**key, created_at=now, is_demo=is_demo)
         did = OperationResult.CREATED
-    elif plain_manifest(row.content) == one.content:
+    elif (before := plain_manifest(row.content)) == one.content:
         return SaveResult(row, OperationResult.UNCHANGED, warnings)
     else:
         row.revision += 1
+        row.spec_generation = next_generation(row.spec_generation, before, one.content)
         did = OperationResult.CHANGED
     row.version, row.updated_at = one.version, now
     row.labels, row.content = dict(one.labels), dict(one.content)

@@ -47,7 +47,7 @@ def refresh_resources(
             is_newer = latest is not None and latest.content_hash != content_hash(objects)
             Placement.objects.filter(pk=placement.pk).update(has_newer_resources=is_newer)
         elif placement.pinned_snapshot is None:
-            take_resource_snapshot(placement, objects, by=SYSTEM, now=now)
+            take_resource_snapshot(placement, objects, by=placement.triggered_by or SYSTEM, now=now)
     return True
 
 

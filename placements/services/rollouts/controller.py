@@ -25,6 +25,7 @@ from placements.services.rollouts.forecasts import eta_of_next, update_forecast
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
 from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
+from placements.services.traces import forget_placements
 
 
 def finish_deletion(placement: Placement, *, now: datetime) -> bool:
@@ -39,6 +40,8 @@ def finish_deletion(placement: Placement, *, now: datetime) -> bool:
         end_run(run, state, DELETED, now=now)
     placement.bindings.all().delete()
     placement.delete()
+    if placement.is_demo:
+        forget_placements([placement.full_name])
     return True
 
 
@@ -237,6 +240,9 @@ def create_run(
     eta: Mapping[str, Any] | None = None,
 ) -> Rollout:
     placement, target = context.placement, context.target
+    started_by = placement.triggered_by or SYSTEM
+    if started_by == SYSTEM and target and not placement.rollouts.filter(resource_snapshot=target).exists():
+        started_by = target.created_by  # what the system triggered meanwhile is not why these are rolled out
     placement.runs_made += 1
     Placement.objects.filter(pk=placement.pk).update(runs_made=placement.runs_made)
     run = Rollout.objects.create(
@@ -249,7 +255,7 @@ def create_run(
         is_deletion=placement.deleting_since is not None,
         trigger=placement.trigger,
         started_at=now,
-        started_by=placement.triggered_by or SYSTEM,
+        started_by=started_by,
         waves=list(map(list, waves)),
         eta=dict(eta or {}),
     )

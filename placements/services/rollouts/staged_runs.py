@@ -15,7 +15,7 @@ from fleetui.apimachinery.kinds import (
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
 )
-from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.metadata import next_generation, split_full_name
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
 from fleetui.permissions import check_change
@@ -164,6 +164,7 @@ def _change_run(
     _set_started(run, state, by=by, now=now)
     verb = _VERBS[state] if state != before.spec.state else "changed"
     event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=content)
+    run.generation = next_generation(run.spec_generation, run.document, content)
     run.document, run.revision, run.progress_version = content, run.revision + 1, run.progress_version + 1
     if run.plan and state != before.spec.state:
         show_progress(run, RunStatus.PROGRESSING if state is RunState.RUN else RunStatus.STOPPING)

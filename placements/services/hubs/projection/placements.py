@@ -38,7 +38,7 @@ _COLUMNS = (
     *("document", "created_at", "deleting_since", "placement_type", "number_of_clusters", "semantics"),
     *("label_keys_read", "property_names_read", "revision_history_limit", "named_count", "strategy_type"),
     *("unavailable_period", "reschedules_on_fleet_change", "is_fulfilled", "selected_count", "scheduled"),
-    *("scheduled_since", "conditions", "hub_conditions"),
+    *("scheduled_since", "conditions", "hub_conditions", "spec_generation"),
 )
 
 
@@ -105,6 +105,7 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     place = {"namespace": document.row.namespace, "name": document.row.name}
     row = copy(before) if before else Placement(**place, uid=document.uid)
     row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
+    row.spec_generation = document.row.generation or 1
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
     row.semantics = HUB_SEMANTICS  # whatever the annotations are

@@ -1,0 +1,54 @@
+"""Histories that name placements and clusters: those of a demo are deleted with it."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from placements.models import (
+    ClusterUpdate,
+    Decision,
+    Drain,
+    DrainStep,
+    DryRun,
+    Eviction,
+    Leftover,
+    ResilienceReport,
+    Rollout,
+    Scenario,
+    ScenarioDecision,
+    StagedRun,
+    StalePick,
+    WaitingRemoval,
+)
+
+
+def forget_placements(names: Collection[str]) -> None:
+    """Delete the histories of placements whose rows are deleted; the audit log stays."""
+    for model in (
+        Rollout,
+        StagedRun,
+        Eviction,
+        DrainStep,
+        ScenarioDecision,
+        DryRun,
+        Leftover,
+        WaitingRemoval,
+    ):
+        model._default_manager.filter(placement_name__in=names).delete()
+    Decision.objects.filter(placement_name__in=names, placement=None).delete()
+
+
+def forget_clusters(names: Collection[str], *, since: datetime) -> None:
+    """Delete the histories of clusters that left, and what was computed with them since they joined."""
+    for model in (ClusterUpdate, Eviction, Drain, StalePick, Leftover, WaitingRemoval):
+        model._default_manager.filter(cluster_name__in=names).delete()
+    gone = set(names)
+    analyses = [pk for pk, clusters in Scenario.objects.values_list("pk", "clusters") if gone & set(clusters)]
+    Scenario.objects.filter(pk__in=analyses).delete()
+    runs = DryRun.objects.values_list("pk", "clusters", "results")
+    answered = [
+        pk
+        for pk, clusters, results in runs
+        if gone & {*clusters, *(one.get("cluster") for one in results if isinstance(one, dict))}
+    ]
+    DryRun.objects.filter(pk__in=answered).delete()
+    ResilienceReport.objects.filter(created_at__gte=since).delete()
