@@ -4,6 +4,7 @@ What is asked with each request of a session or an API token is here, and nowher
 and a factor removed, long after the login.
 """
 
+from collections.abc import Callable
 from http import HTTPStatus
 
 from allauth.account.authentication import get_authentication_records
@@ -12,7 +13,7 @@ from allauth.socialaccount.models import SocialAccount
 from cryptography.fernet import InvalidToken
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import MiddlewareNotUsed, PermissionDenied
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -83,6 +84,11 @@ class SecondFactorMiddleware(Middleware):
 
     After the login by a proxy: who comes from there, or from an identity provider, has factors there.
     """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        if not settings.SECOND_FACTOR_ROLES:
+            raise MiddlewareNotUsed
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path_info.startswith(_WITHOUT_FACTOR) or not is_due_in_session(request):

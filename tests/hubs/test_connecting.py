@@ -307,7 +307,7 @@ def test_connect_hub_prints_the_permissions_and_saves(
     assert not Hub.objects.filter(name="prod-eu").exists()
 
     assert run("connect_hub", "prod-eu", "--kubeconfig", path).endswith("Hub prod-eu added\n")
-    assert status("connect_hub", "prod-eu", "--kubeconfig", path)[0] == 2
+    assert status("connect_hub", "prod-eu", "--kubeconfig", path)[0] == 1
     assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--replace")[0] == 0
 
 
@@ -335,7 +335,7 @@ def test_connect_hub_has_exit_codes(served: tuple[FakeHub, LocalServer], tmp_pat
     assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--anyway")[0] == 0
     assert status("connect_hub", "Prod EU", "--kubeconfig", path)[0] == 2
     assert status("connect_hub", "--kubeconfig", path)[0] == 2
-    assert status("pause_hub", "nowhere")[0] == 2
+    assert status("pause_hub", "nowhere")[0] == 1
 
 
 RBAC = {
