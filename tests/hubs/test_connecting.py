@@ -96,6 +96,9 @@ def test_a_check_passes_with_few_requests(served: tuple[FakeHub, LocalServer]) -
 
     assert results(report) == dict.fromkeys(STEPS, True)
     assert report.server_version == "v1.30.1"
+    discovery = next(one.message for one in report.steps if one.step == "discovery")
+    kinds = len(report.permissions)
+    assert discovery.startswith(f"{kinds} of {kinds} kinds of KubeFleet")
     assert {one.resource: one.verbs["watch"] for one in report.permissions}[
         "memberclusters.cluster.kubernetes-fleet.io"
     ]
@@ -440,6 +443,8 @@ def test_pause_resume_and_disconnect_by_command() -> None:
         shown = json.loads(run("hubs", "prod-eu", "-o", "json"))[0]
         assert (shown["state"], shown["clusters"], shown["placements"]) == ("live", 3, 2)
         assert len(shown["streams"]) == 25
+        lines = run("hubs", "prod-eu").splitlines()
+        assert len({line.split("  ")[1] for line in lines[1:]}) == 25, "each stream can be told apart"
 
         assert run("pause_hub", "prod-eu") == "Hub prod-eu paused\n"
         watched.work_until(lambda: not watched.watcher.hubs)

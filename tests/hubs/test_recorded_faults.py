@@ -230,8 +230,8 @@ def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(
     client.force_login(user)
 
     items = inbox_of(user)
-    assert items["difference", "docs"] == "Drift on 0 clusters, differences on 3 clusters."
-    assert items["difference", "maps"] == "Drift on 1 cluster, differences on 0 clusters."
+    assert items["difference", "docs"] == "Differences on 3 clusters."
+    assert items["difference", "maps"] == "Drift on 1 cluster."
     assert items["rollout", "take"] == "Rollout failed on 1 cluster. Retrying."
     with live.scope():
         Rollout.objects.filter(placement_name="take").update(state=Rollout.State.FINISHED, ended_at=NOW)

@@ -61,13 +61,14 @@ def write_rows(
             replaced.append(before.pk)
             before = None
         row: Any = copy(before) if before is not None else _new_row(kind, one)
+        row.revision = one.revision
         if not kind.fill(row, one):
             replaced += [before.pk] if before is not None else []
             continue
         if before is not None:
-            if all(getattr(before, name) == getattr(row, name) for name in kind.columns):
+            columns = (*kind.columns, "revision") if kind.has("revision") else kind.columns
+            if all(getattr(before, name) == getattr(row, name) for name in columns):
                 continue
-            row.revision = _next(row, "revision")
             if kind.counter:
                 setattr(row, kind.counter, _next(row, kind.counter))
         if kind.has("updated_at"):
