@@ -102,7 +102,8 @@ def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
 def current_report() -> DoctorReport:
     """Return the examination of all placements; computed once for each state of the fleet and placements."""
     view = current_fleet()
-    facts = Placement.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"), Sum("decisions_made"), Sum("hub_changes"))
+    counters = (Sum("revision"), Sum("hub_changes"), Sum("decisions_made"))
+    facts = Placement.objects.aggregate(Count("pk"), Max("pk"), *counters)
     of_overrides = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
     numbers = (current_hub_id(), view.version, *facts.values(), *of_overrides.values())
     key = "-".join(map(str, ("doctor", *numbers)))

@@ -142,8 +142,8 @@ def _digest(*values: object) -> str:
 
 
 def _of_clusters(now: datetime) -> _Versions:
-    columns = ("revision", "hub_changes", "membership", "verdict", "verdict_reason", "verdict_since", "driver")
-    reported = ("leaving_since", "agent_joined", "agent_healthy")
+    columns = ("revision", "membership", "verdict", "verdict_reason", "verdict_since", "driver")
+    reported = ("hub_changes", "leaving_since", "agent_joined", "agent_healthy")
     silent = Case(When(not_observed(now=now), then=True), default=False)
     rows: Any = MemberCluster.objects.order_by().annotate(silent=silent)
     rows = rows.values_list("pk", "name", *columns, *reported, "silent")

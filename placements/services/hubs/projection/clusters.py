@@ -30,7 +30,8 @@ _SCHEDULING = (
 _COLUMNS = (
     *_SCHEDULING,
     *_READINGS,
-    *("revision", "joined_at", "hub_created_at", "has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
+    *("revision", "joined_at", "hub_created_at"),
+    *("has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
     "health_message",
 )
 

@@ -35,7 +35,8 @@ from placements.services.snapshots import placement_columns
 CHILD_KINDS = (*POLICY_KINDS, *RESOURCE_KINDS, *BINDING_KINDS, *RUN_KINDS, EVICTION_KIND)
 NO_PLACEMENT = "its placement is not in the mirror"
 _COLUMNS = (
-    *("document", "revision", "created_at", "deleting_since", "placement_type", "number_of_clusters", "semantics"),
+    *("document", "revision", "created_at", "deleting_since"),
+    *("placement_type", "number_of_clusters", "semantics"),
     *("label_keys_read", "property_names_read", "revision_history_limit", "named_count", "strategy_type"),
     *("unavailable_period", "reschedules_on_fleet_change", "is_fulfilled", "selected_count", "scheduled"),
     *("scheduled_since", "conditions", "hub_conditions"),
