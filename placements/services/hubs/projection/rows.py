@@ -70,7 +70,7 @@ def write_rows(
             if all(getattr(before, name) == getattr(row, name) for name in columns):
                 continue
             if kind.counter:
-                setattr(row, kind.counter, _next(row, kind.counter))
+                setattr(row, kind.counter, getattr(row, kind.counter) + 1)
         if kind.has("updated_at"):
             row.updated_at = now
         written_rows.append(WrittenRow(one, before, row))
@@ -94,10 +94,6 @@ def _new_row(kind: RowKind[Row], document: HubDocument) -> Row:
     if kind.has("uid"):
         place["uid"] = document.uid
     return kind.model(**place)
-
-
-def _next(row: Any, counter: str) -> int:
-    return int(getattr(row, counter, 0)) + 1
 
 
 def remove_rows(kind: RowKind[Any], _moment: HubMoment, *, group: str, mirrored: Collection[str]) -> int:
