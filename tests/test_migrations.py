@@ -101,6 +101,7 @@ CONTENT = {
     "clusters/migrations/0005_reported_health.py": "286f4a112aa1f1b9",
     "clusters/migrations/0006_spec_generation.py": "5750ea1875342cc8",
     "clusters/migrations/0007_generation_so_far.py": "6a8e17c649ddadca",
+    "clusters/migrations/0008_changes_of_hubs.py": "b2a524c3b1b2a5fe",
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
     "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
     "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",
@@ -115,6 +116,7 @@ CONTENT = {
     "placements/migrations/0007_warnings_of_api_servers.py": "5b3541842afb82a7",
     "placements/migrations/0008_spec_generation.py": "2f4dc83ab952c24a",
     "placements/migrations/0009_generation_so_far.py": "199b2a63039deb05",
+    "placements/migrations/0010_changes_of_hubs.py": "a4e730d371369da0",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

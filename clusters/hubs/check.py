@@ -92,8 +92,10 @@ class HubCheck(ConnectionCheck):
         missing = [kind.resource for kind in self._api.required if not self._discovery.versions.get(kind)]
         if missing:
             raise StepFailed(f"not served: {', '.join(missing)}", "Install the CustomResourceDefinitions")
-        served = sum(bool(version) for version in self._discovery.versions.values())
-        return f"{served} of {len(self._discovery.versions)} kinds of {self._api.title} are served"
+        # Several streams may read one kind, such as events.
+        served = {kind.resource for kind, version in self._discovery.versions.items() if version}
+        known = {kind.resource for kind in self._discovery.versions}
+        return f"{len(served)} of {len(known)} kinds of {self._api.title} are served"
 
     def check_access(self) -> str:
         rules = read_rules(self._client, deadline=self._deadline)

@@ -89,6 +89,10 @@ class SavedHub:
     is_new: bool = False
 
 
+def spec_of(hub: Hub) -> HubSpec:
+    return HubSpec(hub.name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
+
+
 def check_spec(spec: HubSpec) -> None:
     """Raise InvalidManifest with every error."""
     errors = []
@@ -292,11 +296,10 @@ def notify_expiring_hubs(*, now: datetime) -> int:
 def change_hub(name: str, changes: Mapping[str, Any], *, by: User | None, now: datetime) -> SavedHub:
     """Change title, mode, identity, namespaces or `paused`. Raise UnknownHubError, InvalidManifest."""
     hub = live_hub(name)
-    spec = HubSpec(hub.name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
     chosen = {key: value for key, value in changes.items() if key != "paused"}
     if "namespaces" in chosen:
         chosen["namespaces"] = tuple(chosen["namespaces"])
-    spec = replace(spec, **chosen)
+    spec = replace(spec_of(hub), **chosen)
     check_spec(spec)
     with transaction.atomic():
         hub = Hub.objects.select_for_update().get(pk=hub.pk)

@@ -73,8 +73,10 @@ def condition_of(streams: Sequence[StreamHealth], *, rejected: str = "") -> HubC
     ):
         return HubCondition(HubState.UNREACHABLE, failed[0].error)
     if not all(one.is_listed for one in required):
-        count = sum(one.is_listed for one in tried)
-        return HubCondition(HubState.SYNCING, f"{count} of {len(tried)} kinds")
+        kinds = {one.resource for one in tried}
+        incomplete = {one.resource for one in tried if not one.is_listed}
+        count = len(kinds - incomplete)
+        return HubCondition(HubState.SYNCING, f"{count} of {len(kinds)} kinds")
     for one in required:
         if reason := stale_reason(one):
             return HubCondition(HubState.STALE, reason)

@@ -125,9 +125,11 @@ class MemberCluster(HubRow):
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     spec_generation = models.PositiveBigIntegerField(default=1, db_default=1)
+    hub_changes = models.PositiveBigIntegerField(default=0, db_default=0, editable=False)
     changed_in = models.PositiveBigIntegerField(default=0, editable=False)
     membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
     joined_at = models.DateTimeField()
+    hub_created_at = models.DateTimeField(null=True, editable=False)
     leaving_since = models.DateTimeField(null=True, blank=True)
     is_demo = models.BooleanField(default=False)
 
@@ -215,7 +217,11 @@ class MemberCluster(HubRow):
 
     @property
     def created_at(self) -> datetime:
-        return self.joined_at
+        return self.hub_created_at or self.joined_at
+
+    @property
+    def joined_since(self) -> datetime | None:
+        return None if self.membership == Membership.JOINING else self.joined_at
 
     @property
     def is_eligible(self) -> bool:

@@ -25,6 +25,7 @@ from rest_framework.viewsets import GenericViewSet
 from fleetui.access.secret_values import manifest_for, plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.patches import merged
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
 from fleetui.middleware import body_size, reserve, settle
@@ -255,12 +256,17 @@ class BaseViewSet(GenericViewSet[Any]):
         params = query_params(self.request, DeleteQuery)
         return write_object(self.request, "delete", fields, params=params, **actor(self.request))
 
-    def save_on_hub(self, document: Any, params: Params) -> Response:
-        """Create or edit an object of the live hub in scope; what changed since it was read is kept."""
+    def save_on_hub(self, document: Any, params: Params, patch: Any = None) -> Response:
+        """Create or edit an object of the live hub in scope; what changed since it was read is kept.
+
+        `patch` is the merge patch that led to the document; the hub's object gets it, not the mirror's.
+        """
         fields: dict[str, Any] = {"manifest": document}
         row = self.get_queryset().filter(**self.key()).first()
         if row is not None:
             fields["base"] = row.document
+        if patch is not None:
+            fields["patch"] = patch
         metadata = object_in(document, what="a manifest").get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         fields |= {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
@@ -284,7 +290,7 @@ class BaseViewSet(GenericViewSet[Any]):
             with read_document(self.request) as body:
                 document = self.patched(body)
                 self.check_document(document)
-                return self.save_on_hub(document, params)
+                return self.save_on_hub(document, params, body if self.request.method == "PATCH" else None)
         if params.get("force"):
             message = "is for live hubs: the fields of this hub have no managers"
             raise ValidationError({"force": [message]}, code="not-supported")
@@ -406,19 +412,6 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
             errors.append(FieldError(path, "conflict", message, expected or "no value"))
     if errors:
         raise InvalidManifest(errors)
-
-
-def merged(document: Any, patch: Any) -> Any:
-    """Return a document with a JSON merge patch (RFC 7396): null removes, a list is one value."""
-    if not isinstance(patch, dict):
-        return patch
-    fields = dict(document) if isinstance(document, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            fields.pop(key, None)
-        else:
-            fields[key] = merged(fields.get(key), value)
-    return fields
 
 
 def check_namespace(document: dict[str, Any], namespace: str) -> None:

@@ -22,6 +22,7 @@ from clusters.hubs.operations import (
     permission_documents,
     remove_hub,
     save_hub,
+    spec_of,
 )
 from clusters.hubs.queries import (
     HubSummary,
@@ -331,7 +332,7 @@ class HubViewSet(BaseViewSet):
         entered, report = body.pop("connection", None), None
         hub = live_hub(name)
         if entered is not None:
-            spec = HubSpec(name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
+            spec = spec_of(hub)
             saved = save_hub(
                 spec, connection_fields(entered), **actor(request), confirmed=confirmed, replaces=True
             )

@@ -262,6 +262,9 @@ class ClusterSerializer(RowSerializer):
     taints = serializers.SerializerMethodField()
     cordoned = serializers.SerializerMethodField()
     placements = serializers.SerializerMethodField(help_text="The number of its placements.")
+    joined_at = serializers.DateTimeField(
+        source="joined_since", allow_null=True, help_text="Null while it is joining."
+    )
     not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
     unhealthy_since = serializers.SerializerMethodField(help_text=UNHEALTHY)
 

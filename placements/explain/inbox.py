@@ -63,9 +63,9 @@ def message_of(kind: str, facts: Mapping[str, Any]) -> str:
             words = facts["why"] or hub_eviction_sentence(facts["conditions"])
             return f"Eviction from {facts['cluster']}: {words}"
         case "difference":
-            drifted = counted(facts["drifted"], "cluster")
-            diffed = counted(facts["diffed"], "cluster")
-            return f"Drift on {drifted}, differences on {diffed}."
+            found = {"drift": facts["drifted"], "differences": facts["diffed"]}
+            parts = [f"{noun} on {counted(count, 'cluster')}" for noun, count in found.items() if count]
+            return f"{', '.join(parts).capitalize()}."
         case "hub":
             return f"{facts['word']}: {facts['reason']}." if facts["reason"] else f"{facts['word']}."
     return f"{facts['credential'].capitalize()}: {facts['notice']}."

@@ -43,7 +43,8 @@ class Placement(ObjectRow):
     snapshot of a staged placement. `named_count` is how many clusters a PickFixed policy names.
     `reschedules_on_fleet_change` means that a change of the fleet may change the decision. `hub_conditions`
     are all conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when
-    something changed there that its observed rollout depends on.
+    something changed there that its observed rollout depends on. `revision` of such a placement is the
+    generation that the hub gives it, and `hub_changes` counts what else changed: metadata, status, verdicts.
     """
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
@@ -63,6 +64,7 @@ class Placement(ObjectRow):
     strategy_type = models.CharField(max_length=13, default=StrategyType.ROLLING_UPDATE.value)
     unavailable_period = models.DurationField(default=timedelta(seconds=60))
 
+    hub_changes = models.PositiveBigIntegerField(default=0, db_default=0)
     generation = models.PositiveBigIntegerField(default=0)
     observed_generation = models.PositiveBigIntegerField(default=0)
     selection_generation = models.PositiveBigIntegerField(default=0)
@@ -175,6 +177,11 @@ class Placement(ObjectRow):
     def active_plan(self) -> models.Model | None:
         """Return the rebalance plan that is in progress or paused."""
         return self.rebalance_plans.filter(ended_at=None).first()
+
+    @property
+    def changes(self) -> int:
+        """Return what increases with every change; `revision` alone does not on a live hub."""
+        return self.revision + self.hub_changes
 
     @property
     def wants_resources(self) -> bool:

@@ -95,7 +95,7 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
     is_same = Q(
         **{
             f"{check}decisions_made": F("decisions_made"),
-            f"{check}revision": F("revision"),
+            f"{check}revision": F("revision") + F("hub_changes"),
             f"{check}fleet_version": Subquery(FleetState.objects.values("version")[:1]),
         }
     )
@@ -191,7 +191,7 @@ def _check(
             placement=placement,
             defaults={
                 "decisions_made": placement.decisions_made,
-                "revision": placement.revision,
+                "revision": placement.changes,
                 "fleet_version": current_fleet().version,
                 "checked_at": now,
                 "others": f"|{'|'.join(sorted(others))}|" if others else "",

@@ -102,7 +102,8 @@ def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
 def current_report() -> DoctorReport:
     """Return the examination of all placements; computed once for each state of the fleet and placements."""
     view = current_fleet()
-    facts = Placement.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"), Sum("decisions_made"))
+    counters = (Sum("revision"), Sum("hub_changes"), Sum("decisions_made"))
+    facts = Placement.objects.aggregate(Count("pk"), Max("pk"), *counters)
     of_overrides = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
     numbers = (current_hub_id(), view.version, *facts.values(), *of_overrides.values())
     key = "-".join(map(str, ("doctor", *numbers)))
@@ -153,7 +154,7 @@ def check_due(*, now: datetime) -> int:
             DoctorCheck.objects.update_or_create(
                 placement=row,
                 defaults={
-                    "revision": row.revision,
+                    "revision": row.changes,
                     "fleet_version": view.version,
                     "checked_at": now,
                     "errors": counts[Severity.ERROR],
@@ -183,7 +184,7 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
     version = Subquery(FleetState.objects.values("version")[:1])
     is_fresh = Q(doctor_check__fleet_version=version) | Q(doctor_check__checked_at__gt=now - EVERY)
     rows = Placement.objects.filter(deleting_since=None, decisions_made__gt=0)
-    return rows.exclude(Q(doctor_check__revision=F("revision")) & is_fresh)
+    return rows.exclude(Q(doctor_check__revision=F("revision") + F("hub_changes")) & is_fresh)
 
 
 def doctor_check_of(placement: Placement) -> DoctorCheck | None:

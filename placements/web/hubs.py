@@ -26,6 +26,7 @@ from clusters.hubs.operations import (
     parse_hub_input,
     remove_hub,
     save_hub,
+    spec_of,
 )
 from clusters.hubs.queries import (
     recent_writes,
@@ -203,7 +204,7 @@ def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
     report = None
     if request.method == "POST":
         wanted = ConnectionInput(request.POST.get("kubeconfig", ""), request.POST.get("context", "").strip())
-        spec = HubSpec(name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
+        spec = spec_of(hub)
         confirmed = request.POST.get("confirm") == FAILED_CHECK
         try:
             by, now = current_user(request), datetime.now(UTC)

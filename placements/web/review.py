@@ -204,9 +204,13 @@ def conflict_context(draft: Draft | None) -> dict[str, Any]:
     """Return what was saved since a draft was started, and its author; nothing where nothing was."""
     placement = draft.placement if draft else None
     unchanged = {"is_stale": False, "theirs": [], "savers": []}
-    if draft is None or placement is None or placement.revision == draft.revision:
+    if draft is None or placement is None:
         return unchanged
-    if placement.is_mirrored and placement.document == draft.base:  # a new status is a new revision
+    if placement.is_mirrored:  # the generation of a hub does not count changes of metadata
+        is_same = placement.document == draft.base
+    else:
+        is_same = placement.revision == draft.revision
+    if is_same:
         return unchanged
     return {
         "is_stale": True,

@@ -254,7 +254,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "run": run,
         "placement": placement,
         "state": badges.run_state(run),
-        "version": f"{run.progress_version}.{placement.revision if placement else 0}",
+        "version": f"{run.progress_version}.{placement.changes if placement else 0}",
         "is_running": is_running,
         "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,

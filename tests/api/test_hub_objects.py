@@ -106,6 +106,21 @@ def test_a_merge_patch_names_the_paths_that_other_managers_own(caller: Caller) -
     assert forced.json()["spec"]["policy"]["numberOfClusters"] == 7
 
 
+def test_patches_one_after_another_do_not_wait_for_the_mirror(hub: WritableHub, caller: Caller) -> None:
+    """The console's own write is no conflict; the mirror learns of it a moment later."""
+    client, numbers = caller("operator"), (7, 8, 9)
+
+    answers = [
+        client.patch(f"{WEB}?{FORCE}", {"spec": {"policy": {"numberOfClusters": number}}}, format="json")
+        for number in numbers
+    ]
+
+    assert [one.status_code for one in answers] == [200, 200, 200], answers[-1].content
+    stored = hub.fake.get("clusterresourceplacements", "web")
+    assert stored["spec"]["policy"]["numberOfClusters"] == 9
+    assert [one["requested_by"] for one in HubWrite._base_manager.values("requested_by")] == ["operator"] * 3
+
+
 def test_other_kinds_are_created_and_deleted_and_clusters_labelled(hub: WritableHub, caller: Caller) -> None:
     client, root = caller("operator"), "/hubs/prod-eu/api/v1"
     version = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1"}

@@ -26,6 +26,7 @@ from clusters.hubs.operations import (
     delete_rows,
     notify_expiring_hubs,
     save_hub,
+    spec_of,
     store_hub_secret,
 )
 from clusters.hubs.queries import live_hub, state_of
@@ -95,6 +96,9 @@ def test_a_check_passes_with_few_requests(served: tuple[FakeHub, LocalServer]) -
 
     assert results(report) == dict.fromkeys(STEPS, True)
     assert report.server_version == "v1.30.1"
+    discovery = next(one.message for one in report.steps if one.step == "discovery")
+    kinds = len(report.permissions)
+    assert discovery.startswith(f"{kinds} of {kinds} kinds of KubeFleet")
     assert {one.resource: one.verbs["watch"] for one in report.permissions}[
         "memberclusters.cluster.kubernetes-fleet.io"
     ]
@@ -311,6 +315,29 @@ def test_connect_hub_prints_the_permissions_and_saves(
     assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--replace")[0] == 0
 
 
+def test_replacing_changes_what_is_given_and_keeps_the_rest(
+    served: tuple[FakeHub, LocalServer], tmp_path: Path
+) -> None:
+    """The guide removes the kubeconfig after connecting; the mode is changed later."""
+    path = write(tmp_path, kubeconfig(served[1].url))
+    run("connect_hub", "prod-eu", "--kubeconfig", path, "--title", "Production", "--namespace", "team-a")
+
+    assert run("connect_hub", "prod-eu", "--replace", "--mode", "operate") == "Hub prod-eu saved\n"
+    assert spec_of(live_hub("prod-eu")) == HubSpec(
+        "prod-eu", title="Production", mode="operate", namespaces=("team-a",)
+    )
+    assert HubCredential.objects.filter(hub__name="prod-eu").exists()
+
+    run("connect_hub", "prod-eu", "--replace", "--identity", "impersonate", "--kubeconfig", path)
+    assert spec_of(live_hub("prod-eu")) == HubSpec(
+        "prod-eu", title="Production", mode="operate", identity="impersonate", namespaces=("team-a",)
+    )
+
+    assert status("connect_hub", "nowhere", "--replace", "--mode", "operate")[0] == 1
+    assert status("connect_hub", "prod-eu", "--replace", "--check")[0] == 2
+    assert status("connect_hub", "prod-eu", "--mode", "operate")[0] == 2
+
+
 def test_connect_hub_embeds_the_files_that_a_kubeconfig_names(
     served: tuple[FakeHub, LocalServer], tmp_path: Path
 ) -> None:
@@ -340,20 +367,55 @@ def test_connect_hub_has_exit_codes(served: tuple[FakeHub, LocalServer], tmp_pat
 
 RBAC = {
     "viewer": {"fleetui-viewer"},
-    "operator": {"fleetui-viewer", "fleetui-operator"},
-    "approver": {"fleetui-viewer", "fleetui-approver"},
-    "impersonate": {"fleetui-viewer", "fleetui-impersonate", "fleetui-operator", "fleetui-approver"},
+    "operator": {"fleetui-operator"},
+    "approver": {"fleetui-approver"},
+    "impersonate": {"fleetui-impersonate", "fleetui-operator", "fleetui-approver"},
 }
 
 
+def rbac_documents(role: str) -> list[dict[str, Any]]:
+    return [one.data for one in load_documents(run("connect_hub", "--rbac", role))]
+
+
 @pytest.mark.parametrize("role", RBAC)
-def test_the_manifests_for_a_hub_grant_what_the_streams_read(role: str) -> None:
+def test_each_manifest_for_a_hub_has_the_roles_of_its_name_alone(role: str) -> None:
     text = run("connect_hub", "--rbac", role)
 
     assert text == (Path(settings.BASE_DIR) / "docs" / "hubs" / f"{role}.yaml").read_text()
-    documents = [one.data for one in load_documents(text)]
-    roles = {one["metadata"]["name"]: one["rules"] for one in documents if one["kind"] == "ClusterRole"}
-    assert set(roles) == RBAC[role]
+    named = {(one["kind"], one["metadata"]["name"]) for one in rbac_documents(role)}
+    account = {("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")} if role == "viewer" else set()
+    roles = {(kind, name) for name in RBAC[role] for kind in ("ClusterRole", "ClusterRoleBinding")}
+    assert named == account | roles
+
+
+def test_deleting_what_writes_leaves_the_account_and_what_reads() -> None:
+    def named(role: str) -> set[tuple[str, str]]:
+        return {(one["kind"], one["metadata"]["name"]) for one in rbac_documents(role)}
+
+    for role in ("operator", "approver", "impersonate"):
+        assert not named(role) & named("viewer")
+
+
+def test_with_impersonation_the_account_has_none_of_the_permissions_to_write() -> None:
+    """Binding and role have the names of those for the account: applying them takes its permissions back."""
+    subjects = {
+        one["metadata"]["name"]: [(subject["kind"], subject["name"]) for subject in one["subjects"]]
+        for one in rbac_documents("impersonate")
+        if one["kind"] == "ClusterRoleBinding"
+    }
+    assert subjects == {
+        "fleetui-impersonate": [("ServiceAccount", "fleetui")],
+        "fleetui-operator": [("Group", "fleetui:operator")],
+        "fleetui-approver": [("Group", "fleetui:approver")],
+    }
+
+
+def test_the_viewer_reads_what_the_streams_read_and_may_not_make_tokens() -> None:
+    documents = rbac_documents("viewer")
+    roles = {one["metadata"]["name"]: one["rules"] for one in documents if "rules" in one}
+    assert {verb for rules in roles.values() for rule in rules for verb in rule["verbs"]} == {
+        *("get", "list", "watch")
+    }
     granted = {
         (group, resource)
         for rule in roles["fleetui-viewer"]
@@ -362,14 +424,12 @@ def test_the_manifests_for_a_hub_grant_what_the_streams_read(role: str) -> None:
         if rule["verbs"] == ["get", "list", "watch"]
     }
     assert granted == {(one.group, one.plural) for one in KUBEFLEET.streams}
-    renewal = next(one for one in documents if one["kind"] == "Role")
-    assert renewal["rules"][0]["resourceNames"] == ["fleetui"]
 
 
 def test_no_manifest_grants_what_the_console_never_writes() -> None:
     for role in RBAC:
-        for one in load_documents(run("connect_hub", "--rbac", role)):
-            for rule in one.data.get("rules", ()):
+        for document in rbac_documents(role):
+            for rule in document.get("rules", ()):
                 if set(rule["verbs"]) & {"create", "patch", "delete", "update"}:
                     never = {"works", "clusterresourcebindings", "resourcebindings", "*"}
                     assert not never & set(rule["resources"])
@@ -383,6 +443,8 @@ def test_pause_resume_and_disconnect_by_command() -> None:
         shown = json.loads(run("hubs", "prod-eu", "-o", "json"))[0]
         assert (shown["state"], shown["clusters"], shown["placements"]) == ("live", 3, 2)
         assert len(shown["streams"]) == 25
+        lines = run("hubs", "prod-eu").splitlines()
+        assert len({line.split("  ")[1] for line in lines[1:]}) == 25, "each stream can be told apart"
 
         assert run("pause_hub", "prod-eu") == "Hub prod-eu paused\n"
         watched.work_until(lambda: not watched.watcher.hubs)

@@ -101,7 +101,46 @@ def test_changes_move_the_counters_of_the_fleet_and_enqueue_nothing(live: Projec
         assert (after.version, after.readings) == (before.version + 1, before.readings)
         assert not FleetChange.objects.exists()
         assert list(ClusterLabel.objects.values_list("value", flat=True)) == ["us"]
-    assert row(live, "paris").revision == 2
+    assert (row(live, "paris").revision, row(live, "paris").hub_changes) == (1, 1)
+
+
+def test_the_revision_is_the_generation_of_the_hub(live: ProjectedHub, admin_client: Client) -> None:
+    """Labels and what the agent reports change a cluster, and not the generation that `kubectl` shows."""
+    live.put(KIND, member("paris", region="eu"))
+    live.project()
+    with_property = changed(member("paris", region="us"), status={"properties": {"a/b": {"value": "4"}}})
+    live.put(KIND, with_property)
+    live.project()
+    tainted = changed(
+        with_property,
+        metadata={"generation": 2},
+        spec={"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
+    )
+    live.put(KIND, tainted)
+    live.project()
+
+    (listed,) = admin_client.get("/hubs/prod-eu/api/v1/clusters").json()["items"]
+    assert listed["revision"] == 2
+    assert row(live, "paris").hub_changes == 2
+
+
+def test_a_cluster_that_is_joining_has_not_joined(live: ProjectedHub, admin_client: Client) -> None:
+    joined = member("paris")
+    waiting = changed(joined, status={"conditions": [], "agentStatus": []})
+    live.put(KIND, waiting)
+    live.project()
+
+    (listed,) = admin_client.get("/hubs/prod-eu/api/v1/clusters").json()["items"]
+    assert (listed["membership"], listed["joinedAt"]) == ("joining", None)
+    assert "not joined yet" in admin_client.get("/hubs/prod-eu/clusters/paris/").content.decode()
+
+    condition = {"type": "Joined", "status": "True", "lastTransitionTime": "2026-11-01T09:00:00Z"}
+    live.put(KIND, changed(joined, status={"conditions": [condition]}))
+    live.project()
+
+    (listed,) = admin_client.get("/hubs/prod-eu/api/v1/clusters").json()["items"]
+    assert (listed["membership"], listed["joinedAt"]) == ("joined", "2026-11-01T09:00:00Z")
+    assert row(live, "paris").created_at == datetime(2026, 11, 1, 8, tzinfo=UTC)
 
 
 @pytest.mark.servers

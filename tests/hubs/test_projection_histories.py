@@ -42,7 +42,7 @@ from tests.hubs.test_projection_placements import bound, changed, resource_snaps
 pytestmark = pytest.mark.django_db
 HISTORIES, PARTS = 300, 150
 BOOKKEEPING = {
-    *("id", "hub", "revision", "updated_at", "placement", "policy_snapshot", "resource_snapshot", "run"),
+    *("id", "hub", "hub_changes", "updated_at", "placement", "policy_snapshot", "resource_snapshot", "run"),
     *("progress_version", "runs_made", "observe_rollout", "changed_in"),
 }
 """What may differ: keys, how often a row was written, and the rollouts, which depend on the history."""

@@ -1,5 +1,6 @@
 """Placements of a live hub with snapshots and bindings, from its mirror (10.1, 10.2)."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -164,6 +165,40 @@ def test_objects_that_failed_make_a_binding_failed(live: ProjectedHub) -> None:
         "failed",
         "refused",
         "Namespace web: ApplyFailed",
+    )
+
+
+def test_a_cluster_fails_or_differs_since_its_objects_do(live: ProjectedHub) -> None:
+    """A hub gives all conditions of a binding a new time when a cluster reports the same once more."""
+    put_web(live)
+    kinds = ("RolloutStarted", "Overridden", "WorkSynchronized")
+    steps = [condition(one, generation=3) for one in kinds]
+    refused = condition("Applied", "False", generation=3, reason="NotAllWorkHaveBeenApplied")
+    first = {"reason": "FoundDrifts", "lastTransitionTime": "2026-11-01T08:15:00Z"}
+    failed = {"version": "v1", "kind": "Namespace", "name": "web", "condition": first}
+    live.put(
+        BINDING, bound("web", "paris", status={"conditions": [*steps, refused], "failedPlacements": [failed]})
+    )
+    live.project()
+
+    assert bindings(live, "phase", "phase_changed_at")[0] == (
+        "failed",
+        datetime(2026, 11, 1, 8, 15, tzinfo=UTC),
+    )
+
+    seen = {"firstDiffedObservedTime": "2026-11-01T08:20:00Z", "observationTime": "2026-11-01T09:30:00Z"}
+    diffed = {"version": "v1", "kind": "Namespace", "name": "web", **seen}
+    status = {
+        "conditions": [*steps, condition("DiffReported", generation=3)],
+        "diffedPlacements": [diffed],
+        "failedPlacements": [],
+    }
+    live.put(BINDING, bound("web", "paris", spec={"applyStrategy": {"type": "ReportDiff"}}, status=status))
+    live.project()
+
+    assert bindings(live, "failure", "phase_changed_at")[0] == (
+        "differs",
+        datetime(2026, 11, 1, 8, 20, tzinfo=UTC),
     )
 
 

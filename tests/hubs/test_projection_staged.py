@@ -269,6 +269,7 @@ def test_strategies_have_pages(live: ProjectedHub, admin_client: Client) -> None
     live.project()
     changed = strategy("canary-first", "canary", "prod")
     changed["spec"]["stages"][1]["maxConcurrency"] = "25%"
+    changed["metadata"]["generation"] = 2
     live.put("ClusterStagedUpdateStrategy", changed)
     live.project()
 

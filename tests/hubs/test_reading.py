@@ -79,6 +79,10 @@ def test_a_hub_is_syncing_until_all_required_kinds_are_listed() -> None:
     listing = replace(BINDINGS, state=StreamState.LISTING, is_listed=False, listing=500.0)
 
     assert states(CLUSTERS, listing, EVENTS) == ("syncing", "2 of 3 kinds")
+    # Several streams read the kind; it is complete when all of them are.
+    incomplete = replace(EVENTS, state=StreamState.LISTING, is_listed=False)
+    assert states(CLUSTERS, listing, EVENTS, EVENTS) == ("syncing", "2 of 3 kinds")
+    assert states(CLUSTERS, listing, EVENTS, incomplete) == ("syncing", "1 of 3 kinds")
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_a_report_of_differences_is_not_healthy_and_applies_nothing(live: Projec
     fields = {(row["kind"], row["name"]): row["fields"] for row in binding.diffed_objects}
     assert fields["Namespace", "docs"] == [["/metadata/labels/team", "other", "docs"]]
     assert binding.diffed_objects[0]["since"] == "2026-11-28T01:54:29Z"
+    assert binding.phase_changed_at == datetime(2026, 11, 28, 1, 54, 29, tzinfo=UTC)
 
 
 def test_drift_is_shown_with_both_values_and_the_reason_of_the_hub(live: ProjectedHub) -> None:
@@ -230,8 +231,8 @@ def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(
     client.force_login(user)
 
     items = inbox_of(user)
-    assert items["difference", "docs"] == "Drift on 0 clusters, differences on 3 clusters."
-    assert items["difference", "maps"] == "Drift on 1 cluster, differences on 0 clusters."
+    assert items["difference", "docs"] == "Differences on 3 clusters."
+    assert items["difference", "maps"] == "Drift on 1 cluster."
     assert items["rollout", "take"] == "Rollout failed on 1 cluster. Retrying."
     with live.scope():
         Rollout.objects.filter(placement_name="take").update(state=Rollout.State.FINISHED, ended_at=NOW)

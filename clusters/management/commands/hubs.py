@@ -35,10 +35,10 @@ class Command(HubCommand):
                 counts = f"{row['clusters']} clusters, {row['placements']} placements"
                 self.stdout.write(f"{row['name']}  {row['state']}{reason}  {age}  {counts}")
                 for stream in row.get("streams", ()):
+                    chosen = [stream["fieldSelector"], stream["namespace"] and f"in {stream['namespace']}"]
+                    what = " ".join(filter(None, [stream["resource"], *chosen]))
                     error = f"  {stream['error']}" if stream["error"] else ""
-                    self.stdout.write(
-                        f"  {stream['resource']}  {stream['state']}  {stream['objects']} objects{error}"
-                    )
+                    self.stdout.write(f"  {what}  {stream['state']}  {stream['objects']} objects{error}")
         if any(one.state != HubState.LIVE for one in summaries):
             raise CommandError(
                 "Not live: " + ", ".join(one.hub.name for one in summaries if one.state != "live"),

@@ -1,6 +1,7 @@
 """manage.py connect_hub NAME --kubeconfig FILE: connect a KubeFleet hub, after a check."""
 
 import base64
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from clusters.hubs.kinds import HUB_KINDS
 from clusters.hubs.operations import (
     HubCheckFailed,
     HubSpec,
+    change_hub,
     check_parsed,
     check_spec,
     parse_hub_input,
     save_hub,
+    spec_of,
 )
+from clusters.hubs.queries import live_hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.errors import BAD_INPUT, REFUSED
@@ -27,6 +31,7 @@ from fleetui.management.hub_command import HubCommand
 from placements.management.commands.join import read_kubeconfig, step_lines
 
 ROLES = ("viewer", "operator", "approver", "impersonate")
+_CHANGEABLE = ("title", "mode", "identity", "namespaces")
 _FILES = {
     "certificate-authority": "certificate-authority-data",
     "client-certificate": "client-certificate-data",
@@ -42,18 +47,18 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("name", metavar="NAME", nargs="?", default="")
-        source = parser.add_mutually_exclusive_group(required=True)
+        source = parser.add_mutually_exclusive_group()
         source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
         source.add_argument("--in-cluster", action="store_true", help="the hub in which this console runs")
         source.add_argument("--rbac", choices=ROLES, help="print the manifests that prepare the hub")
         add("--context", default="", help="context of the kubeconfig, if it has several")
         add("--kind", choices=list(HUB_KINDS), default="kubefleet", help="API of the hub")
-        add("--title", default="", help="title for pages")
-        add("--mode", choices=HubMode.values, default=HubMode.READ.value)
-        add("--identity", choices=HubIdentity.values, default=HubIdentity.SHARED.value)
-        add("--namespace", action="append", default=[], help="only this namespace; repeatable")
+        add("--title", help="title for pages")
+        add("--mode", choices=HubMode.values, help="whether the console may write to the hub (default read)")
+        add("--identity", choices=HubIdentity.values, help="in whose name it writes (default shared)")
+        add("--namespace", action="append", dest="namespaces", help="only this namespace; repeatable")
         add("--check", action="store_true", help="check only; nothing is saved")
-        add("--replace", action="store_true", help="set the connection of a hub that exists")
+        add("--replace", action="store_true", help="change a hub that exists; what is not given stays")
         add("--anyway", action="store_true", help="save the hub although the check fails")
 
     def handle(self, *, name: str, **options: Any) -> None:
@@ -64,19 +69,20 @@ class Command(HubCommand):
             return
         if not name:
             raise CommandError("NAME is missing", returncode=BAD_INPUT)
-        spec = HubSpec(
-            name,
-            title=options["title"],
-            kind=options["kind"],
-            mode=options["mode"],
-            identity=options["identity"],
-            namespaces=tuple(options["namespace"]),
-        )
+        chosen = {key: options[key] for key in _CHANGEABLE if options[key] is not None}
+        now = datetime.now(UTC)
+        if not options["kubeconfig"] and not options["in_cluster"]:
+            if not options["replace"] or options["check"]:
+                raise CommandError("--kubeconfig or --in-cluster is missing", returncode=BAD_INPUT)
+            change_hub(name, chosen, by=None, now=now)
+            self.stdout.write(f"Hub {name} saved")
+            return
+        spec = replace(spec_of(live_hub(name)) if options["replace"] else HubSpec(name), kind=options["kind"])
+        spec = replace(spec, **{**chosen, "namespaces": tuple(chosen.get("namespaces", spec.namespaces))})
         check_spec(spec)
         fields = {"inCluster": True} if options["in_cluster"] else {}
         text = with_embedded_files(options["kubeconfig"]) if options["kubeconfig"] else ""
         connection = ConnectionInput(text, options["context"], fields)
-        now = datetime.now(UTC)
         if options["check"]:
             report = check_parsed(spec, parse_hub_input(connection, hub=None, name=name, now=now))
             self.write_report(report)

@@ -7,6 +7,7 @@ from typing import Any
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.writing.requests import KINDS, OFFERED
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.patches import merged
 from fleetui.apimachinery.words import names_and_more
 from placements.manifests.disruption import budget_errors, parse_disruption_budget
 from placements.manifests.override import parse_cluster_override, parse_override
@@ -52,9 +53,11 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {
 def plan_save(planner: Planner, entered: Fields) -> WritePlan:
     """Plan the creation of an object, or the edit of one that a base or the hub has.
 
-    `base` is the manifest that a draft was started from; without one it is the object as it is.
+    `base` is the manifest that a draft was started from; without one it is the object as it is. `patch` is a
+    merge patch of the object as it is on the hub, where the manifest may be behind it: right after another
+    write the mirror has not seen that yet.
     """
-    fields = check_fields(entered, required=["manifest"], optional=["base"])
+    fields = check_fields(entered, required=["manifest"], optional=["base", "patch"])
     manifest = mapping_field(fields, "manifest")
     kind = choice_field(manifest, "kind", SAVED)
     group = str(manifest.get("apiVersion")).partition("/")[0]
@@ -75,6 +78,8 @@ def plan_save(planner: Planner, entered: Fields) -> WritePlan:
             f"{kind} {metadata['name']} was deleted on the hub since the draft was started; "
             "create it as a new object."
         )
+    if fields.get("patch") is not None:
+        base, manifest = live, merged(live, mapping_field(fields, "patch"))
     return plan_edit(planner, fields, live, base or live, manifest, notes=notes)
 
 

@@ -188,8 +188,8 @@ def _judge(placement_id: int, hub: Hub, *, now: datetime) -> HubDecision | None:
         row = _write_pending(pending, observed, now=now)
     else:
         row = _judge_decided(observed, decided, pending, hub, now=now)
-    # Pages of the placement poll its revision.
-    Placement.objects.filter(pk=placement.pk).update(revision=F("revision") + 1)
+    # Pages of the placement poll its changes.
+    Placement.objects.filter(pk=placement.pk).update(hub_changes=F("hub_changes") + 1)
     return row
 
 

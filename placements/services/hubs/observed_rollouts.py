@@ -109,7 +109,9 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
             started_at=started_at,
             started_by=HUB,
         )
-        Placement.objects.filter(pk=placement.pk).update(runs_made=running.number, revision=F("revision") + 1)
+        Placement.objects.filter(pk=placement.pk).update(
+            runs_made=running.number, hub_changes=F("hub_changes") + 1
+        )
         latest = {}
     if running:
         _write_updates(running, target, latest, moment)

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.expressions import CombinedExpression
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
@@ -100,10 +101,15 @@ def pulse_of(placement: str, number: int) -> str:
     return f"{rows[0][0]}.{rows[0][1] or 0}" if rows else ""
 
 
+def _changes(prefix: str = "") -> CombinedExpression:
+    """Return how often a placement changed; of a live hub, a status counts, too."""
+    return F(f"{prefix}revision") + F(f"{prefix}hub_changes")
+
+
 def _rollout_pulse() -> QuerySet[Any, Any]:
     rows = Rollout.objects.filter(placement_name=PARAMETER)
     rows = rows.filter(number=Cast(Value(_NUMBER), IntegerField())).order_by("-pk")
-    return rows.values_list("progress_version", "placement__revision")[:1]
+    return rows.values_list("progress_version", _changes("placement__"))[:1]
 
 
 _RUN_PULSE = PreparedQuery(_rollout_pulse)
@@ -137,7 +143,7 @@ def _placement_pulse() -> QuerySet[Any, Any]:
         "unobserved": Subquery(sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk")),
     }
     rows = Placement.objects.filter(full_name=PARAMETER).annotate(**columns).order_by("pk")
-    return rows.values_list("revision", "generation", "observed_generation", "decisions_made", *columns)[:1]
+    return rows.values_list(_changes(), "generation", "observed_generation", "decisions_made", *columns)[:1]
 
 
 _PULSE = PreparedQuery(_placement_pulse)

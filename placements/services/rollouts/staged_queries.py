@@ -229,14 +229,15 @@ class StageView:
 def pulse_of(name: str) -> str:
     """Return what changes with everything that the page of a run shows. Empty without such a run."""
     runs = StagedRun.objects.filter(full_name=name)
-    row = runs.values_list("progress_version", "placement_id", "placement__revision").first()
+    columns = ("placement__revision", "placement__hub_changes")
+    row = runs.values_list("progress_version", "placement_id", *columns).first()
     if row is None:
         return ""
-    changes, placement, revision = row
+    changes, placement, revision, hub_changes = row
     rows = Binding.objects.filter(placement=placement)
     bindings = rows.aggregate(at=Max("phase_changed_at"), tries=Sum("attempts"))
     at = int(bindings["at"].timestamp() * 1000) if bindings["at"] else 0
-    return f"{changes}.{revision or 0}.{at}.{bindings['tries'] or 0}"
+    return f"{changes}.{revision or 0}.{hub_changes or 0}.{at}.{bindings['tries'] or 0}"
 
 
 def stages_of(run: StagedRun, result: StagedUpdateResult, window: Window | None) -> list[StageView]:

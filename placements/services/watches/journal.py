@@ -148,7 +148,7 @@ def _digest(*values: object) -> str:
 
 def _of_clusters(now: datetime) -> _Versions:
     columns = ("revision", "membership", "verdict", "verdict_reason", "verdict_since", "driver")
-    reported = ("leaving_since", "agent_joined", "agent_healthy")
+    reported = ("hub_changes", "leaving_since", "agent_joined", "agent_healthy")
     silent = Case(When(not_observed(now=now), then=True), default=False)
     rows: Any = MemberCluster.objects.order_by().annotate(silent=silent)
     rows = rows.values_list("pk", "name", *columns, *reported, "silent")
@@ -174,7 +174,7 @@ def _of_placements(now: datetime) -> _Versions:
     return {
         str(row.pk): [
             _digest(
-                *(row.revision, row.is_fulfilled, row.placed_count, row.is_due, row.selection_faults),
+                *(row.changes, row.is_fulfilled, row.placed_count, row.is_due, row.selection_faults),
                 *(row.number_of_clusters, row.semantics, row.deleting_since, row.decisions_made),
                 # Without the minutes for which its clusters were not observed: they are no change.
                 replace(one, condition="") if (one := healths[row.pk]).counts.not_observed else one,

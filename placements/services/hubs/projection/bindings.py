@@ -1,14 +1,16 @@
 """Bindings of a live hub: one for each placement and cluster, and how far it has come (10.1, 10.2)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Exists, OuterRef
 
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
+from clusters.hubs.mirror import moment_of
 from clusters.hubs.trimming import short_digest
 from clusters.models import MirroredObject
 from fleetui.apimachinery.metadata import full_name
@@ -235,13 +237,15 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
     row.phase = (steps[kind] if kind else Phase.AVAILABLE).value
     if not kind and row.apply_type == ApplyType.REPORT_DIFF and row.diffed_objects:
         row.failure = FailureKind.DIFFERS.value
+        row.phase_changed_at = _first([one["since"] for one in row.diffed_objects], row.phase_changed_at)
     if not kind or row.conditions.get(kind, [""])[0] != "False":
         return
     row.message = str(condition.get("message") or "")[:500]
     failure = _FAILURES.get(str(condition.get("reason")))
     if failure and (failed or condition.get("reason") != "NotAllWorkHaveBeenApplied"):
         row.phase, row.failure = Phase.FAILED.value, failure.value
-    row.failed_objects = failed
+        row.phase_changed_at = _first([one["since"] for one in failed], row.phase_changed_at)
+    row.failed_objects = [{key: one[key] for key in one if key != "since"} for one in failed]
     if failed and failure is FailureKind.REFUSED:  # the condition names the work object only
         causes = [
             f"{one['kind']} {full_name(one['namespace'], one['name'])}: {one['message'] or one['code']}"
@@ -256,8 +260,19 @@ def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
         condition = mapping_at(one, "condition")
         values = {key: str(one.get(key) or "") for key in ("group", "version", "kind", "namespace", "name")}
         code, message = (str(condition.get(key) or "")[:500] for key in ("reason", "message"))
-        objects.append({**values, "code": code, "message": message})
+        since = text_of(condition.get("lastTransitionTime"))
+        objects.append({**values, "code": code, "message": message, "since": since})
     return objects
+
+
+def _first(texts: Iterable[str], stated: datetime | None) -> datetime | None:
+    """Return the first of these times of objects, at the latest that of their condition.
+
+    The hub gives the conditions of a binding a new time whenever a cluster reports something, such as when it
+    saw the same difference again.
+    """
+    moments = [moment for moment in (*map(moment_of, texts), stated) if moment is not None]
+    return min(moments, default=None)
 
 
 def _differing(document: HubDocument, key: str, fields_key: str, since_key: str) -> list[dict[str, Any]]:

@@ -30,7 +30,8 @@ _SCHEDULING = (
 _COLUMNS = (
     *_SCHEDULING,
     *_READINGS,
-    *("joined_at", "has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
+    *("revision", "joined_at", "hub_created_at"),
+    *("has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
     "health_message",
 )
 
@@ -61,7 +62,7 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             is_moved = any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
             names = readings(before, row)
-            row.revision += is_moved or bool(names)
+            row.hub_changes += is_moved or bool(names)
             moves, reads = moves or is_moved, reads or bool(names)
             changed.append(row)
             events.changed(CLUSTER, one, before.document, row.document)
@@ -74,7 +75,7 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
         changed,
         update_conflicts=True,
         unique_fields=["id"],
-        update_fields=[*_COLUMNS, "revision", "verdict_reason", "verdict_since"],
+        update_fields=[*_COLUMNS, "hub_changes", "verdict_reason", "verdict_since"],
         batch_size=BATCH_SIZE,
     )
     reindexed = [row for row in changed if there[row.name].document != row.document]
@@ -101,7 +102,8 @@ def _record_change(names: Sequence[str], moment: HubMoment, *, resource_version:
 def cluster_row(document: HubDocument, before: MemberCluster | None, moment: HubMoment) -> MemberCluster:
     """Return the row of a cluster; without a live hub the eligibility of one that is known stays as it is."""
     row = copy(before) if before else MemberCluster(name=document.row.name, uid=document.uid)
-    row.document, row.joined_at = document.manifest(_spec(document)), document.created_at
+    row.document, row.revision = document.manifest(_spec(document)), document.revision
+    row.hub_created_at = document.created_at
     row.expects_report = True
     row.properties = _properties(document)
     row.usage = {
@@ -111,13 +113,15 @@ def cluster_row(document: HubDocument, before: MemberCluster | None, moment: Hub
     }
     _set_report(row, document)
     _set_namespaces(row, document)
+    joined = document.conditions("status", "conditions").get("Joined", {})
+    is_joined = (joined.get("status") or row.agent_joined) == "True"
+    changed_at = document.moment_in(joined, "lastTransitionTime", path="status.conditions.Joined")
+    row.joined_at = (changed_at if is_joined else None) or document.created_at
     row.leaving_since = document.deleting_since
     if row.leaving_since:
         row.membership = Membership.LEAVING
     else:
-        conditions = document.conditions("status", "conditions")
-        joined = conditions.get("Joined", {}).get("status") or row.agent_joined
-        row.membership = Membership.JOINED if joined == "True" else Membership.JOINING
+        row.membership = Membership.JOINED if is_joined else Membership.JOINING
     if moment.is_live or before is None or row.leaving_since:
         set_eligibility(row, now=moment.hub_now, state=None)
     return row
@@ -240,12 +244,12 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
             row.heartbeat_at = row.newest
             late.append(row.pk)
         if set_eligibility(row, now=moment.hub_now, state=None):
-            row.revision += 1
+            row.hub_changes += 1
             changed.append(row)
     for part in batched(late):
         MemberCluster.objects.filter(pk__in=part).update(heartbeat_at=newest)
     if changed:
-        MemberCluster.objects.bulk_update(changed, [*_VERDICT, "revision"], batch_size=BATCH_SIZE)
+        MemberCluster.objects.bulk_update(changed, [*_VERDICT, "hub_changes"], batch_size=BATCH_SIZE)
         raise_counters(moves=True, reads=False, changed=[row.pk for row in changed])
         _record_change([row.name for row in changed], moment)
     return len(changed)

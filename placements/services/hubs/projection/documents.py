@@ -65,6 +65,11 @@ class HubDocument:
             return uuid5(NAMESPACE_OID, self.row.uid)
 
     @property
+    def revision(self) -> int:
+        """Return the generation, which the API server gives every object whose definition has a schema."""
+        return self.row.generation or 1
+
+    @property
     def full_name(self) -> str:
         return full_name(self.row.namespace, self.row.name)
 

@@ -27,7 +27,7 @@ class HubEvents:
         if before == after:
             return
         part = "spec" if before.get("spec") != after.get("spec") else "metadata"
-        event = AuditEvent(CHANGED, kind, document.full_name, before=before, after=after)
+        event = AuditEvent(CHANGED, kind, document.full_name, document.revision, before=before, after=after)
         self._events.append((event, document.manager(part)))
 
     def reported(self, kind: str, document: HubDocument, before: Conditions, after: Conditions) -> None:

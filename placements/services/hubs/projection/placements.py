@@ -35,7 +35,8 @@ from placements.services.snapshots import placement_columns
 CHILD_KINDS = (*POLICY_KINDS, *RESOURCE_KINDS, *BINDING_KINDS, *RUN_KINDS, EVICTION_KIND)
 NO_PLACEMENT = "its placement is not in the mirror"
 _COLUMNS = (
-    *("document", "created_at", "deleting_since", "placement_type", "number_of_clusters", "semantics"),
+    *("document", "revision", "created_at", "deleting_since"),
+    *("placement_type", "number_of_clusters", "semantics"),
     *("label_keys_read", "property_names_read", "revision_history_limit", "named_count", "strategy_type"),
     *("unavailable_period", "reschedules_on_fleet_change", "is_fulfilled", "selected_count", "scheduled"),
     *("scheduled_since", "conditions", "hub_conditions", "spec_generation"),
@@ -67,8 +68,9 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
             new.append(row)
             added.append(one.full_name)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
-            row.updated_at = moment.now
-            row.revision += 1
+            if row.document != before.document:
+                row.updated_at = moment.now
+            row.hub_changes += 1
             row.observe_rollout = True
             changed.append(row)
             if _started(before) != _started(row):
@@ -80,7 +82,7 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
         changed,
         update_conflicts=True,
         unique_fields=["id"],
-        update_fields=[*_COLUMNS, "revision", "updated_at", "observe_rollout"],
+        update_fields=[*_COLUMNS, "hub_changes", "updated_at", "observe_rollout"],
         batch_size=BATCH_SIZE,
     )
     events.record()
@@ -104,7 +106,8 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     parsed, stored = manifest
     place = {"namespace": document.row.namespace, "name": document.row.name}
     row = copy(before) if before else Placement(**place, uid=document.uid)
-    row.document, row.created_at, row.deleting_since = stored, document.created_at, document.deleting_since
+    row.document, row.revision = stored, document.revision
+    row.created_at, row.deleting_since = document.created_at, document.deleting_since
     row.spec_generation = document.row.generation or 1
     for name, value in placement_columns(parsed).items():
         setattr(row, name, value)
@@ -160,14 +163,14 @@ def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
 
 
 def count_placed(placements: Collection[Placement]) -> None:
-    """Write how many clusters each placement is on, and a new revision, which pages poll."""
+    """Write how many clusters each placement is on, and that something changed, which pages poll."""
     for part in batched([one.pk for one in placements]):
         is_active = ~Q(bindings__state=BindingState.UNSCHEDULED)
         rows = Placement.objects.filter(pk__in=part)
         counted = rows.annotate(count=Count("bindings", filter=is_active)).values_list("pk", "count")
         for pk, count in counted:
             Placement.objects.filter(pk=pk).update(
-                placed_count=count, revision=F("revision") + 1, observe_rollout=True
+                placed_count=count, hub_changes=F("hub_changes") + 1, observe_rollout=True
             )
 
 

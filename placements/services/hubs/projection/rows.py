@@ -61,15 +61,16 @@ def write_rows(
             replaced.append(before.pk)
             before = None
         row: Any = copy(before) if before is not None else _new_row(kind, one)
+        row.revision = one.revision
         if not kind.fill(row, one):
             replaced += [before.pk] if before is not None else []
             continue
         if before is not None:
-            if all(getattr(before, name) == getattr(row, name) for name in kind.columns):
+            columns = (*kind.columns, "revision") if kind.has("revision") else kind.columns
+            if all(getattr(before, name) == getattr(row, name) for name in columns):
                 continue
-            row.revision = _next(row, "revision")
             if kind.counter:
-                setattr(row, kind.counter, _next(row, kind.counter))
+                setattr(row, kind.counter, getattr(row, kind.counter) + 1)
         if kind.has("updated_at"):
             row.updated_at = now
         written_rows.append(WrittenRow(one, before, row))
@@ -93,10 +94,6 @@ def _new_row(kind: RowKind[Row], document: HubDocument) -> Row:
     if kind.has("uid"):
         place["uid"] = document.uid
     return kind.model(**place)
-
-
-def _next(row: Any, counter: str) -> int:
-    return int(getattr(row, counter, 0)) + 1
 
 
 def remove_rows(kind: RowKind[Any], _moment: HubMoment, *, group: str, mirrored: Collection[str]) -> int:
