@@ -206,10 +206,10 @@ def conflict_context(draft: Draft | None) -> dict[str, Any]:
     unchanged = {"is_stale": False, "theirs": [], "savers": []}
     if draft is None or placement is None:
         return unchanged
-    if placement.is_mirrored:  # the generation of a hub does not count changes of metadata
-        is_same = placement.document == draft.base
-    else:
-        is_same = placement.revision == draft.revision
+    # The generation of a hub does not count changes of metadata.
+    is_same = placement.document == draft.base and (
+        placement.revision == draft.revision or placement.is_mirrored
+    )
     if is_same:
         return unchanged
     return {
