@@ -233,8 +233,11 @@ def test_a_field_of_another_manager_is_removed_by_a_merge_patch(hub: Hubs) -> No
 def test_each_precondition_is_distinguished(hub: Hubs) -> None:
     live = hub.fresh_placement("conditions")
     metadata = live["metadata"]
+    edited_since = {**live, "spec": {**live["spec"], "revisionHistoryLimit": 3}}
 
-    def outcome(verb: Verb, name: str = "conditions", **changes: str) -> WriteOutcome:
+    def outcome(
+        verb: Verb, name: str = "conditions", previewed: dict[str, Any] = live, **changes: str
+    ) -> WriteOutcome:
         named = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], **changes}
         body: dict[str, Any] = {
             "apiVersion": live["apiVersion"],
@@ -252,11 +255,12 @@ def test_each_precondition_is_distinguished(hub: Hubs) -> None:
             resource_version=named["resourceVersion"],
         )
         with open_writer(hub.hub, person="ana", role="operator") as writer:
-            return writer.dry_run(request, live).outcome
+            return writer.dry_run(request, previewed).outcome
 
     for verb in (Verb.APPLY, Verb.PATCH, Verb.DELETE):
         assert outcome(verb) is WriteOutcome.ACCEPTED, verb
-        assert outcome(verb, resourceVersion="1") is WriteOutcome.STALE, verb
+        assert outcome(verb, resourceVersion="1") is WriteOutcome.ACCEPTED, "only the status has changed"
+        assert outcome(verb, previewed=edited_since, resourceVersion="1") is WriteOutcome.STALE, verb
         assert outcome(verb, uid="00000000-0000-4000-8000-000000000000") is WriteOutcome.REPLACED, verb
     assert outcome(Verb.APPLY, "gone") is WriteOutcome.DELETED
     assert outcome(Verb.PATCH, "gone") is WriteOutcome.DELETED
