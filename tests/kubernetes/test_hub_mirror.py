@@ -386,7 +386,8 @@ def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(hub: H
 
     names = [one.record.name for one in sink.items if one.record and one.record.name.startswith("large-")]
     assert len(set(names)) == 510
-    assert len(names) > 1000  # the first page was read twice
+    # From 1.34 on a list goes on from a snapshot of the cache; before, the first page is read twice.
+    assert len(names) in (510, 1_010)
     assert next(one.listed_uids for one in sink.items if one.listed_uids is not None) == {
         one.record.uid for one in sink.items if one.record
     }
