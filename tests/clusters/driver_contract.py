@@ -173,21 +173,21 @@ class DriverContract:
         assert (before.readiness, after.readiness) == (Readiness.NOT_YET, Readiness.AVAILABLE)
 
     def test_what_cannot_be_tracked_says_so(self, connect: Callable[..., Driver]) -> None:
-        scaler = {
-            "apiVersion": "autoscaling/v1",
-            "kind": "HorizontalPodAutoscaler",
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
             "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         }
         driver = connect()
-        driver.apply(Version("s1", "scalers", (namespace("shop"), scaler)))
+        driver.apply(Version("s1", "claims", (namespace("shop"), claim)))
 
-        seen = driver.observe("scalers").of("scalers")
+        seen = driver.observe("claims").of("claims")
 
         assert seen
         assert seen.readiness is Readiness.NOT_TRACKABLE
         assert [one.reason for one in seen.unready] == [
-            "the availability of a HorizontalPodAutoscaler is not known"
+            "the availability of a PersistentVolumeClaim is not known"
         ]
 
     def test_a_refused_object_keeps_the_others_going_and_is_named(
