@@ -1,6 +1,11 @@
-"""Long lists in texts: the first names or lines, and how many more there are."""
+"""Counts and long lists in texts: the first names or lines, and how many more there are."""
 
 from collections.abc import Iterable
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a count with its noun: "1 cluster", "2 clusters"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def names_and_more(names: Iterable[str], most: int, *, count: int | None = None) -> str:

@@ -14,7 +14,7 @@ from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.admin.base import NONE, ReadOnlyAdmin, badge, block, column, list_filter, structured
-from placements.explain.health import HealthLevel
+from placements.engine.status import HealthLevel
 from placements.models import (
     Binding,
     Decision,

@@ -31,7 +31,7 @@ from fleetui.apimachinery.kinds import (
     STAGED_STRATEGY_KIND,
 )
 from fleetui.apimachinery.model import IntOrPercent, ManifestModel
-from placements.explain.health import HealthLevel
+from placements.engine.status import HealthLevel
 from placements.manifests.assertions import PlacementAssertionSpec
 from placements.manifests.disruption import DisruptionBudgetSpec
 from placements.manifests.ocm import OCM_KIND, OCM_VERSIONS, OcmSpec

@@ -15,8 +15,8 @@ from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.rollout.state import FailureKind, Phase
+from placements.engine.status import HealthLevel
 from placements.explain.diff import manifest_diff
-from placements.explain.health import HealthLevel
 from placements.manifests.policy import PlacementPolicy
 from placements.models import (
     Agreement,

@@ -7,6 +7,7 @@ from itertools import groupby
 import numpy as np
 
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
@@ -19,7 +20,6 @@ from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     TIMES,
-    counted,
     joined,
     minimum_words,
     reason_sentence,

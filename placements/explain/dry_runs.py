@@ -6,9 +6,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from clusters.drivers.registry import SIMULATED
-from fleetui.apimachinery.words import names_and_more
+from fleetui.apimachinery.words import counted, names_and_more
 from placements.explain.cluster_objects import Difference, DifferenceType
-from placements.explain.vocabulary import counted
 
 MOST_NAMES = 10
 

@@ -11,8 +11,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from fleetui.apimachinery.words import counted
 from placements.engine.rollout.state import FailureKind, ObjectFault, Phase
-from placements.explain.vocabulary import counted
 
 _MOST_FAILED = 100
 Plain: TypeAlias = dict[str, Any]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fleetui.apimachinery.words import counted
 from placements.explain.staged_updates import hub_eviction_sentence
-from placements.explain.vocabulary import counted
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "approval": ("attention", "Pending approvals"),

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fleetui.apimachinery.words import counted
 from placements.engine.exact.rebalance import MovePlan, NoPlanReason, RebalanceStep
-from placements.explain.vocabulary import counted, first_names, verb
+from placements.explain.vocabulary import first_names, verb
 
 _STEPS_SHOWN = 200
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetui.apimachinery.words import counted
 from placements.engine.resilience import AND, CLUSTER, pair_key
 from placements.explain.decision_tables import csv_text
-from placements.explain.vocabulary import counted
 
 VARIANT_NAMES = {
     "down": "Down (still members)",

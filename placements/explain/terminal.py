@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from fleetui.apimachinery.errors import ManifestWarning
+from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import POLICY_CHANGES
 from placements.engine.advice.search import Advice, how_to_fulfil
 from placements.engine.exact.record import inline_search
@@ -26,7 +27,6 @@ from placements.explain.vocabulary import (
     HEADINGS,
     NONE,
     bindings_sentence,
-    counted,
     headline,
     reason_sentence,
     round_sentence,

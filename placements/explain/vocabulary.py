@@ -9,7 +9,7 @@ from typing import Any
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.quantity import quantity_words
-from fleetui.apimachinery.words import names_and_more
+from fleetui.apimachinery.words import counted, names_and_more
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import Outcome
@@ -114,11 +114,6 @@ def signed_text(value: SpreadScore | None) -> str:
     """Return a score with its sign: "+1", "0", "−1"."""
     text = minus_signs(score_text(value))
     return f"+{text}" if isinstance(value, int | float) and value > 0 else text
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a count with its noun: "1 cluster", "2 clusters"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 _PLURALS = {"is": "are", "has": "have", "does": "do"}

@@ -8,10 +8,10 @@ from django.db.models import F
 from clusters.fleet import Fleet
 from clusters.models import FleetChange
 from clusters.queries import clusters_changed_in
+from fleetui.apimachinery.words import counted
 from fleetui.bulk import batched
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.fleet_change import can_change_picks
-from placements.explain.vocabulary import counted
 from placements.models import AssertionCheck, Binding, Decision, Drain, Placement, Rollout
 from placements.services.overrides.operations import labels_changed
 from placements.services.snapshots import cycles_of

@@ -41,7 +41,7 @@ from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, number_of, prepa
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
-from placements.explain.health import (
+from placements.engine.status import (
     GATES,
     ClusterFacts,
     ClusterStatus,

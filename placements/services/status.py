@@ -6,8 +6,8 @@ from typing import Any
 
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from placements.engine.rollout.state import objects_of
+from placements.engine.status import health_document
 from placements.explain import hub_conditions
-from placements.explain.health import health_document
 from placements.explain.hub_conditions import Condition, Truth
 from placements.explain.hub_status import condition_of, hub_status, misconfigured, satisfied
 from placements.manifests.binding import BindingState

@@ -14,7 +14,7 @@ from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.scheduling.outcome import Outcome
-from placements.explain.health import GATES, HealthCounts, PlacementHealth
+from placements.engine.status import GATES, HealthCounts, PlacementHealth
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
 from placements.manifests.policy import PlacementType

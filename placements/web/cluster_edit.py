@@ -28,10 +28,10 @@ from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, put_clus
 from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.words import counted
 from fleetui.concurrency import RevisionConflict
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
-from placements.explain.vocabulary import counted
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of
 from placements.web.connection_forms import row_context, typed_rows

@@ -31,15 +31,15 @@ from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
 from clusters.operations.fault_injection import not_ready_at
 from clusters.queries import manifest_of
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
 from fleetui.polling import not_modified
+from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
-from placements.explain.health import HealthLevel
-from placements.explain.vocabulary import counted
 from placements.models import Placement
 from placements.services.dashboard.queries import pulse
 from placements.services.filters import bindings_on, events_matching, placements_on

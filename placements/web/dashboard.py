@@ -17,7 +17,7 @@ from fleetui.hub_scope import current_hub_id
 from fleetui.live import TOKEN, shared_fragment
 from fleetui.permissions import Role, current_user, for_readers, may_approve, may_operate, teams_of
 from fleetui.polling import not_modified
-from placements.explain.health import HealthLevel
+from placements.engine.status import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.models import Placement
 from placements.services.dashboard import queries

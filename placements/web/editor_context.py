@@ -7,9 +7,9 @@ from typing import Any
 from django.http import QueryDict
 
 from fleetui.apimachinery.errors import FieldError, Keys, format_path, split_path
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import MEBIBYTE
 from fleetui.apimachinery.yaml_edit import UneditableYaml
-from placements.explain.vocabulary import counted
 from placements.manifests.placement import OcmPlacement
 from placements.services.editor.edits import (
     OutdatedFormError,

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
+from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import label_filter, value_words
-from placements.explain.health import HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision

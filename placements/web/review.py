@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
@@ -21,7 +22,7 @@ from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
-from placements.explain.vocabulary import counted, policy_sentence
+from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
 from placements.models import Draft
 from placements.services.dry_runs import start_dry_run

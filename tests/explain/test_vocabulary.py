@@ -4,6 +4,7 @@ import pytest
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import Change, ChangeKind
 from placements.engine.scheduling import warnings
 from placements.engine.scheduling.decision import CycleKind, Decision
@@ -17,7 +18,7 @@ from placements.engine.scheduling.spread.kubernetes import KubernetesSpread
 from placements.engine.scheduling.spread.ocm import OcmSpread
 from placements.explain import advice, decisions, vocabulary
 from placements.explain.charts.figure import figure, whole_ticks
-from placements.explain.vocabulary import counted, verb
+from placements.explain.vocabulary import verb
 from placements.manifests.ocm_options import parse_ocm_options
 from placements.templatetags.charts import cell
 from placements.templatetags.fleet import number

@@ -27,7 +27,7 @@ from clusters.operations.leave import forget
 from placements.api import base, disruption
 from placements.engine.rollout.actions import Action, Remove
 from placements.engine.rollout.state import EMPTY, Phase
-from placements.explain.health import HealthLevel
+from placements.engine.status import HealthLevel
 from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, Leftover, Placement, RebalancePlan, Rollout, StagedRun
 from placements.services.disruption.drains import advance_drains

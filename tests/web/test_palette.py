@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from placements.engine.scheduling.outcome import Outcome
+from placements.engine.status import HealthLevel
 from placements.explain import agreements, hubs
-from placements.explain.health import HealthLevel
 from placements.web.badges import outcome_kind
 
 CSS = Path(__file__).resolve().parent.parent.parent / "static" / "css"

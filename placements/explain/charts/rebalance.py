@@ -2,9 +2,9 @@
 
 import plotly.graph_objects as go
 
+from fleetui.apimachinery.words import counted
 from placements.engine.exact.rebalance import MovePlan
 from placements.explain.charts.figure import LEGEND_ABOVE, Chart, Color, figure, round_ticks
-from placements.explain.vocabulary import counted
 
 
 def curve_chart(plan: MovePlan) -> Chart | None:

@@ -10,6 +10,7 @@ from textwrap import wrap
 import numpy as np
 import plotly.graph_objects as go
 
+from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.equivalence import classes_of
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
@@ -21,7 +22,6 @@ from placements.explain.decision_tables import composition
 from placements.explain.vocabulary import (
     OUTCOME_ORDER,
     OUTCOME_WORDS,
-    counted,
     minus_signs,
     preference_words,
     score_text,

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleetui.apimachinery.words import counted
 from placements.explain.charts.figure import Chart, Color, stacked_bars
-from placements.explain.vocabulary import counted, verb
+from placements.explain.vocabulary import verb
 
 MOST_BARS = 30
 

@@ -6,9 +6,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from clusters.hubs.queries import live_hub
+from fleetui.apimachinery.words import counted
 from fleetui.hub_scope import in_hub
 from fleetui.management.hub_command import HubCommand
-from placements.explain.vocabulary import counted
 from placements.services.hubs.projection.operations import reproject
 from placements.services.hubs.unresolved import unresolved_objects
 

@@ -28,10 +28,11 @@ from django.urls import reverse
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
+from fleetui.apimachinery.words import counted
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import may_manage_notifications
 from placements.explain.connections import unreachable_reason
-from placements.explain.vocabulary import ELIGIBILITY_WORDS, counted, first_names
+from placements.explain.vocabulary import ELIGIBILITY_WORDS, first_names
 from placements.manifests.binding import BindingState
 from placements.models import Binding
 from placements.services.dashboard import queries

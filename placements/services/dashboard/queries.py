@@ -15,7 +15,7 @@ from clusters.observation import not_observed, unhealthy
 from fleetui.models import Event
 from fleetui.polling import ANY_TIME, PreparedQuery, sums_of
 from placements.engine.rollout.staged_run import RunStatus
-from placements.explain.health import PlacementHealth
+from placements.engine.status import PlacementHealth
 from placements.models import (
     CHANGES_CLUSTERS,
     UNFULFILLED,

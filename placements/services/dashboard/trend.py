@@ -8,9 +8,9 @@ from django.core.cache import caches
 from django.db.models import Exists, OuterRef
 
 from clusters.models import MemberCluster
+from fleetui.apimachinery.words import counted
 from fleetui.hub_scope import current_hub_id
 from fleetui.models import Event
-from placements.explain.vocabulary import counted
 
 PERIOD, SAMPLES = timedelta(hours=24), 48
 _JOINED, _READY, _NOT_READY = "joined", "became eligible", "became ineligible"

@@ -17,10 +17,10 @@ from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError, cordon
 from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record
 from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason
 from placements.engine.rollout.state import Phase
-from placements.explain.vocabulary import counted
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, execute, judge

@@ -11,7 +11,7 @@ from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import Keys
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.secrets import HubObject
-from placements.explain.vocabulary import counted
+from fleetui.apimachinery.words import counted
 from placements.manifests.placement import ClusterResourcePlacement, ResourcePlacement, is_reserved_namespace
 from placements.services.editor.form import NAMESPACE, POLICY, SELECTORS
 from placements.services.editor.hints import Suggestions, label_keys, label_values, property_names, taint_keys

@@ -10,11 +10,11 @@ import numpy as np
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
+from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import match_labels, meets_property, property_requirements
 from placements.engine.scheduling.spread.base import MissingKeyPolicy, prefers_missing_key
-from placements.explain.vocabulary import counted
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint

@@ -16,6 +16,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject
+from fleetui.apimachinery.words import counted
 from placements.engine.advice.diagnosis import feasibility_bound
 from placements.engine.doctor.findings import Finding
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
@@ -31,7 +32,7 @@ from placements.engine.selection import content_hash as content_hash_of_resource
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.assertions import result_document
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
-from placements.explain.vocabulary import OUTCOME_WORDS, counted, policy_sentence
+from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType

@@ -10,13 +10,13 @@ from django.db.models import QuerySet
 from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
 from fleetui.access.secret_values import plain_manifest
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml, written_name
 from fleetui.audit import events_since
 from fleetui.permissions import AnyUser
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import differences
-from placements.explain.vocabulary import counted
 from placements.manifests.placement import parse_placement
 from placements.models import LONGEST_NAME, Draft, Placement
 from placements.services.editor.preview import SchedulePreview

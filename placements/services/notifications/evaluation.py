@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import transaction
 
 from clusters.hubs.queries import live_hubs
+from fleetui.apimachinery.words import counted
 from fleetui.hub_scope import LOCAL_HUB, in_hub
-from placements.explain.vocabulary import counted
 from placements.models import NotificationDelivery, NotificationProblem, NotificationRule, ProblemKind
 from placements.services.notifications.problems import MOST, Problem, problems_of_hub
 

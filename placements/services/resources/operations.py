@@ -13,12 +13,12 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWar
 from fleetui.apimachinery.kinds import current_version, no_effect_reason
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
+from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import UnknownObject
 from placements.engine.resource_manifest import parse_hub_object
-from placements.explain.vocabulary import counted
 from placements.manifests.placement import is_reserved_namespace
 from placements.models import Placement, Resource
 from placements.services.boundary import NAMESPACE, HubFacts

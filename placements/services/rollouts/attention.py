@@ -8,12 +8,12 @@ from django.db.models import Case, Count, Exists, Min, OuterRef, Q, QuerySet, Su
 from django.db.models.functions import RowNumber
 
 from clusters.models import MemberCluster
-from fleetui.apimachinery.words import names_and_more
+from fleetui.apimachinery.words import counted, names_and_more
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.rollouts import away_sentence, blocked_removals_sentence, result_from_document
-from placements.explain.vocabulary import counted, first_names, verb
+from placements.explain.vocabulary import first_names, verb
 from placements.models import ApprovalRequest, Binding, Placement, Rollout, StagedRun
 
 MOST = 5

@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Max, Q, QuerySet, Sum
 
 from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.words import counted
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,
@@ -36,7 +37,6 @@ from placements.explain.staged_updates import (
     stage_words,
     staged_result,
 )
-from placements.explain.vocabulary import counted
 from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_strategy
 from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, StagedRun, StagedStrategy

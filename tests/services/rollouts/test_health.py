@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from clusters.models import MemberCluster
 from clusters.operations.leave import leave
-from placements.explain.health import HealthLevel, PlacementHealth
+from placements.engine.status import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, Rollout

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleetui.apimachinery.words import counted
 from placements.engine.rollout.staged_run import WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
-from placements.explain.vocabulary import counted
 from placements.manifests.policy import PlacementType
 
 

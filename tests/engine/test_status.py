@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from placements.engine.rollout.state import Phase
-from placements.explain.health import (
+from placements.engine.status import (
     ClusterFacts,
     HealthCounts,
     HealthFacts,
