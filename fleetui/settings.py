@@ -148,6 +148,7 @@ MIDDLEWARE = [
     "fleetui.accounts.second_factor.SecondFactorMiddleware",
     "fleetui.middleware.RefusalMiddleware",
     "placements.web.record_middleware.UnreadableRecordMiddleware",
+    "placements.web.problems.ProblemsMiddleware",
     # Nearest to the views: the others answer what fails twice.
     "fleetui.middleware.ReadAgainMiddleware",
 ]
@@ -220,7 +221,7 @@ _PERIODS = {
     "clusters.tasks.observe": 5.0,
     "placements.tasks.advance_hub_drains": 5.0,
     "placements.tasks.refresh_hubs": 15.0,
-    "placements.tasks.notify": 15.0,
+    "placements.tasks.notify": 5.0,
     "clusters.tasks.resolve_hub_writes": 15.0,
 }
 CELERY_BEAT_SCHEDULE = {

@@ -31,6 +31,7 @@ from placements.services.hubs.projection.operations import (
 )
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
+from placements.services.problems.book import outdate
 from placements.services.rebalance import advance_plans
 from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
@@ -165,7 +166,7 @@ def prune(**_newer: Any) -> None:
 @shared_task(acks_late=True, bind=True)
 def project_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
     with in_hub(hub):
-        is_more = _repeat(project_changes)
+        is_more = _repeat(project_changes, hub=hub)
     if is_more:
         send_now(self.name, {"hub": hub})
 
@@ -175,6 +176,7 @@ def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
     """Judge what a live hub decided: a batch at a time, behind everything that users wait for."""
     with in_hub(hub):
         is_more = judgements.judge_due(now=datetime.now(UTC))
+    outdate(hub)
     if is_more:
         send_now(self.name, {"hub": hub})
 
@@ -242,10 +244,14 @@ def sweep(**_newer: Any) -> None:
     record_end("swept_at", now=datetime.now(UTC))
 
 
-def _repeat(step: Callable[..., int]) -> bool:
+def _repeat(step: Callable[..., int], *, hub: int = LOCAL_HUB) -> bool:
     """Repeat a step until nothing is due or the time is over; return whether more may be due."""
-    started = monotonic()
+    started, done = monotonic(), 0
     while monotonic() - started < LONGEST:
-        if not step(now=datetime.now(UTC)):
-            return False
-    return True
+        count_done = step(now=datetime.now(UTC))
+        done += count_done
+        if not count_done:
+            break
+    if done:
+        outdate(hub)
+    return bool(count_done)

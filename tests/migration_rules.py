@@ -71,7 +71,7 @@ def _problems_of_data(operations: Sequence[Operation]) -> Iterator[str]:
 def _problems(operation: Operation, migration: Migration, state: ProjectState) -> Iterator[str]:
     if isinstance(operation, SeparateDatabaseAndState):
         yield "SeparateDatabaseAndState: what it does to the database cannot be judged here"
-    if isinstance(operation, _RENAMES):
+    if isinstance(operation, _RENAMES) and not _keeps_table(operation, migration, state):
         yield f"{operation.describe()}: the running release looks for the old name; add, copy, then remove"
     if isinstance(operation, _REMOVALS) and not migration.name.endswith(CONTRACT):
         yield f"{operation.describe()}: one release later, in a migration named …{CONTRACT}"
@@ -87,6 +87,21 @@ def _problems(operation: Operation, migration: Migration, state: ProjectState) -
             yield f"{operation.describe()}: the running release may write null"
         if (operation.field.max_length or 0) < (before.max_length or 0):
             yield f"{operation.describe()}: the running release may write longer texts"
+
+
+def _keeps_table(operation: Operation, migration: Migration, state: ProjectState) -> bool:
+    """Return whether only the name of the class changes: the running release finds its table and columns."""
+    after = state.clone()
+    operation.state_forwards(migration.app_label, after)
+    tables = [
+        {
+            model.options.get("db_table") or f"{app}_{name}"
+            for (app, name), model in one.models.items()
+            if app == migration.app_label
+        }
+        for one in (state, after)
+    ]
+    return tables[0] == tables[1] and not isinstance(operation, RenameField)
 
 
 def _can_be_left_out(field: "Field[Any, Any]") -> bool:

@@ -117,6 +117,7 @@ CONTENT = {
     "placements/migrations/0008_spec_generation.py": "2f4dc83ab952c24a",
     "placements/migrations/0009_generation_so_far.py": "199b2a63039deb05",
     "placements/migrations/0010_changes_of_hubs.py": "a4e730d371369da0",
+    "placements/migrations/0011_problems.py": "a4e7f396b795a58e",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

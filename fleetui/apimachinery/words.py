@@ -1,6 +1,6 @@
 """Counts and long lists in texts: the first names or lines, and how many more there are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def counted(number: int, noun: str) -> str:
@@ -16,6 +16,16 @@ def names_and_more(names: Iterable[str], most: int, *, count: int | None = None)
     names = list(names)
     more = (len(names) if count is None else count) - len(names[:most])
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def joined(words: Sequence[str], last: str = "and") -> str:
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def first_names(words: Sequence[str], most: int = 3) -> str:
+    return names_and_more(words, most) if len(words) > most else joined(words)
 
 
 def first_lines(lines: Iterable[str], most: int) -> list[str]:

@@ -17,9 +17,8 @@ from placements.engine.resilience import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
-from placements.models import Agreement, Eviction, Rollout
+from placements.models import Agreement, Eviction, ProblemKind, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
-from placements.services.hubs.inbox import InboxKind
 from placements.services.rebalance import MOST_MOVES
 from placements.services.results import CONFIRMATION
 from placements.services.what_if.queries import PlacementImpact, Variant
@@ -218,7 +217,8 @@ EvictionQuery = query_of(
     PageQuery, placement=_text(help_text="Its full name."), outcome=choice(Eviction.Outcome.values)
 )
 InboxQuery = query_of(
-    kind=choice(InboxKind), hub=_text(help_text="The name of a hub; `local` is the hub of the console.")
+    kind=choice(ProblemKind.values),
+    hub=_text(help_text="The name of a hub; `local` is the hub of the console."),
 )
 SearchQuery = query_of(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)

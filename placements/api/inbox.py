@@ -1,6 +1,5 @@
 """The inbox: what a user should act on, in all hubs that they may see."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from rest_framework import serializers
@@ -12,32 +11,25 @@ from placements.api.base import BaseViewSet, MayRead, query_params
 from placements.api.filters import InboxQuery
 from placements.api.schema import documented
 from placements.api.serializers import CamelCaseSerializer
-from placements.services.hubs.inbox import MOST, InboxKind, inbox, reader_of
-
-PAGES = (
-    "staged-run",
-    "rollout",
-    "placement",
-    "decision",
-    "placement-drift",
-    "cluster-removals",
-    "cluster-connection",
-    "hub",
-)
+from placements.engine.problems import Noun, ProblemLevel
+from placements.models import ProblemKind
+from placements.services.problems.inbox import inbox
 
 
 class InboxItemSerializer(CamelCaseSerializer):
     """Something that needs attention."""
 
-    kind = serializers.CharField(help_text=f"One of {', '.join(InboxKind)}.")
+    kind = serializers.CharField(help_text=f"One of {', '.join(ProblemKind.values)}.")
     hub = serializers.CharField(help_text="Its hub; `local` is the hub of the console.")
-    noun = serializers.ChoiceField(PAGES, help_text="What the name is of.")
-    name = serializers.CharField()
-    number = serializers.IntegerField(allow_null=True, help_text="Of a rollout.")
-    decision = serializers.CharField(allow_blank=True, help_text="Of a disagreement.")
-    at = serializers.DateTimeField(allow_null=True, help_text="Since when; of credentials, the expiry.")
-    level = serializers.CharField()
+    noun = serializers.ChoiceField(list(Noun), help_text="What the name is of.")
+    name = serializers.CharField(help_text="Of a rollout with its number: `web/3`.")
+    level = serializers.ChoiceField(list(ProblemLevel))
     message = serializers.CharField()
+    since = serializers.DateTimeField()
+    path = serializers.CharField(help_text="The address of its page.")
+    following = serializers.ListField(
+        child=serializers.CharField(), help_text="The objects whose problems follow from it."
+    )
 
 
 class InboxCountSerializer(CamelCaseSerializer):
@@ -64,19 +56,22 @@ class InboxViewSet(BaseViewSet):
     def retrieve(self, request: Request) -> Response:
         """List the inbox of all hubs that you may see."""
         params = query_params(request, InboxQuery)
-        kinds = [InboxKind(params["kind"])] if params.get("kind") else tuple(InboxKind)
-        groups = inbox(reader_of(request.user, now=datetime.now(UTC), hub=params["hub"]), kinds=kinds)
+        kinds = [ProblemKind(params["kind"])] if params.get("kind") else tuple(ProblemKind)
+        groups = inbox(request.user, now=datetime.now(UTC), hub=params["hub"], kinds=kinds)
         items = [
             {
-                **{key: value for key, value in asdict(one).items() if key != "facts"},
-                "noun": one.facts["page"],
-                "number": one.facts.get("number"),
-                "decision": one.facts.get("decision", ""),
-                "level": one.level,
-                "message": one.message,
+                "kind": item.problem.kind,
+                "hub": item.hub,
+                "noun": item.problem.noun,
+                "name": item.problem.name,
+                "level": item.problem.level,
+                "message": item.problem.message,
+                "since": item.problem.since,
+                "path": item.url,
+                "following": item.following,
             }
             for group in groups
-            for one in group.items[:MOST]
+            for item in group.items
         ]
-        counts = [{"kind": group.kind, "count": group.count} for group in groups]
+        counts = [{"kind": group.kind, "count": group.count} for group in groups if group.kind in kinds]
         return Response(InboxSerializer({"items": items, "counts": counts}).data)

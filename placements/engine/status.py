@@ -55,15 +55,17 @@ class HealthCounts:
 class HealthFacts:
     """What the status of a placement follows from.
 
-    `is_scheduled` is None before the first decision; `resources` is the number of selected resources, None
-    while it is unknown; `awaits_run`: only a staged update run applies or removes what differs. `gate` is the
-    reason why the run in progress waits, at the stage `gate_stage`. `silence` has the words for how long a
-    cluster was not observed, empty while all were.
+    `is_scheduled` is None before the first decision, and `awaits_decision` if an edit has made it void; with
+    `is_pending` the next decision is due for whatever reason. `resources` is the number of selected
+    resources, None while it is unknown; `awaits_run`: only a staged update run applies or removes what
+    differs. `gate` is the reason why the run in progress waits, at the stage `gate_stage`. `silence` has the
+    words for how long a cluster was not observed, empty while all were.
     """
 
     counts: HealthCounts
     placement_type: str
     is_scheduled: bool | None
+    awaits_decision: bool = False
     is_pending: bool = False
     has_invalid_selectors: bool = False
     resources: int | None = None
@@ -159,7 +161,7 @@ def _deleting(facts: HealthFacts, counts: HealthCounts) -> _Status:
 def _failed(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if facts.has_invalid_selectors:
         return HealthLevel.FAILED, "Invalid resource selector", ""
-    if facts.is_scheduled is False and not facts.is_pending and not counts.scheduled:
+    if facts.is_scheduled is False and not facts.awaits_decision and not counts.scheduled:
         return HealthLevel.FAILED, "Not fulfilled", f"0 of {counts.wanted:,}" if counts.wanted else ""
     if counts.failed:
         return HealthLevel.FAILED, "Failed", f"failed on {_clusters(counts.failed)}"
@@ -170,7 +172,7 @@ def _failed(facts: HealthFacts, counts: HealthCounts) -> _Status:
 
 def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
     level = HealthLevel.ATTENTION
-    if facts.is_scheduled is not None and not facts.is_pending:
+    if facts.is_scheduled is not None and not facts.awaits_decision:
         if facts.is_scheduled is False and counts.scheduled < counts.wanted:
             return level, "Partially fulfilled", f"{counts.scheduled:,} of {counts.wanted:,}"
         is_scaled_to_zero = facts.placement_type == PlacementType.PICK_N and facts.is_scheduled
@@ -200,9 +202,9 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if any(away.values()) or counts.not_available:
         causes = [f"{number:,} {word}" for word, number in away.items() if number]
         return level, "Degraded", ", ".join([available, *causes])
-    if facts.is_scheduled is False and not facts.is_pending:
+    if facts.is_scheduled is False and not facts.awaits_decision:
         return level, "Degraded", "some of the selected clusters are not ready"
-    if counts.not_monitored and counts.not_monitored >= counts.scheduled and not facts.is_pending:
+    if counts.not_monitored and counts.not_monitored >= counts.scheduled and not facts.awaits_decision:
         words = f"{_clusters(counts.not_monitored)} not monitored"
         return HealthLevel.SUSPENDED, "Scheduled, not applied", words
     if facts.is_stalled:
@@ -212,7 +214,7 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
 
 def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     """Return what is on the way, or suspended: without a rollout nothing of it starts."""
-    if facts.is_pending:
+    if facts.is_pending or facts.awaits_decision:
         return HealthLevel.PROGRESS, "Scheduling", ""
     if facts.is_scheduled is None:
         return HealthLevel.SUSPENDED, "Pending", ""

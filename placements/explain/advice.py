@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusters.fleet import EligibilityKind
-from fleetui.apimachinery.words import counted, names_and_more
+from fleetui.apimachinery.words import counted, joined, names_and_more
 from placements.engine.advice.changes import Change, ChangeKind
 from placements.engine.advice.diagnosis import (
     favoured_without_key,
@@ -18,7 +18,7 @@ from placements.engine.exact.record import ExactRecord, ExactVerdict
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.replay import Replay
 from placements.explain.exact import exact_sentences
-from placements.explain.vocabulary import ELIGIBILITY_WORDS, joined, taint_words
+from placements.explain.vocabulary import ELIGIBILITY_WORDS, taint_words
 
 OUTDATED = "outdated at this decision"
 Facts = Mapping[str, Any]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from clusters.columns import Bools
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.words import first_names, joined
 from placements.engine.scheduling.comparison import (
     SemanticsComparison,
     SemanticsDifference,
@@ -24,7 +25,7 @@ from placements.explain.decisions import (
     out_words,
     passed_over_words,
 )
-from placements.explain.vocabulary import first_names, headline, joined, verb
+from placements.explain.vocabulary import headline, verb
 
 _NAMES_SHOWN = 5
 

@@ -12,6 +12,7 @@ from clusters.columns import Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.quantity import quantity_words
+from fleetui.apimachinery.words import joined
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.equivalence import classes_of
@@ -29,7 +30,6 @@ from placements.explain.vocabulary import (
     COLUMN_WORDS,
     HEADINGS,
     TIMES,
-    joined,
     minus_signs,
     preference_words,
     reason_sentence,

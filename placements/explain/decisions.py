@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, joined
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
@@ -20,7 +20,6 @@ from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     TIMES,
-    joined,
     minimum_words,
     reason_sentence,
     round_sentence,

@@ -3,10 +3,9 @@
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, joined
 from placements.engine.exact.conflict import FILTER_WORDS, Correction, ShoppingItem
 from placements.engine.exact.record import ExactRecord, ExactVerdict, OpenReason, PickOrder
-from placements.explain.vocabulary import joined
 from placements.manifests.policy import PlacementPolicy
 
 _MOST_ITEMS = 5

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, first_names
 from placements.engine.exact.rebalance import MovePlan, NoPlanReason, RebalanceStep
-from placements.explain.vocabulary import first_names, verb
+from placements.explain.vocabulary import verb
 
 _STEPS_SHOWN = 200
 

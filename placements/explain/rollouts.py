@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, first_names
 from placements.engine.rollout.actions import (
     Action,
     BlockedCluster,
@@ -24,7 +24,7 @@ from placements.engine.rollout.actions import (
 from placements.engine.rollout.budget import Budgets, Concurrency, MaxTotal, MinAvailable
 from placements.engine.rollout.state import Phase, RolloutState
 from placements.engine.rollout.waves import WavePlan
-from placements.explain.vocabulary import first_names, verb
+from placements.explain.vocabulary import verb
 
 MOST_LISTED = 200
 """Of thousands of blocked clusters, the document lists this number by name, and counts all of them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, first_names
 from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason, Verdict
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.staged_run import (
@@ -21,7 +21,7 @@ from placements.engine.rollout.staged_run import (
     WaitReason,
     names_waiting_for,
 )
-from placements.explain.vocabulary import first_names, label_words
+from placements.explain.vocabulary import label_words
 from placements.manifests.staged_update import StageSpec
 
 _RESULT = TypeAdapter(StagedUpdateResult)

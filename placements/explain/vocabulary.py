@@ -3,13 +3,13 @@
 The status in a manifest has the words of KubeFleet instead (`hub_status.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.quantity import quantity_words
-from fleetui.apimachinery.words import counted, names_and_more
+from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import Outcome
@@ -122,16 +122,6 @@ _PLURALS = {"is": "are", "has": "have", "does": "do"}
 def verb(number: int, singular: str) -> str:
     """Return a verb that agrees with a count: "is" and "are", "runs" and "run"."""
     return singular if number == 1 else _PLURALS.get(singular, singular.removesuffix("s"))
-
-
-def joined(words: Sequence[str], last: str = "and") -> str:
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
-def first_names(words: Sequence[str], most: int = 3) -> str:
-    return names_and_more(words, most) if len(words) > most else joined(words)
 
 
 def headline(decision: Decision) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
-from placements.explain.vocabulary import first_names, headline, joined, verb
+from placements.explain.vocabulary import headline, verb
 from placements.manifests.policy import PlacementType
 
 _NAMES_SHOWN = 5

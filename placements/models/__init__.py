@@ -15,14 +15,10 @@ from placements.models.hub_decisions import (
     ReplayInputs,
     ReplayKind,
 )
-from placements.models.notifications import (
-    NotificationDelivery,
-    NotificationProblem,
-    NotificationRule,
-    ProblemKind,
-)
+from placements.models.notifications import NotificationDelivery, NotificationRule
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
-from placements.models.placements import LONGEST_NAME, UNFULFILLED, Draft, Placement
+from placements.models.placements import AWAITS_DECISION, LONGEST_NAME, UNFULFILLED, Draft, Placement
+from placements.models.problems import NOTIFIED, Problem, ProblemBook, ProblemKind
 from placements.models.rebalance import RebalancePlan
 from placements.models.resilience import PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.models.resources import Resource
@@ -40,8 +36,10 @@ from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, Resour
 from placements.models.watches import ChangeType, CollectionChange, CollectionState, WatchedKind
 
 __all__ = [
+    "AWAITS_DECISION",
     "CHANGES_CLUSTERS",
     "LONGEST_NAME",
+    "NOTIFIED",
     "UNFULFILLED",
     "WAITS_FOR_APPROVAL",
     "Agreement",
@@ -69,7 +67,6 @@ __all__ = [
     "HubDecision",
     "Leftover",
     "NotificationDelivery",
-    "NotificationProblem",
     "NotificationRule",
     "ObservedObjects",
     "Override",
@@ -78,6 +75,8 @@ __all__ = [
     "Placement",
     "PlacementResilience",
     "PolicySnapshot",
+    "Problem",
+    "ProblemBook",
     "ProblemKind",
     "RebalancePlan",
     "ReplayInputs",

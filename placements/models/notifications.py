@@ -1,4 +1,4 @@
-"""Notifications: channels, rules, the problems that they are about, and every message that was sent.
+"""Notifications: rules, and every message that was sent.
 
 They belong to the console and not to one hub: a channel gets messages about all hubs.
 """
@@ -6,22 +6,9 @@ They belong to the console and not to one hub: a channel gets messages about all
 from django.db import models
 from django.db.models import Q
 
-from clusters.models import Hub, NotificationChannel
+from clusters.models import NotificationChannel
 from placements.models.closed_sets import known
-
-
-class ProblemKind(models.TextChoices):
-    """The events of rules; each starts, lasts and ends."""
-
-    ROLLOUT_STALLED = "rollout-stalled", "Rollout stalled"
-    APPROVAL_PENDING = "approval-pending", "Approval pending"
-    CLUSTER_NOT_READY = "cluster-not-ready", "Cluster not ready"
-    PLACEMENT_NOT_FULFILLED = "placement-not-fulfilled", "Placement not fulfilled"
-    DRIFT = "drift", "Drift"
-    DECISION_NOT_REPRODUCIBLE = "decision-not-reproducible", "Decision not reproducible"
-    CREDENTIAL_EXPIRES = "credential-expires", "Credential expires"
-    HUB_NOT_LIVE = "hub-not-live", "Hub not live"
-    REMOVAL_WAITS = "removal-waits", "Removal waits"
+from placements.models.problems import Problem
 
 
 class NotificationRule(models.Model):
@@ -57,33 +44,6 @@ class NotificationRule(models.Model):
         return self.name
 
 
-class NotificationProblem(models.Model):
-    """A problem from its first to its last observation. `key` names kind and object; `path` is its page."""
-
-    hub = models.ForeignKey(Hub, models.CASCADE, related_name="+")
-    key = models.CharField(max_length=400)
-    kind = models.CharField(max_length=25, choices=ProblemKind.choices)
-    name = models.CharField(max_length=330)
-    message = models.CharField(max_length=500)
-    path = models.CharField(max_length=500)
-    labels = models.JSONField(default=dict)
-    since = models.DateTimeField()
-    seen_at = models.DateTimeField()
-    ended_at = models.DateTimeField(null=True)
-
-    class Meta:
-        indexes = [models.Index(fields=["ended_at"], name="problem_by_end")]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["hub", "key"], condition=Q(ended_at__isnull=True), name="one_open_problem"
-            ),
-            known("kind", ProblemKind, "problem_kind_known"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-
 class NotificationDelivery(models.Model):
     """One message to one channel, and the status of its delivery.
 
@@ -106,7 +66,7 @@ class NotificationDelivery(models.Model):
 
     channel = models.ForeignKey(NotificationChannel, models.CASCADE, related_name="deliveries")
     rule = models.ForeignKey(NotificationRule, models.CASCADE, null=True, related_name="deliveries")
-    problem = models.ForeignKey(NotificationProblem, models.CASCADE, null=True, related_name="deliveries")
+    problem = models.ForeignKey(Problem, models.CASCADE, null=True, related_name="deliveries")
     kind = models.CharField(max_length=8, choices=Kind.choices)
     idempotence_key = models.CharField(max_length=100, unique=True)
     title = models.CharField(max_length=200)

@@ -23,7 +23,9 @@ LONGEST_FULL_NAME = LONGEST_NAMESPACE + 1 + LONGEST_NAME
 """Of a placement with its namespace."""
 
 
-UNFULFILLED = Q(is_fulfilled=False, deleting_since=None)
+AWAITS_DECISION = Q(scheduled="Unknown") | Q(scheduled="", observed_generation__lt=F("generation"))
+"""An edit has made the last decision void. A change of the fleet does not."""
+UNFULFILLED = Q(is_fulfilled=False, deleting_since=None) & ~AWAITS_DECISION
 """The last decision selected fewer clusters than are wanted. One that is being deleted wants none."""
 
 
@@ -211,6 +213,16 @@ class Placement(ObjectRow):
     @property
     def is_due(self) -> bool:
         return self.observed_generation < self.generation
+
+    @property
+    def awaits_decision(self) -> bool:
+        """Return whether it meets the condition `AWAITS_DECISION`."""
+        return self.scheduled == "Unknown" or (not self.scheduled and self.is_due)
+
+    @property
+    def is_unfulfilled(self) -> bool:
+        """Return whether it meets the condition `UNFULFILLED`."""
+        return self.is_fulfilled is False and self.deleting_since is None and not self.awaits_decision
 
 
 class Draft(HubRow):

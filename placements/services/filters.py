@@ -34,7 +34,7 @@ from placements.services.decisions.records import reachable_records
 from placements.services.fleet.impact import impact_of
 from placements.services.health import is_degraded, is_healthy, is_pending
 from placements.services.rollouts.approvals import approvals_waiting
-from placements.services.rollouts.attention import runs_under_way, waiting_runs
+from placements.services.rollouts.under_way import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
 

@@ -56,7 +56,16 @@ from placements.engine.status import (
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
-from placements.models import UNFULFILLED, Binding, Decision, Placement, ResourceSnapshot, Rollout, StagedRun
+from placements.models import (
+    AWAITS_DECISION,
+    UNFULFILLED,
+    Binding,
+    Decision,
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+    StagedRun,
+)
 
 _TRUE = "True"
 _IS_SUSPENDED = Q(paused_since__isnull=False) | Q(is_stopped=True)
@@ -70,6 +79,10 @@ _IS_LEAVING = Q(verdict=EligibilityKind.LEAVING)
 def _is_ready(now: datetime) -> Q:
     is_eligible = Q(verdict="", unanswered_since=None)
     return _IS_MONITORED & is_eligible & ~not_observed(now=now) & ~unhealthy(now=now)
+
+
+def ready_clusters(*, now: datetime) -> QuerySet[MemberCluster]:
+    return MemberCluster.objects.filter(_is_ready(now))
 
 
 def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
@@ -433,7 +446,6 @@ def is_pending() -> Q:
 
 def is_degraded(*, now: datetime) -> Q:
     """Return the condition of placements whose status is failed, degraded or unknown (`placement_health`)."""
-    is_due = Q(observed_generation__lt=F("generation"))
     bindings = Binding.objects.exclude(_is_deselected())
     not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
     others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
@@ -452,11 +464,11 @@ def is_degraded(*, now: datetime) -> Q:
     return _among(not_removed) | Q(deleting_since=None) & (
         ~Q(selection_faults=[])
         | Q(selected_count=0, pinned_snapshot=None)
-        | UNFULFILLED & ~is_due
-        | Q(is_fulfilled=True) & ~is_due & is_empty
+        | UNFULFILLED
+        | Q(is_fulfilled=True) & ~AWAITS_DECISION & is_empty
         | _among(bindings.filter(is_unready | (is_failing & ~Q(cluster_name__in=_members(~_IS_MONITORED)))))
         | is_partly_monitored
-        | _is_stalled() & ~(is_applied_nowhere & ~is_due) & ~_IS_SUSPENDED & ~_NEEDS_SYNC
+        | _is_stalled() & ~(is_applied_nowhere & ~AWAITS_DECISION) & ~_IS_SUSPENDED & ~_NEEDS_SYNC
     )
 
 
@@ -515,6 +527,7 @@ def _facts(
         HealthCounts(wanted=number, **counts),
         placement.placement_type,
         placement.is_fulfilled,
+        awaits_decision=placement.awaits_decision,
         is_pending=placement.is_due or (placement.is_mirrored and placement.is_fulfilled is None),
         has_invalid_selectors=bool(placement.selection_faults),
         resources=resources,

@@ -19,7 +19,7 @@ from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, first_names
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
@@ -28,7 +28,6 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_again
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import cause_words
-from placements.explain.vocabulary import first_names
 from placements.manifests.binding import BindingState
 from placements.manifests.ocm import STRATEGY_ANNOTATION, annotated, annotation_path
 from placements.manifests.placement import (

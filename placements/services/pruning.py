@@ -35,11 +35,11 @@ from placements.models import (
     FleetVersion,
     HubDecision,
     NotificationDelivery,
-    NotificationProblem,
     Override,
     OverrideSnapshot,
     Placement,
     PolicySnapshot,
+    Problem,
     RebalancePlan,
     ResourceSnapshot,
     Rollout,
@@ -143,7 +143,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
         old = now - settings.KEEP_NOTIFICATIONS
         deliveries = NotificationDelivery.objects.filter(created_at__lt=old)
         yield "notifications", deliveries.exclude(problem__ended_at=None, problem__isnull=False), _BATCH
-        yield "problems", NotificationProblem.objects.filter(ended_at__lt=old), _SMALL_BATCH
+        yield "problems", Problem.objects.filter(ended_at__lt=old), _SMALL_BATCH
 
     # One that came as a manifest would be executed again with the same manifest.
     evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)

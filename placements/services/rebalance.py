@@ -20,6 +20,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import first_names
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
@@ -39,7 +40,6 @@ from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch
 from placements.explain.rebalance import NO_PLAN, hub_sentence, repair_sentence
 from placements.explain.staged_updates import eviction_sentence
-from placements.explain.vocabulary import first_names
 from placements.manifests.placement import parse_placement
 from placements.manifests.strategy import RollingUpdate
 from placements.models import Binding, Placement, PolicySnapshot, RebalancePlan

@@ -95,7 +95,7 @@ def _missing(latest: Decision | None, manifest: ClusterResourcePlacement, select
 
 
 def _of_ocm(placement: Placement) -> list[Condition]:
-    latest = None if _awaits_decision(placement) else latest_decision(placement)
+    latest = None if placement.awaits_decision else latest_decision(placement)
     is_satisfied = satisfied(
         decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
     )
@@ -132,13 +132,9 @@ def scheduled(placement: Placement, latest: Decision | None) -> Condition:
         words = "; ".join(error["message"] for error in placement.selection_faults)
         return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
     condition = condition_of(decision_of(latest)) if latest else None
-    if _awaits_decision(placement) or latest is None or condition is None:
+    if placement.awaits_decision or latest is None or condition is None:
         return _scheduled(placement, Truth.UNKNOWN, "SchedulePending", "Scheduling has not completed")
     return _scheduled(placement, Truth(condition["status"]), condition["reason"], condition["message"])
-
-
-def _awaits_decision(placement: Placement) -> bool:
-    return placement.scheduled == Truth.UNKNOWN or (placement.is_due and not placement.scheduled)
 
 
 def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -> Condition:

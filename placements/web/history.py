@@ -12,13 +12,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, joined
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
-from placements.explain.vocabulary import joined, policy_sentence
+from placements.explain.vocabulary import policy_sentence
 from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.decisions.records import latest_decision
 from placements.services.fleet.queries import stale_picks_of

@@ -105,7 +105,7 @@ class Section:
 def counts_of(request: HttpRequest) -> NavigationCounts:
     counts: NavigationCounts | None = getattr(request, "navigation_counts", None)
     if counts is None:
-        counts = navigation_counts(request.user, now=timezone.now())
+        counts = navigation_counts(request.user)
         request.navigation_counts = counts  # type: ignore[attr-defined]  # one query for navigation and page
     return counts
 

@@ -12,9 +12,10 @@ from django.test import Client
 from clusters.models import Hub, HubStream
 from placements.models import Binding, HubDecision, Placement, Rollout
 from placements.services.health import health_of, is_degraded, is_healthy
-from placements.services.hubs.inbox import inbox, reader_of
 from placements.services.hubs.judgements import judge_due
 from placements.services.hubs.queries import disagreements
+from placements.services.problems.book import compare_all
+from placements.services.problems.inbox import inbox
 from tests.documents import SHARED
 from tests.hubs.hub_documents import member
 from tests.hubs.projecting import NOW, ProjectedHub
@@ -218,8 +219,9 @@ def test_a_step_that_the_replay_does_not_follow_is_uncertain(live: ProjectedHub)
 
 def inbox_of(user: User) -> dict[tuple[str, str], str]:
     """Return the sentences of an inbox by kind and name."""
-    groups = inbox(reader_of(user, now=NOW))
-    return {(str(one.kind), one.name): one.message for group in groups for one in group.items}
+    compare_all(now=NOW)
+    problems = [item.problem for group in inbox(user, now=NOW) for item in group.items]
+    return {(one.kind, one.name): one.message for one in problems}
 
 
 def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(
@@ -231,12 +233,12 @@ def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(
     client.force_login(user)
 
     items = inbox_of(user)
-    assert items["difference", "docs"] == "Differences on 3 clusters."
-    assert items["difference", "maps"] == "Drift on 1 cluster."
-    assert items["rollout", "take"] == "Rollout failed on 1 cluster. Retrying."
+    assert items["drift", "docs"] == "Differences on 3 clusters: member-1 and 2 more."
+    assert items["drift", "maps"].startswith("Drift on 1 cluster: ")
+    assert items["placement-degraded", "take"].startswith("Failed on ")
     with live.scope():
         Rollout.objects.filter(placement_name="take").update(state=Rollout.State.FINISHED, ended_at=NOW)
-    assert inbox_of(user)["rollout", "take"] == "Rollout completed. Failed on 1 cluster."
+    assert inbox_of(user)["placement-degraded", "take"].startswith("Failed on ")
 
     def shown(address: str) -> str:
         return client.get(f"/hubs/prod-eu/{address}").content.decode()

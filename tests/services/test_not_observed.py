@@ -16,17 +16,18 @@ from clusters.operations.heartbeat import observe
 from fleetui.broker import PERIODIC, UPDATES
 from fleetui.models import WorkerHeartbeat
 from fleetui.task_queue import record_end, record_heartbeat
-from placements.models import Binding, Placement, ProblemKind, WatchedKind
+from placements.models import Binding, NotificationDelivery, Placement, WatchedKind
 from placements.services.dashboard.queries import pulse
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
 from placements.services.metrics import metrics_registry
-from placements.services.notifications.problems import problems_of_hub
+from placements.services.notifications.evaluation import evaluate
 from placements.services.rollouts.queries import placement_pulse
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.services.watches.journal import changes_since, current_sequence
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
 from tests.services.rollouts.world import World
+from tests.services.test_notifications import rule
 
 pytestmark = [
     pytest.mark.django_db,
@@ -172,11 +173,14 @@ def test_metrics_and_notifications_say_it() -> None:
     assert samples["fleetui_clusters_not_observed"].value == 3
 
     FleetState.objects.update(observing_since=now - MINUTE)
-    assert problems_of_hub(now=now)[ProblemKind.CLUSTER_NOT_READY] == []  # the console has just started
+    rule(events=["cluster-not-ready"])
+    evaluate(now=now)
+    assert not NotificationDelivery.objects.exists(), "the console has just started"
     FleetState.objects.update(observing_since=now - 10 * MINUTE)
-    found = problems_of_hub(now=now)[ProblemKind.CLUSTER_NOT_READY]
-    assert [one.name for one in found] == ["c000", "c001", "c002"]
-    assert "is not observed" in found[0].message
+    evaluate(now=now)
+    bodies = NotificationDelivery.objects.order_by("pk").values_list("body", flat=True)
+    assert [body.partition(": ")[0] for body in bodies] == ["Cluster c000", "Cluster c001", "Cluster c002"]
+    assert "Not observed" in bodies[0]
 
 
 def test_open_pages_and_watches_notice_it_without_any_write() -> None:

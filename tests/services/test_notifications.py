@@ -14,13 +14,11 @@ from fleetui.models import Event
 from placements.models import (
     Binding,
     NotificationDelivery,
-    NotificationProblem,
     NotificationRule,
-    Placement,
+    Problem,
     ProblemKind,
-    Rollout,
 )
-from placements.services.notifications import problems, sending
+from placements.services.notifications import sending
 from placements.services.notifications.addresses import fields_of, save_channel
 from placements.services.notifications.evaluation import evaluate, quiet_until
 from placements.services.notifications.sending import (
@@ -34,7 +32,9 @@ from placements.services.notifications.sending import (
 )
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, Request, serve
+from tests.problems import found, sentences
 from tests.rows import decided, joined, pick_n_spec
+from tests.services.rollouts.world import World, one_at_a_time
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -100,7 +100,7 @@ def test_a_problem_is_one_message_until_it_ends(sent: list[str]) -> None:
     assert titles() == ["Cluster not ready: a", "Resolved: Cluster not ready: a", "Cluster not ready: a"]
     assert len(sent) == 2
     body = NotificationDelivery.objects.order_by("pk")[0].body
-    assert "Cluster a is not ready" in body
+    assert "Cluster a: Not ready: " in body
     assert "no heartbeat for 6m" in body
     assert "Since 2026-11-20 12:00 UTC" in body
     assert "http://127.0.0.1:8000/clusters/a/" in body
@@ -157,24 +157,46 @@ def test_many_problems_at_once_are_one_message(sent: list[str]) -> None:
     assert len(sent) == 1
     first = NotificationDelivery.objects.order_by("pk")[0]
     assert first.title == "Cluster not ready: 8 problems"
-    assert all(f"Cluster c{number} " in first.body for number in range(8))
+    assert all(f"Cluster c{number}: " in first.body for number in range(8))
     assert NotificationDelivery.objects.filter(state=State.GROUPED).count() == 7
 
 
-def test_a_rollout_that_a_short_silence_stalls_is_no_problem_yet() -> None:
-    joined("a")
-    decided("web", pick_n_spec(1))
-    placement = Placement.objects.get()
-    values = {"resource_number": 0, "trigger": "x", "started_at": NOW, "started_by": "system"}
-    Rollout.objects.create(
-        placement=placement, placement_name="web", number=9, sync_result={"verdict": "halted"}, **values
-    )
-    Binding.objects.update(state="Bound", phase="applying")
-    MemberCluster.objects.update(unanswered_since=NOW)
+def test_a_rollout_that_a_short_silence_stalls_is_sent_after_two_minutes() -> None:
+    rule(events=["rollout-stalled"])
+    world = World(3)
+    world.place("web", one_at_a_time(maxUnavailable=2))
+    world.run(until=world.is_settled)
+    world.change()
+    world.work()
+    for name in ("c000", "c001"):
+        world.inject(name, {"kind": "unreachable"})
+    MemberCluster.objects.update(observe_at=world.now)
+    world.pass_time(40, step=5)
+    assert sentences("rollout-stalled", now=world.now)
 
-    found = [problems.problems_of_hub(now=at(minutes))[ProblemKind.ROLLOUT_STALLED] for minutes in (1, 3)]
+    evaluate(now=world.now)
+    assert titles() == []
+    evaluate(now=world.now + timedelta(minutes=3))
+    assert titles() == ["Rollout stalled: web/2"]
 
-    assert [[one.name for one in several] for several in found] == [[], ["web/9"]]
+
+def test_what_follows_from_a_cluster_is_no_message_of_its_own() -> None:
+    world = World(3)
+    for name in ("web", "db"):
+        world.place(name, one_at_a_time(maxUnavailable=2))
+    world.run(until=world.is_settled)
+    MemberCluster.objects.filter(name="c001").update(verdict="unhealthy", verdict_since=world.now)
+    rule("all")
+    rule("placements", channel=channel("other"), events=["placement-degraded"])
+
+    evaluate(now=world.now)
+
+    sent = NotificationDelivery.objects.values_list("rule__name", "title")
+    assert sorted(sent) == [
+        ("all", "Cluster not ready: c001"),
+        ("placements", "Placement degraded or failed: db"),
+        ("placements", "Placement degraded or failed: web"),
+    ]
 
 
 def test_what_is_wrong_in_placements_is_reported_with_few_queries(
@@ -184,15 +206,14 @@ def test_what_is_wrong_in_placements_is_reported_with_few_queries(
     for number in range(30):
         decided(f"p{number}", pick_n_spec(2))
     Binding.objects.update(drifted_objects=[{"name": "x"}])
-    with django_assert_max_num_queries(14):
-        by_kind = problems.problems_of_hub(now=NOW)
+    with django_assert_max_num_queries(20):
+        unfulfilled = found("placement-not-fulfilled", now=NOW)
 
-    assert len(by_kind[ProblemKind.PLACEMENT_NOT_FULFILLED]) == 30
-    assert len(by_kind[ProblemKind.DRIFT]) == 30
-    assert "1 of 2 clusters" in by_kind[ProblemKind.PLACEMENT_NOT_FULFILLED][0].message
+    assert len(unfulfilled) == 30
+    assert unfulfilled[0].message.startswith("1 of 2 clusters selected. ")
     evaluate(now=NOW)
-    assert NotificationProblem.objects.filter(ended_at=None).count() == 60
-    with django_assert_max_num_queries(22):
+    assert Problem.objects.filter(ended_at=None).count() == 60
+    with django_assert_max_num_queries(26):
         evaluate(now=at(1))
 
 

@@ -1,18 +1,21 @@
 """One fact has one answer: every reader of what is wrong says the same at the same moment."""
 
+from datetime import datetime
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
-from placements.models import Binding, ProblemKind
+from placements.models import Binding, NotificationRule, Problem, ProblemKind
 from placements.services.dashboard.causes import attention
 from placements.services.dashboard.queries import counts
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
-from placements.services.hubs.inbox import InboxKind, inbox, reader_of
-from placements.services.notifications.problems import problems_of_hub
+from placements.services.notifications.evaluation import evaluate, matches
 from placements.services.placements import delete_placement
+from placements.services.problems.book import compare_all
+from placements.services.problems.inbox import inbox
 from placements.services.rollouts.approvals import approvals_waiting
 from tests.rows import NOW, all_joined, decided, person, pick_n_spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
@@ -25,22 +28,28 @@ def reader() -> User:
     return User.objects.create_superuser("reader")
 
 
-def in_inbox(reader: User, kind: InboxKind) -> int:
-    groups = inbox(reader_of(reader, now=NOW))
-    return sum(item.kind == kind for group in groups for item in group.items)
+def in_inbox(reader: User, kind: ProblemKind) -> int:
+    compare_all(now=NOW)
+    groups = inbox(reader, now=NOW)
+    return sum(group.count for group in groups if group.kind == kind)
+
+
+def to_notify(kind: ProblemKind, *, now: datetime) -> int:
+    rule = NotificationRule(events=[kind], active_since=now)
+    evaluate(now=now)
+    return sum(matches(rule, one) for one in Problem.objects.filter(ended_at=None))
 
 
 def numbers_of_unfulfilled(reader: User, client: Client) -> dict[str, int]:
     """Return how many placements are not fulfilled, by who says so."""
     listed = placements_matching(PlacementFilter(state=PlacementFilterState.UNFULFILLED))
-    problems = problems_of_hub(now=NOW)[ProblemKind.PLACEMENT_NOT_FULFILLED]
     causes = attention(counts(), reader, snoozes={}, now=NOW).causes
     client.force_login(reader)
     metrics = client.get("/metrics").content.decode()
     return {
         "list": listed.count(),
-        "inbox": in_inbox(reader, InboxKind.UNFULFILLED),
-        "notifications": len(problems),
+        "inbox": in_inbox(reader, ProblemKind.PLACEMENT_NOT_FULFILLED),
+        "notifications": to_notify(ProblemKind.PLACEMENT_NOT_FULFILLED, now=NOW),
         "counts": counts().unfulfilled,
         "overview": sum(one.key.startswith("placement/") for one in causes),
         "metrics": metrics.count('fleetui_placements{hub="local",state="unfulfilled"} 1.0'),
@@ -75,8 +84,8 @@ def test_a_run_that_is_stopped_at_its_gate_waits_for_no_approval() -> None:
 
     def pending() -> dict[str, int]:
         return {
-            "notifications": len(problems_of_hub(now=world.now)[ProblemKind.APPROVAL_PENDING]),
-            "inbox": in_inbox(ana, InboxKind.APPROVAL),
+            "notifications": to_notify(ProblemKind.APPROVAL_PENDING, now=world.now),
+            "inbox": in_inbox(ana, ProblemKind.APPROVAL_PENDING),
             "list": approvals_waiting().count(),
         }
 

@@ -26,15 +26,15 @@ from clusters.observation import unhealthy_since
 from clusters.operations.edit import cordon
 from clusters.operations.fault_injection import not_ready_at
 from clusters.operations.heartbeat import observe
-from placements.models import ProblemKind, WatchedKind
+from placements.models import WatchedKind
 from placements.services.dashboard import causes
 from placements.services.dashboard.queries import counts, pulse
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
 from placements.services.metrics import metrics_registry
-from placements.services.notifications.problems import problems_of_hub
 from placements.services.rollouts.queries import placement_pulse
 from placements.services.watches.journal import changes_since, current_sequence
 from placements.web.badges import STATE_BADGES, Badge, cluster_badge
+from tests.problems import found
 from tests.rows import simulated
 from tests.services.rollouts.test_health import health
 from tests.services.rollouts.world import World
@@ -226,9 +226,9 @@ def test_metrics_and_notifications_say_it(since: datetime) -> None:
     registry = metrics_registry(now=now)
     samples = {one.name: one for family in registry.collect() for one in family.samples}
     assert samples["fleetui_clusters_unhealthy"].value == 1
-    found = problems_of_hub(now=now)[ProblemKind.CLUSTER_NOT_READY]
-    assert [(one.name, one.since) for one in found] == [("c001", since)]
-    assert found[0].message == "Cluster c001 reports itself unhealthy: no memory left."
+    [problem] = found("cluster-not-ready", now=now)
+    assert (problem.name, problem.since) == ("c001", since)
+    assert problem.message == "Reports itself unhealthy: no memory left. Not selected after 5m of it."
 
 
 def test_open_pages_and_watches_notice_it() -> None:

@@ -349,7 +349,7 @@ def test_what_cordoned_clusters_make_outdated_is_one_cause(viewer: Client, text_
 
     page = text_of(viewer, "/")
 
-    words = "2 cordoned clusters would not be selected again by 2 placements (as of 12:00:00 UTC)."
+    words = "Cordoned clusters would not be selected again by 2 placements."
     assert ("Cordoned", words) in _needs(page)
     others = [words for name, words in _needs(page) if name in ("api", "web")]
     assert others == ["jumpingcat would not be selected if rescheduled (as of 12:00:00 UTC)."]

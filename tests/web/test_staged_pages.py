@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from pytest_django import DjangoAssertNumQueries
 from fleetui.models import Event
 from placements.models import ApprovalRequest, StagedRun, StagedStrategy
 from placements.services.placements import save_placement
+from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_operations import abandon, set_state
@@ -400,12 +401,15 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
     assert "1 stalled or waiting for a user" in overview
     assert "Staged run one is stopped; no new updates start." in overview
     assert "pproval" not in overview
-    assert "Pending approvals" not in inbox
-    assert "Stalled, stopped and failed rollouts 1" in inbox
+    assert "Approval pending" not in inbox
+    assert "Rollout paused or stopped 1" in inbox
     assert "AllIn progressCompletedSupersededStopped or abortedFailed" in page("/rollouts/")
     assert "web · one Stopped" in page("/rollouts/?state=stopped")
     [item] = approver.get("/api/v1/inbox").json()["items"]
-    assert (item["level"], item["message"]) == ("suspended", "Staged update run is stopped.")
+    assert (item["level"], item["message"]) == (
+        "suspended",
+        "Staged run one is stopped; no new updates start.",
+    )
     health = approver.get("/api/v1/placements/web").json()["status"]["health"]
     assert (health["level"], health["word"], health["message"]) == ("suspended", "Stopped", "1 of 4 started")
 
@@ -606,6 +610,7 @@ def test_what_failed_outside_a_run_says_that_it_is_not_retried(
     during = text_of(operator, "/")
     abandon("one", by=None, now=world.now)
     world.work()
+    compare_all(now=datetime.now(UTC))
 
     assert "Failed on c001. Retrying." in during
     assert "Failed on c001. Not retried before the next staged run." in text_of(operator, "/")

@@ -21,7 +21,7 @@ from clusters.hubs.queries import across_hubs
 from clusters.models import Hub, HubCredential, HubGrant, MemberCluster
 from fleetui.access.models import TeamGrant
 from fleetui.hub_scope import LOCAL_HUB, HubManager, ScopeError, in_hub
-from placements.models import NotificationProblem
+from placements.models import Problem, ProblemBook
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
 from tests.api.schema import generated_schema
@@ -363,7 +363,7 @@ def test_every_table_of_rows_is_scoped_and_raises_without_a_hub() -> None:
     scoped = [
         model
         for model in apps.get_models()
-        if model not in (HubGrant, HubCredential, TeamGrant, NotificationProblem)
+        if model not in (HubGrant, HubCredential, TeamGrant, Problem, ProblemBook)
         and any(one.name == "hub" for one in model._meta.concrete_fields)
     ]
 

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from clusters.columns import ABSENT, Bools, Ints
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
@@ -24,7 +24,7 @@ from placements.explain.charts.figure import (
     row_axis,
     whole_ticks,
 )
-from placements.explain.vocabulary import TIMES, first_names, joined
+from placements.explain.vocabulary import TIMES
 from placements.manifests.policy import PlacementType
 
 _PLACED = (Outcome.PICKED, Outcome.KEPT)

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from clusters.columns import ABSENT
+from fleetui.apimachinery.words import first_names, joined
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
@@ -24,7 +25,7 @@ from placements.explain.charts.figure import (
     row_axis,
     whole_ticks,
 )
-from placements.explain.vocabulary import first_names, joined, limit_words, spread_limit, verb
+from placements.explain.vocabulary import limit_words, spread_limit, verb
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
 MOST_GROUPS, FURTHEST = 24, 12

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from fleetui.apimachinery.words import joined
 from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
-from placements.explain.vocabulary import joined
 from placements.management.rollout_command import RolloutCommand
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.health import health_of

@@ -1,22 +1,19 @@
 """What the frame of each page shows: rollouts in progress and kinds of clusters of this hub, the inbox."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import connection
 from django.db.models import Exists, Q, QuerySet
 
 from clusters.drivers.registry import SIMULATED
-from clusters.hubs.queries import NOT_RUNNING
 from clusters.models import Hub, MemberCluster
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.polling import ANY_TIME, ANYBODY, PreparedQuery, number_of
+from fleetui.polling import ANYBODY, PreparedQuery, number_of
 from placements.models import Placement
-from placements.services.hubs.inbox import RECENT, inbox_count
-from placements.services.rollouts.attention import runs_under_way
+from placements.services.problems.inbox import counted_for
+from placements.services.rollouts.under_way import runs_under_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +27,16 @@ class NavigationCounts:
     has_others: bool = False
 
 
-def navigation_counts(user: User | AnonymousUser, *, now: datetime) -> NavigationCounts:
+def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     """Return them for a person, by one query: every page has it."""
     if not isinstance(user, User) or not user.is_active:
         return NavigationCounts(0, 0)
-    adapted = connection.ops.adapt_datetimefield_value
-    values: dict[Any, Any] = {ANYBODY: user.pk}
-    values |= {adapted(ANY_TIME - ago): adapted(now - ago) for ago in (NOT_RUNNING, RECENT)}
-    [row] = _queries[user.is_superuser].rows(values)
-    has_demo, has_simulated, has_others, rolling, staged, *inbox = row
-    return NavigationCounts(
-        rolling + staged, sum(inbox), bool(has_demo), bool(has_simulated), bool(has_others)
-    )
+    [row] = _queries[user.is_superuser].rows({ANYBODY: user.pk})
+    has_demo, has_simulated, has_others, rolling, staged, inbox = row
+    return NavigationCounts(rolling + staged, inbox, bool(has_demo), bool(has_simulated), bool(has_others))
 
 
-def _counts(user: User, *, now: datetime) -> QuerySet[Any, Any]:
+def _counts(user: User) -> QuerySet[Any, Any]:
     simulated, others = (
         MemberCluster.objects.filter(driver=SIMULATED),
         MemberCluster.objects.exclude(driver=SIMULATED),
@@ -56,7 +48,7 @@ def _counts(user: User, *, now: datetime) -> QuerySet[Any, Any]:
         "others": Exists(others),
     }
     rolling, staged = runs_under_way()
-    sources = {"rolling": rolling, "staged": staged, **inbox_count(user, now=now)}
+    sources = {"rolling": rolling, "staged": staged, "inbox": counted_for(user)}
     rows = Hub.objects.filter(pk=LOCAL_HUB).annotate(
         **{f"has_{kind}": exists for kind, exists in kinds.items()}
     )
@@ -64,6 +56,6 @@ def _counts(user: User, *, now: datetime) -> QuerySet[Any, Any]:
 
 
 _queries = {
-    is_superuser: PreparedQuery(partial(_counts, User(pk=ANYBODY, is_superuser=is_superuser), now=ANY_TIME))
+    is_superuser: PreparedQuery(partial(_counts, User(pk=ANYBODY, is_superuser=is_superuser)))
     for is_superuser in (False, True)
 }

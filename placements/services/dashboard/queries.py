@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, F, FilteredRelation, OuterRef, Q, QuerySet, Subquery, When, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
 from clusters.observation import not_observed, unhealthy
+from fleetui.hub_scope import current_hub_id
 from fleetui.models import Event
 from fleetui.polling import ANY_TIME, PreparedQuery, sums_of
 from placements.engine.rollout.staged_run import RunStatus
@@ -20,21 +20,19 @@ from placements.models import (
     CHANGES_CLUSTERS,
     UNFULFILLED,
     Decision,
-    DecisionRecord,
-    NotificationDelivery,
     Placement,
+    ProblemBook,
     Resource,
     Rollout,
     StagedRun,
     StalenessCheck,
 )
-from placements.services.decisions.records import problems_of, reachable_records
 from placements.services.filters import PlacementFilterState, PlacementTotals, counts_in_all, decisions_of
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import healths_of, with_rollouts
 from placements.services.rollouts.approvals import with_status
-from placements.services.rollouts.attention import runs_under_way
 from placements.services.rollouts.queries import with_failed
+from placements.services.rollouts.under_way import runs_under_way
 
 _MOST_ROWS = 10
 
@@ -66,15 +64,6 @@ class Counts:
     of_placements: PlacementTotals
 
 
-@dataclass(frozen=True, slots=True)
-class UnfulfilledPlacement:
-    """A placement that is not fulfilled, with the first reason and the decision that explains more."""
-
-    placement: Placement
-    decision: Decision | None
-    reason: str
-
-
 def pulse() -> str:
     """Return a version that changes with everything on the overview, in one query; empty on an empty hub.
 
@@ -103,7 +92,7 @@ def _moving() -> QuerySet[Any, Any]:
         "placements": sums_of(Placement.objects.all(), *counters),
         "run": Rollout.objects.order_by("-pk").values("pk")[:1],
         "running": sums_of(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
-        "unsent": sums_of(NotificationDelivery.objects.filter(state="pending"), "attempts"),
+        "problems": ProblemBook.objects.filter(hub=current_hub_id()).values("version"),
         "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
         "staged_running": sums_of(StagedRun.objects.filter(ended_at=None), "progress_version"),
     }
@@ -151,31 +140,6 @@ def failing_count() -> int:
     at_work = staged.filter(status__in=(RunStatus.PROGRESSING, RunStatus.STUCK))
     both = [one.filter(failed__gt=0).order_by().values("pk") for one in (rolling, at_work)]
     return both[0].union(both[1], all=True).count()
-
-
-def faulty_records() -> list[DecisionRecord]:
-    """Return the first decisions whose verification had a different result."""
-    rows = reachable_records().filter(fault__gt="").only("decision_id", "fault")
-    return list(rows.order_by("pk")[:MOST])
-
-
-def troubled_placements() -> tuple[list[UnfulfilledPlacement], list[Placement]]:
-    """Return the first placements that are not fulfilled, and the first with invalid selectors."""
-    latest = FilteredRelation("decisions", condition=Q(decisions__number=F("decisions_made")))
-    rows: Any = Placement.objects.filter(UNFULFILLED | ~Q(selection_faults=[]), deleting_since=None)
-    rows = rows.annotate(latest=latest).select_related("latest__record").defer("latest__record__content")
-    rows = rows.annotate(is_invalid=Case(When(selection_faults=[], then=0), default=1))
-    place = Window(RowNumber(), partition_by="is_invalid", order_by="full_name")
-    placements = list(rows.annotate(place=place).filter(place__lte=MOST).order_by("full_name"))
-    unfulfilled = []
-    for row in placements:
-        if row.is_invalid:
-            continue
-        decision = row.latest
-        reasons = problems_of(decision) if decision else ()
-        reason = reasons[0] if reasons else "Too few clusters pass the filters"
-        unfulfilled.append(UnfulfilledPlacement(row, decision, reason))
-    return unfulfilled, [one for one in placements if one.is_invalid]
 
 
 def last_decisions() -> QuerySet[Decision]:

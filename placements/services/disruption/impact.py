@@ -6,13 +6,13 @@ from datetime import datetime
 from enum import StrEnum
 
 from clusters.queries import current_fleet
+from fleetui.apimachinery.words import first_names
 from placements.engine.disruption import EvictionReason, Executed, KeptReason, judge_eviction
 from placements.engine.resilience import cordoned, why_stays, without
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Picked
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
-from placements.explain.vocabulary import first_names
 from placements.explain.what_if import stuck_words
 from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.manifests.placement import parse_placement

@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, Fleet
 from clusters.queries import current_fleet
+from fleetui.apimachinery.words import joined
 from placements.engine.resilience import active
 from placements.engine.scheduling.scheduler import schedule
-from placements.explain.vocabulary import joined
 from placements.models import DrainStep, Placement
 from placements.services.disruption.queries import latest_drain
 from placements.services.fleet.impact import MOST_EVALUATED, ImpactRow, impact_row

@@ -1,6 +1,6 @@
-"""Comparison of the present problems with those recorded, and the messages that rules require.
+"""The messages that rules require about the problems of all hubs.
 
-Safe to run twice at once: a problem that is open and a message each have a key that exists once.
+Safe to run twice at once: a message has a key that exists once.
 """
 
 from collections import defaultdict
@@ -12,16 +12,21 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import transaction
 
-from clusters.hubs.queries import live_hubs
+from clusters.hubs.queries import across_hubs
+from clusters.models import FleetState
+from clusters.observation import LONGEST_SILENCE
 from fleetui.apimachinery.words import counted
-from fleetui.hub_scope import LOCAL_HUB, in_hub
-from placements.models import NotificationDelivery, NotificationProblem, NotificationRule, ProblemKind
-from placements.services.notifications.problems import MOST, Problem, problems_of_hub
+from fleetui.hub_scope import LOCAL_HUB
+from placements.engine.problems import NOUNS, Noun
+from placements.models import NotificationDelivery, NotificationRule, Problem, ProblemKind
+from placements.services.problems.book import compare_all
+from placements.services.problems.sources import LATE, NOT_OBSERVED
 
 Kind, State = NotificationDelivery.Kind, NotificationDelivery.State
 MOST_SINGLE = 5
 """Up to this number of new problems of a rule at once are a message each; more of them are one message."""
 _MOST_LINES = 20
+SHORT_SILENCE = timedelta(minutes=2)
 _RESOLVED_WITHIN = timedelta(hours=1)
 
 
@@ -30,58 +35,47 @@ class _Message:
     """A message that a rule requires."""
 
     rule: NotificationRule
-    problem: NotificationProblem
+    problem: Problem
     kind: NotificationDelivery.Kind
     key: str
 
 
 def evaluate(*, now: datetime) -> int:
     """Bring the known problems up to date, and make messages; return how many are to be sent."""
-    hubs = [(LOCAL_HUB, ""), *live_hubs().values_list("pk", "name")]
-    for pk, name in hubs:
-        with in_hub(pk):
-            problems = problems_of_hub(now=now)
-        record_problems(pk, f"/hubs/{name}" if name else "", problems, now=now)
+    compare_all(now=now)
     return make_messages(now=now)
 
 
-def record_problems(hub: int, prefix: str, kinds: dict[ProblemKind, list[Problem]], *, now: datetime) -> None:
-    """Save which problems of a hub started, changed and ended; three statements when nothing changed."""
-    known = {one.key: one for one in NotificationProblem.objects.filter(hub=hub, ended_at=None)}
-    by_key = {one.key: one for problems in kinds.values() for one in problems}
-    capped = {kind for kind, problems in kinds.items() if len(problems) >= MOST}
-    new = [
-        NotificationProblem(
-            hub_id=hub,
-            key=key[:400],
-            kind=one.kind,
-            name=one.name[:330],
-            message=one.message[:500],
-            path=one.path if one.path.startswith("/hubs/") else f"{prefix}{one.path}",
-            labels=one.labels,
-            since=one.since or now,
-            seen_at=now,
-        )
-        for key, one in by_key.items()
-        if key not in known
-    ]
-    changed = []
-    for key, row in known.items():
-        if key in by_key and (row.message, row.labels) != (by_key[key].message[:500], by_key[key].labels):
-            row.message, row.labels = by_key[key].message[:500], by_key[key].labels
-            changed.append(row)
-    gone = [row.pk for key, row in known.items() if key not in by_key and row.kind not in capped]
-    with transaction.atomic():
-        NotificationProblem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
-        NotificationProblem.objects.bulk_update(changed, ["message", "labels"], batch_size=500)
-        NotificationProblem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
-
-
-def matches(rule: NotificationRule, problem: NotificationProblem) -> bool:
+def matches(rule: NotificationRule, problem: Problem) -> bool:
     """Return whether a rule is about a problem: its kind, and the label of its team if it has one."""
     if problem.kind not in rule.events or problem.seen_at < rule.active_since:
         return False
     return not rule.label_key or problem.labels.get(rule.label_key) == rule.label_value
+
+
+def _problems_with_causes(*, now: datetime) -> list[tuple[Problem, list[Problem]]]:
+    """Return the open and the lately ended problems that are worth a message, each with its causes.
+
+    A cluster that has not answered for a short time only is not, nor what follows from that. After a pause of
+    the whole console each cluster gets two minutes to be observed again.
+    """
+    rows = Problem.objects.filter(ended_at=None) | Problem.objects.filter(
+        ended_at__gte=now - _RESOLVED_WITHIN
+    )
+    with across_hubs():
+        observing = FleetState.objects.filter(observing_since__lt=now - LONGEST_SILENCE)
+        hubs = set(observing.values_list("hub_id", flat=True))
+    problems = list(rows.select_related("hub").order_by("pk"))
+    by_key = {(one.hub_id, one.key): one for one in problems if one.ended_at is None}
+    found = []
+    for problem in problems:
+        keys = [(problem.hub_id, key) for key in problem.causes]
+        causes = [by_key[key] for key in keys if key in by_key]
+        is_brief = all(one.reason == LATE and now - one.since < SHORT_SILENCE for one in causes or [problem])
+        is_restart = problem.reason == NOT_OBSERVED and problem.hub_id not in hubs
+        if not is_brief and not is_restart:
+            found.append((problem, causes))
+    return found
 
 
 def quiet_until(rule: NotificationRule, now: datetime) -> datetime | None:
@@ -103,19 +97,19 @@ def make_messages(*, now: datetime) -> int:
     rules = list(NotificationRule.objects.filter(is_enabled=True, channel__is_enabled=True).order_by("pk"))
     if not rules:
         return 0
-    rows = NotificationProblem.objects.filter(ended_at=None) | NotificationProblem.objects.filter(
-        ended_at__gte=now - _RESOLVED_WITHIN
-    )
-    problems = list(rows.order_by("pk"))
+    problems = _problems_with_causes(now=now)
     deliveries: dict[tuple[int, int], dict[str, NotificationDelivery]] = defaultdict(dict)
-    for one in NotificationDelivery.objects.filter(problem__in=problems).defer("body"):
+    for one in NotificationDelivery.objects.filter(problem__in=[problem for problem, _ in problems]).defer(
+        "body"
+    ):
         if one.rule_id and one.problem_id:
             deliveries[one.rule_id, one.problem_id][one.idempotence_key] = one
     messages: list[_Message] = []
     canceled: list[int] = []
     for rule in rules:
-        for problem in problems:
-            if matches(rule, problem):
+        for problem, causes in problems:
+            is_following = any(cause.kind in rule.events for cause in causes)
+            if matches(rule, problem) and not is_following:
                 before = deliveries[rule.pk, problem.pk]
                 messages += _messages_of(rule, problem, before, now=now)
                 if problem.ended_at is not None:
@@ -131,7 +125,7 @@ def make_messages(*, now: datetime) -> int:
 
 def _messages_of(
     rule: NotificationRule,
-    problem: NotificationProblem,
+    problem: Problem,
     before: dict[str, NotificationDelivery],
     *,
     now: datetime,
@@ -180,7 +174,7 @@ def _deliveries(messages: Sequence[_Message], *, now: datetime) -> list[Notifica
     return rows
 
 
-def message_text(kind: str, problems: Sequence[NotificationProblem]) -> tuple[str, str]:
+def message_text(kind: str, problems: Sequence[Problem]) -> tuple[str, str]:
     """Return title and body of a message: what, why, since when, and the links."""
     first = problems[0]
     words = str(ProblemKind(first.kind).label)
@@ -192,7 +186,13 @@ def message_text(kind: str, problems: Sequence[NotificationProblem]) -> tuple[st
     return f"{prefix}{words}: {names}"[:200], "\n\n".join(lines)
 
 
-def _problem_text(problem: NotificationProblem) -> str:
+def _problem_text(problem: Problem) -> str:
+    words = f"{NOUNS[Noun(problem.noun)]} {problem.name}: {problem.message}"
+    hub = (
+        ""
+        if problem.hub_id == LOCAL_HUB or problem.path.startswith("/hubs/")
+        else f"/hubs/{problem.hub.name}"
+    )
     ended = f", until {problem.ended_at:%Y-%m-%d %H:%M} UTC" if problem.ended_at else ""
     since = f"Since {problem.since:%Y-%m-%d %H:%M} UTC{ended}."
-    return f"{problem.message}\n{since}\n{settings.PUBLIC_URL}{problem.path}"
+    return f"{words}\n{since}\n{settings.PUBLIC_URL}{hub}{problem.path}"

@@ -17,7 +17,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
 from fleetui.audit import AuditEvent, record
 from fleetui.errors import UnknownObject
-from placements.models import NotificationDelivery, NotificationProblem, NotificationRule, ProblemKind
+from placements.models import NotificationDelivery, NotificationRule, Problem, ProblemKind
 from placements.services.notifications.addresses import CHANNEL
 from placements.services.notifications.evaluation import matches
 
@@ -194,10 +194,10 @@ def send_test(name: str, *, by: User, now: datetime) -> NotificationDelivery:
     )
 
 
-def preview(rule: NotificationRule, *, now: datetime) -> tuple[list[NotificationProblem], int]:
+def preview(rule: NotificationRule, *, now: datetime) -> tuple[list[Problem], int]:
     """Return the latest problems of the last days that a rule is about, and how many there were."""
     since = now - timedelta(days=PREVIEW_DAYS)
-    rows = NotificationProblem.objects.filter(seen_at__gte=since, kind__in=rule.events)
+    rows = Problem.objects.filter(seen_at__gte=since, kind__in=rule.events)
     rows = rows.order_by("-seen_at", "-pk")
     earlier = NotificationRule(
         events=rule.events, label_key=rule.label_key, label_value=rule.label_value, active_since=since

@@ -10,8 +10,8 @@ from typing import Any
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ManifestWarning, format_path
 from fleetui.apimachinery.model import Semantics
+from fleetui.apimachinery.words import joined
 from placements.engine.scheduling.cycle import Cycle
-from placements.explain.vocabulary import joined
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits

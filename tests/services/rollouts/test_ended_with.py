@@ -12,9 +12,9 @@ from placements.services.dashboard.queries import counts
 from placements.services.demo.load import remove_demo
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
-from placements.services.rollouts.attention import needs_attention
 from placements.services.rollouts.operations import ActionNotAllowed, pause, resume, roll_back, stop
 from placements.services.rollouts.queries import Part, parts_of
+from tests.problems import found
 from tests.rows import pick_n_spec, spec
 from tests.services.rollouts.world import World
 
@@ -43,8 +43,8 @@ def test_a_failure_of_a_namespaced_placement_needs_attention() -> None:
     Binding.objects.filter(placement__name="web", cluster_name="c000").update(phase="failed")
     Binding.objects.exclude(placement__name="web").update(failure="unreachable")
 
-    needs = {(one.placement, one.kind) for one in needs_attention()}
-    assert ("shop/web", "failed") in needs, "though more placements wait for one cluster than are listed"
+    needs = {(one.placement, one.level) for one in found(now=world.now)}
+    assert ("shop/web", "failed") in needs, "though more placements wait for one cluster"
 
 
 @pytest.mark.nightly
@@ -104,7 +104,7 @@ def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
     assert world.is_settled()
     assert not Rollout.objects.exists()
     assert not Drain.objects.exists()
-    assert (needs_attention(), counts().of_placements.waiting) == ([], 0)
+    assert (found(now=world.now), counts().of_placements.waiting) == ([], 0)
     assert Event.objects.filter(verb="superseded").exists()
 
 

@@ -30,12 +30,12 @@ from placements.services.health import (
 )
 from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import delete_resources
-from placements.services.rollouts.attention import needs_attention
 from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import progress_of, report_of, with_failed
 from placements.services.scheduling import schedule_due
 from placements.services.status import status_of
 from placements.web import badges
+from tests.problems import found
 from tests.rows import NOW, config_map, namespace, person, pick_n_spec, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
@@ -338,9 +338,9 @@ def test_what_is_never_available_is_degraded_and_once_its_rollout_ended() -> Non
     assert health(world).summary == "Degraded (1 of 2 available)"
     [run] = with_failed(Rollout.objects.all())
     assert badges.run_state(run).words == "Stalled"
-    [item] = needs_attention()
+    [item] = found("rollout-stalled", now=world.now)
     since = "Not available since 2026-11-20 12:00:00 UTC"
-    assert item.words == f"Rollout 1 stalled: 1 cluster blocked. {since}: c001."
+    assert item.message == f"Rollout 1 stalled: 1 cluster blocked. {since}: c001."
 
     Rollout.objects.update(state=Rollout.State.STOPPED, ended_at=world.now)
     Binding.objects.update(phase_changed_at=world.now)

@@ -7,7 +7,7 @@ from django.utils.html import escape
 from clusters.models import MemberCluster
 from placements.explain.cluster_objects import with_reason
 from placements.models import Binding, Rollout
-from placements.services.rollouts.attention import needs_attention
+from tests.problems import found, sentences
 from tests.rows import person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World, one_at_a_time
@@ -33,9 +33,9 @@ def world() -> World:
     return made
 
 
-def needs() -> dict[str, str]:
-    """Return what rollouts need, by sort."""
-    return {one.sort: one.words for one in needs_attention()}
+def needs(world: World) -> dict[str, str]:
+    """Return the problems of rollouts by the name of the rollout."""
+    return sentences("rollout-stalled", now=world.now)
 
 
 def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(world: World) -> None:
@@ -44,7 +44,7 @@ def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(world:
     world.change()
     world.work()
 
-    assert needs() == {"cut-off": f"Rollout 2: Unreachable since {since}: c001."}
+    assert needs(world) == {"web/2": f"Rollout 2: Unreachable since {since}: c001."}
 
 
 @pytest.mark.nightly
@@ -54,7 +54,9 @@ def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reac
 
     since = cut_off(world, "c000")
 
-    assert needs() == {"halted": f"Rollout 2 stalled: 1 cluster blocked. Unreachable since {since}: c000."}
+    assert needs(world) == {
+        "web/2": f"Rollout 2 stalled: 1 cluster blocked. Unreachable since {since}: c000."
+    }
 
 
 def test_a_run_is_stalled_while_the_clusters_that_it_updates_do_not_answer(world: World) -> None:
@@ -68,7 +70,7 @@ def test_a_run_is_stalled_while_the_clusters_that_it_updates_do_not_answer(world
     lost = MemberCluster.objects.get(name="c000")
     since = f"{lost.unanswered_since:%Y-%m-%d %H:%M:%S} UTC"
     words = f"Rollout 2 stalled: 3 clusters blocked. Unreachable since {since}: c000 and c001."
-    assert (needs()["halted"], lost.verdict) == (words, "")
+    assert (needs(world)["web/2"], lost.verdict) == (words, "")
 
     for name in ("c000", "c001"):
         world.inject(name)
@@ -103,7 +105,7 @@ def test_an_answer_from_before_does_not_know_since_when(world: World) -> None:
         del one["since"]
     run.save()
 
-    assert needs()["halted"].endswith(" Unreachable: c000.")
+    assert needs(world)["web/2"].endswith(" Unreachable: c000.")
 
 
 @pytest.mark.nightly
@@ -115,7 +117,7 @@ def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
     world.begin("one")
     world.go_on(30)
 
-    assert needs() == {"staged-cut-off": "Staged run one waits for unreachable clusters: c001."}
+    assert needs(world) == {"one": "Staged run one waits for unreachable clusters: c001."}
 
 
 @pytest.mark.nightly
@@ -124,10 +126,14 @@ def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(world: 
     world.change()
     world.run(until=lambda: Binding.objects.filter(failure="unreachable").exists())
 
-    [need] = needs_attention()
+    [need] = found("cluster-not-ready", now=world.now)
 
     assert MemberCluster.objects.get(name="c001").verdict == ""
-    assert (need.kind, need.words) == ("attention", "c001 is not responding. Retrying.")
+    assert (need.name, need.level, need.message) == (
+        "c001",
+        "attention",
+        "Not responding to the calls of 1 placement. Retrying.",
+    )
 
 
 @pytest.mark.usefixtures("collected_static")
@@ -143,10 +149,9 @@ def test_a_cluster_that_answers_again_needs_no_attention_before_the_next_calls(
     world.run(until=lambda: not lost.exists())
     not_called = Binding.objects.filter(failure="unreachable")
 
-    assert (not_called.count(), needs()) == (2, {})
+    assert (not_called.count(), found(now=world.now)) == (2, [])
 
     not_called.update(phase="applying")
     client.force_login(person("ana", "viewer"))
     attention = client.get("/").content.decode().partition('id="attention"')[2].partition("</section>")[0]
-    assert attention.count("c001 is not responding. Retrying.") == 1, "once for the cluster"
-    assert "2 placements affected (db and web)" in attention
+    assert attention.count("Not responding to the calls of 2 placements. Retrying.") == 1, "once"

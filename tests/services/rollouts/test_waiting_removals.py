@@ -14,7 +14,7 @@ from clusters.drivers.base import HeldObjects, ObjectRef, Version
 from clusters.models import MemberCluster
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
-from placements.models import Binding, Leftover, NotificationProblem, Placement, WaitingRemoval
+from placements.models import Binding, Leftover, Placement, Problem, WaitingRemoval
 from placements.services.notifications.evaluation import evaluate
 from placements.services.placements import delete_placement
 from placements.services.rollout_state import WAITING
@@ -130,7 +130,7 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
     client.force_login(person("vera", "viewer"))
     evaluate(now=world.now)
 
-    items = client.get("/api/v1/inbox?kind=removal").json()["items"]
+    items = client.get("/api/v1/inbox?kind=removal-waits").json()["items"]
     reasons = {name: why for _, name, why in expected}
     ghost = f"The removal of ghost waits for a confirmation: {reasons['ghost']}"
     sentences = {ghost, f"web: {reasons['web']}"}
@@ -139,8 +139,8 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
     page = client.get("/inbox/").content.decode()
     assert page.count('href="/clusters/pier/removals/"') == 2
     assert 'id="count-inbox">2<' in page
-    problems = NotificationProblem.objects.filter(kind="removal-waits")
-    assert {one.message for one in problems} == {f"Cluster pier: {one}" for one in sentences}
+    problems = Problem.objects.filter(kind="removal-waits")
+    assert {one.message for one in problems} == sentences
     assert {one.path for one in problems} == {"/clusters/pier/removals/"}
 
     client.force_login(person("ann", "operator"))
@@ -148,8 +148,8 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
         client.post("/clusters/pier/removals/", {"placement": name, "do": "confirm"})
     evaluate(now=world.now)
 
-    assert client.get("/api/v1/inbox?kind=removal").json()["items"] == []
-    assert not NotificationProblem.objects.filter(kind="removal-waits", ended_at=None).exists()
+    assert client.get("/api/v1/inbox?kind=removal-waits").json()["items"] == []
+    assert not Problem.objects.filter(kind="removal-waits", ended_at=None).exists()
 
 
 def test_the_command_lists_and_confirms(world: ManyMembers, fleet: MemberFleet) -> None:

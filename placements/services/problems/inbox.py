@@ -1,0 +1,100 @@
+"""What a person should act on, in all hubs that they may see: the problems without a cause."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import Count, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from clusters.hubs.queries import hubs_with_role
+from fleetui.permissions import Role, may_manage_notifications
+from placements.models import Problem, ProblemKind
+from placements.services.problems.book import address, compare_old
+
+MOST = 200
+_MOST_FOLLOWING = 5_000
+NOT_COUNTED = (
+    ProblemKind.PLACEMENT_OUTDATED,
+    ProblemKind.CLUSTER_LEAVING,
+    ProblemKind.CREDENTIAL_EXPIRES,
+    ProblemKind.CHANNEL_SILENT,
+)
+"""What is no problem yet, only takes its time, or concerns administrators."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """A root cause with the name of its hub, and the objects that follow from it."""
+
+    problem: Problem
+    hub: str
+    url: str
+    following: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InboxGroup:
+    """The items of one kind, at most `MOST`, and how many there are."""
+
+    kind: ProblemKind
+    items: tuple[InboxItem, ...]
+    count: int
+
+
+def counted_for(user: User) -> QuerySet[Problem]:
+    """Return the rows that the badge of an inbox counts, for a query of the caller."""
+    rows = Problem.objects.filter(ended_at=None, causes=[], hub__in=hubs_with_role(user).values("pk"))
+    return rows.exclude(kind__in=NOT_COUNTED)
+
+
+def inbox(
+    user: User | AnonymousUser,
+    *,
+    now: datetime,
+    hub: str = "",
+    kinds: Collection[ProblemKind] = tuple(ProblemKind),
+) -> list[InboxGroup]:
+    """Return the items of the hubs that a person may see, of one if it is named, by kind; five queries."""
+    hubs = hubs_with_role(user)
+    hubs = hubs.filter(name=hub) if hub else hubs
+    names = dict(hubs.values_list("pk", "name"))
+    compare_old(names, now=now)
+    administered = hubs_with_role(user, Role.CLUSTER_ADMINISTRATOR).values("pk")
+    of_administrators = Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(hub__in=administered)
+    rows = Problem.objects.filter(ended_at=None, hub__in=list(names), kind__in=kinds).exclude(
+        of_administrators
+    )
+    if not isinstance(user, User) or not may_manage_notifications(user):
+        rows = rows.exclude(kind=ProblemKind.CHANNEL_SILENT)
+    roots: Any = rows.filter(causes=[]).annotate(
+        in_all=Window(Count("pk"), partition_by="kind"),
+        place=Window(RowNumber(), partition_by="kind", order_by=("since", "name", "pk")),
+    )
+    found: dict[str, list[Any]] = defaultdict(list)
+    for row in roots.filter(place__lte=MOST).order_by("since", "name", "pk"):
+        found[row.kind].append(row)
+    following: dict[tuple[int, str], list[str]] = defaultdict(list)
+    others = (
+        Problem.objects.filter(ended_at=None, hub__in=list(names)).exclude(causes=[]).order_by("name", "pk")
+    )
+    for pk, causes, name in others.values_list("hub_id", "causes", "name")[:_MOST_FOLLOWING]:
+        for cause in causes:
+            following[pk, cause].append(name)
+    groups = []
+    for kind in ProblemKind:
+        several = found[kind]
+        items = tuple(
+            InboxItem(
+                row,
+                names[row.hub_id],
+                address(row.path, hub=names[row.hub_id]),
+                tuple(following[row.hub_id, row.key]),
+            )
+            for row in several
+        )
+        groups.append(InboxGroup(kind, items, several[0].in_all if several else 0))
+    return groups

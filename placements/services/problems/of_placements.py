@@ -1,0 +1,218 @@
+"""The placements whose status is failed, degraded or unknown: the status in full sentences."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Case, Q, When
+
+from fleetui.apimachinery.words import counted, names_and_more
+from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
+from placements.engine.rollout.state import FailureKind, Phase
+from placements.engine.status import HealthLevel, PlacementHealth
+from placements.manifests.binding import BindingState
+from placements.models import Binding, Decision, Placement, ProblemKind
+from placements.services.decisions.records import problems_of
+from placements.services.filters import latest_decisions
+from placements.services.health import healths_of, is_degraded, ready_clusters, with_rollouts
+from placements.services.problems.parts import MOST, labels_of, page
+from placements.services.rollout_state import WAITING
+
+NO_RESOURCES = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
+_TROUBLED = (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
+_MOST_BINDINGS = 10_000
+_MOST_NAMES = 3
+_MOST_REASONS = 50
+"""Why a placement is not fulfilled takes scheduler runs; of more than this, a general sentence is given."""
+
+
+@dataclass(slots=True)
+class _Where:
+    """The clusters on which a placement has a problem, by what it is, and since when."""
+
+    failed: list[str] = field(default_factory=list)
+    not_removed: list[str] = field(default_factory=list)
+    differs: list[str] = field(default_factory=list)
+    not_available: list[str] = field(default_factory=list)
+    away: list[str] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+    since: datetime | None = None
+    reason: str = ""
+
+
+def of_placements(now: datetime) -> Iterator[ProblemFacts]:
+    """Yield a problem for each placement that is degraded; five queries."""
+    rows: Any = with_rollouts(Placement.objects.filter(is_degraded(now=now)))
+    placements = list(rows.order_by("full_name")[:MOST])
+    if not placements:
+        return
+    problems = []
+    healths = healths_of(placements, now=now)
+    where = _where(placements, now=now)
+    short = [one for one in placements if one.is_unfulfilled]
+    decisions = latest_decisions(short[:_MOST_REASONS])
+    for placement in placements:
+        health = healths[placement.pk]
+        if health.level in _TROUBLED:
+            problem = _of_placement(placement, health, where[placement.pk], decisions)
+            problems += [problem] if problem else []
+    yield from problems
+    yield from _of_workloads(problems, placements, where)
+
+
+def _of_workloads(
+    problems: Collection[ProblemFacts], placements: Collection[Placement], where: Mapping[int, _Where]
+) -> Iterator[ProblemFacts]:
+    """Yield the clusters that are the only ones on which several placements fail."""
+    alone = {one.placement: one.clusters[0] for one in problems if len(one.clusters) == 1}
+    by_cluster: dict[str, list[_Where]] = defaultdict(list)
+    for placement in placements:
+        one = where[placement.pk]
+        if alone.get(placement.full_name) in (*one.failed, *one.not_available):
+            by_cluster[alone[placement.full_name]].append(one)
+    for name, several in by_cluster.items():
+        if len(several) == 1:
+            continue
+        has_failed = any(one.failed for one in several)
+        level = ProblemLevel.FAILED if has_failed else ProblemLevel.ATTENTION
+        words = "fail" if has_failed else "are not available"
+        yield ProblemFacts(
+            ProblemKind.CLUSTER_WORKLOADS,
+            f"{ProblemKind.CLUSTER_WORKLOADS}/{name}",
+            Noun.CLUSTER,
+            name,
+            level,
+            f"Workloads {words} in {counted(len(several), 'placement')}, and only here.",
+            page("cluster", name),
+            min((one.since for one in several if one.since), default=None),
+            "workloads",
+        )
+
+
+def _where(placements: Collection[Placement], *, now: datetime) -> dict[int, _Where]:
+    """Return where the placements have problems, by key; one query, which reads no healthy cluster."""
+    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | Q(failure=FailureKind.DIFFERS)
+    is_waiting = Q(phase=Phase.APPLIED) & ~Q(available_status="True")
+    is_selected = ~Q(state=BindingState.UNSCHEDULED)
+    is_away = is_selected & ~Q(cluster_name__in=ready_clusters(now=now).values("name"))
+    rows = Binding.objects.filter(has_failed | is_waiting | is_away, placement__in=placements)
+    columns = (
+        *("placement_id", "cluster_name", "state", "phase", "failure", "phase_changed_at", "message"),
+        "removal_check",
+    )
+    rows = rows.order_by("placement_id", "cluster_name")
+    rows = rows.annotate(is_there=Case(When(~is_away, then=True), default=False))
+    found: dict[int, _Where] = defaultdict(_Where)
+    values = rows.values_list(*columns, "is_there")[:_MOST_BINDINGS]
+    for placement, name, state, phase, failure, since, message, check, is_there in values:
+        one = found[placement]
+        if check == WAITING:
+            one.waits.append(name)
+            continue
+        if phase == Phase.REMOVE_FAILED:
+            one.not_removed.append(name)
+        elif state == BindingState.UNSCHEDULED:
+            continue
+        elif not is_there:
+            one.away.append(name)
+            continue
+        elif phase == Phase.FAILED:
+            one.failed.append(name)
+        elif failure == FailureKind.DIFFERS:
+            one.differs.append(name)
+        else:
+            one.not_available.append(name)
+        one.since = min(filter(None, (one.since, since)), default=None)
+        one.reason = one.reason or message
+    return found
+
+
+def _of_placement(
+    placement: Any, health: PlacementHealth, where: _Where, decisions: Mapping[int, Decision]
+) -> ProblemFacts | None:
+    """Return what is wrong in sentences; None where a stalled rollout or a removal that waits says it."""
+    kind, path, since = ProblemKind.PLACEMENT_DEGRADED, page("placement", placement.full_name), where.since
+    sentences = _of_scheduling(placement)
+    is_nowhere = bool(sentences)
+    if placement.is_unfulfilled:
+        kind, since = ProblemKind.PLACEMENT_NOT_FULFILLED, placement.scheduled_since
+        decision = decisions.get(placement.pk)
+        path = page("decision", decision.record.decision_id) if decision else path
+        if not placement.selection_faults:
+            sentences.insert(0, _why_unfulfilled(placement, decision))
+    sentences += _of_clusters(placement, health, where)
+    # A single sentence about a single cluster may have its cause there, as one about clusters that are away.
+    failing = [*where.failed, *where.not_available]
+    clusters = failing if len(sentences) == len(failing) == 1 else []
+    if where.away and not is_nowhere:
+        clusters = [] if sentences else where.away
+        sentences += _of_absence(health)
+    if not sentences and not placement.is_stalled and not where.waits:
+        sentences.append(f"{health.message or health.word}.")
+    if not sentences:
+        return None
+    return ProblemFacts(
+        kind,
+        f"{kind}/{placement.full_name}",
+        Noun.PLACEMENT,
+        placement.full_name,
+        ProblemLevel(health.level),
+        " ".join(sentences),
+        path,
+        since,
+        placement=placement.full_name,
+        clusters=tuple(clusters),
+        labels=labels_of(placement.document),
+    )
+
+
+def _of_scheduling(placement: Placement) -> list[str]:
+    if placement.selection_faults:
+        return [f"Invalid resource selector; not scheduled: {placement.selection_faults[0]['message']}."]
+    is_pinned = placement.pinned_snapshot is not None
+    if placement.selected_count == 0 and not is_pinned and placement.deleting_since is None:
+        return [NO_RESOURCES]
+    return []
+
+
+def _of_clusters(placement: Any, health: PlacementHealth, where: _Where) -> list[str]:
+    sentences = []
+    if where.failed:
+        # What failed in a staged placement is retried only by a run.
+        is_retried = not placement.is_staged or placement.is_rolling
+        retry = "Retrying." if is_retried else "Not retried before the next staged run."
+        sentences.append(f"Failed on {_names(where.failed)}. {retry}")
+    if where.not_removed:
+        sentences.append(f"Removal failed on {_names(where.not_removed)}. Retrying.")
+    if where.differs:
+        sentences.append(f"Differs on {_names(where.differs)}.")
+    if health.counts.not_available:
+        sentences.append(f"Not available on {_names(where.not_available)}.")
+    return sentences
+
+
+def _of_absence(health: PlacementHealth) -> list[str]:
+    counts = health.counts
+    states = {
+        "unreachable": counts.unreachable,
+        "not observed": counts.not_observed,
+        "not monitored": counts.not_monitored,
+        "not ready": counts.not_ready,
+    }
+    parts = [f"{number:,} {word}" for word, number in states.items() if number]
+    return [f"{counts.available:,} of {counts.wanted:,} available, {', '.join(parts)}."] if parts else []
+
+
+def _names(clusters: list[str]) -> str:
+    return names_and_more(clusters, _MOST_NAMES)
+
+
+def _why_unfulfilled(placement: Placement, decision: Decision | None) -> str:
+    wanted = (decision.wanted if decision else placement.number_of_clusters) or placement.named_count
+    of_all = "" if wanted is None else f" of {wanted:,}"
+    reasons = problems_of(decision) if decision else ()
+    reason = reasons[0] if reasons else "Too few clusters pass the filters"
+    sentence = reason[:1].upper() + reason[1:].rstrip(".")
+    return f"{placement.placed_count:,}{of_all} clusters selected. {sentence}."

@@ -1,0 +1,17 @@
+"""What the sources of problems share: addresses, labels, and how many of a kind are read."""
+
+from typing import Any
+
+from django.urls import get_script_prefix, reverse
+
+MOST = 2_000
+"""Of one kind; beyond, none of that kind counts as ended, since it may be among those that are not read."""
+
+
+def page(view: str, *arguments: object) -> str:
+    """Return the address of a page below the root of its hub."""
+    return "/" + reverse(f"web:{view}", args=arguments).removeprefix(get_script_prefix())
+
+
+def labels_of(document: Any) -> dict[str, str]:
+    return dict((document or {}).get("metadata", {}).get("labels") or {})

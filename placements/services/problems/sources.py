@@ -1,0 +1,472 @@
+"""The problems of the hub in scope as its rows are now; each kind of object is read at one place."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Case, CharField, Count, Exists, F, Min, OuterRef, Q, Value, When
+
+from clusters.credentials import expiry_notice
+from clusters.filters import cordoned_names
+from clusters.fleet import EligibilityKind
+from clusters.hub_state import HubState
+from clusters.hubs.queries import state_of
+from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, Membership
+from clusters.observation import not_observed, unhealthy
+from fleetui.apimachinery.words import counted, first_names, names_and_more
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from placements.engine.disruption import EvictionReason, Invalid, NotExecuted
+from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
+from placements.engine.rollout.actions import BlockReason, RunPhase
+from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus, WaitReason
+from placements.engine.rollout.state import FailureKind, Phase
+from placements.explain.connections import unreachable_reason
+from placements.explain.hubs import STATES
+from placements.explain.rollouts import away_sentence, blocked_removals_sentence, result_from_document
+from placements.explain.staged_updates import eviction_sentence, hub_eviction_sentence
+from placements.explain.vocabulary import ELIGIBILITY_WORDS
+from placements.models import Binding, Eviction, Placement, ProblemKind, Rollout, StagedRun, StalePick
+from placements.services.decisions.records import reachable_records
+from placements.services.hubs.queries import verdicts
+from placements.services.problems.of_placements import of_placements
+from placements.services.problems.parts import MOST, labels_of, page
+from placements.services.rollouts.approvals import approvals_waiting
+from placements.services.rollouts.removals import waiting_removals
+from placements.services.workqueue import FAILING_AFTER, channels_with_failures
+
+_FINE = (HubState.LIVE, HubState.PAUSED, HubState.NEW, HubState.CONNECTING, HubState.SYNCING)
+"""States of a hub that works, that begins to, or that a person has paused."""
+EVICTIONS_LISTED = timedelta(days=7)
+"""A live hub never deletes one."""
+_MOST_RESULTS = 200
+"""Results of rollouts are large; of more that wait, some are problems once others proceed."""
+LATE, LEAVING, NOT_OBSERVED, UNHEALTHY, NO_RESPONSE = (
+    "late",
+    "leaving",
+    "not-observed",
+    "reports-unhealthy",
+    "no-response",
+)
+_IN_NEED = Q(membership=Membership.LEAVING) | ~Q(verdict="") | Q(unanswered_since__isnull=False)
+
+
+def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the clusters that leave, are not ready, not observed or unhealthy, or do not answer."""
+    reason = Case(
+        When(membership=Membership.LEAVING, then=Value(LEAVING)),
+        When(not_observed(now=now) & Q(verdict=""), then=Value(NOT_OBSERVED)),
+        When(unhealthy(now=now), then=Value(UNHEALTHY)),
+        When(verdict="", then=Value(LATE)),
+        default=F("verdict"),
+        output_field=CharField(),
+    )
+    is_away = _IN_NEED | not_observed(now=now) | unhealthy(now=now)
+    rows = MemberCluster.objects.filter(is_away).annotate(reason=reason).select_related("credential")
+    names = set()
+    for row in rows.defer("properties", "usage").order_by("name")[:MOST]:
+        names.add(row.name)
+        yield _of_cluster(row)
+
+    # Its heartbeats arrive, and calls of placements do not. What is available there has no problem.
+    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, available_status="True")
+    silent = Binding.objects.filter(failure=FailureKind.UNREACHABLE).exclude(is_available).order_by()
+    counts = silent.values("cluster_name").annotate(count=Count("pk"), since=Min("phase_changed_at"))
+    for each in counts.order_by("cluster_name")[:MOST]:
+        name = each["cluster_name"]
+        if name not in names:
+            message = f"Not responding to the calls of {counted(each['count'], 'placement')}. Retrying."
+            yield ProblemFacts(
+                ProblemKind.CLUSTER_NOT_READY,
+                f"{ProblemKind.CLUSTER_NOT_READY}/{name}",
+                Noun.CLUSTER,
+                name,
+                ProblemLevel.ATTENTION,
+                message,
+                page("cluster", name),
+                each["since"],
+                NO_RESPONSE,
+            )
+
+
+def _of_cluster(row: Any) -> ProblemFacts:
+    why = unreachable_reason(row)[0]
+    kind, level, since = ProblemKind.CLUSTER_NOT_READY, ProblemLevel.ATTENTION, row.unanswered_since
+    if row.reason == LEAVING:
+        kind, level, since = ProblemKind.CLUSTER_LEAVING, ProblemLevel.PROGRESS, row.leaving_since
+        message = "Being removed from the fleet."
+    elif row.reason == LATE:
+        words = why or "does not answer"
+        message = f"Unreachable: {words[:1].lower()}{words[1:]}. Not ready after 5m without a heartbeat."
+    elif row.reason == NOT_OBSERVED:
+        level, since = ProblemLevel.UNKNOWN, row.heartbeat_at
+        message = "Not observed: the status is that of the last observation."
+    elif row.reason == UNHEALTHY:
+        reported = f": {row.health_message}" if row.health_message else ""
+        message, since = (
+            f"Reports itself unhealthy{reported}. Not selected after 5m of it.",
+            row.healthy_since,
+        )
+    else:
+        words = row.verdict_reason or ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
+        message = f"Not ready: {words}".rstrip(".") + (f". {why}." if why else ".")
+        level, since = ProblemLevel.FAILED, row.verdict_since
+    return ProblemFacts(
+        kind,
+        f"{kind}/{row.name}",
+        Noun.CLUSTER,
+        row.name,
+        level,
+        message,
+        page("cluster", row.name),
+        since,
+        row.reason,
+        labels=labels_of(row.document),
+    )
+
+
+def of_approvals(_now: datetime) -> Iterator[ProblemFacts]:
+    for row in approvals_waiting().order_by("pk")[:MOST]:
+        run, side = row.run, "before" if row.side == ApprovalPoint.BEFORE else "after"
+        name = f"{run.full_name}/{row.stage}/{row.side}"
+        yield ProblemFacts(
+            ProblemKind.APPROVAL_PENDING,
+            f"{ProblemKind.APPROVAL_PENDING}/{name}",
+            Noun.STAGED_RUN,
+            run.full_name,
+            ProblemLevel.ATTENTION,
+            f"Stage {row.stage} of {run.placement_name} waits for approval, {side} the stage.",
+            page("staged-run", run.full_name),
+            row.requested_at,
+            placement=run.placement_name,
+            labels=labels_of(run.placement.document if run.placement else None),
+        )
+
+
+def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the rollouts that stalled, that wait for unreachable clusters, and with blocked removals."""
+    is_stalled = Q(verdict=RunPhase.HALTED, placement__paused_since=None)
+    is_cut_off = Q(sync_result__waitingCounts__unreachable__isnull=False)
+    has_blocked = Q(sync_result__heldBack__staying__isnull=False)
+    rows = Rollout.objects.filter(is_stalled | is_cut_off | has_blocked, state=Rollout.State.RUNNING)
+    rows = rows.order_by("placement_name").select_related("placement").defer("waves")
+    for run in rows[:_MOST_RESULTS]:
+        result, sentences = result_from_document(run.sync_result), []
+        away = away_sentence(result)
+        clusters = [one.cluster for one in result.blocked if one.reason is BlockReason.UNREACHABLE]
+        if result.phase is RunPhase.HALTED:
+            if run.placement and run.placement.paused_since:
+                continue
+            late = away_sentence(result, BlockReason.NOT_AVAILABLE)
+            blocked = counted(len(result.blocked), "cluster")
+            sentences = [f"Rollout {run.number} stalled: {blocked} blocked.", away, late]
+        elif away:
+            sentences = [f"Rollout {run.number}: {away}"]
+        if result.blocked_removals:
+            sentences.append(blocked_removals_sentence(result.blocked_removals))
+            clusters = clusters if away else []
+        name = f"{run.placement_name}/{run.number}"
+        yield ProblemFacts(
+            ProblemKind.ROLLOUT_STALLED,
+            f"{ProblemKind.ROLLOUT_STALLED}/{name}",
+            Noun.ROLLOUT,
+            name,
+            ProblemLevel.ATTENTION,
+            " ".join(one for one in sentences if one),
+            page("rollout", run.placement_name, run.number),
+            placement=run.placement_name,
+            clusters=tuple(clusters),
+            labels=labels_of(run.placement.document if run.placement else None),
+        )
+
+
+def of_staged_runs(_now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the staged runs that failed, are stuck or stopped, or wait for unreachable clusters.
+
+    A failed run is a problem until there is a newer one of its placement.
+    """
+    newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
+    has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
+    listed = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING, RunStatus.STOPPED)
+    is_open = Q(ended_at=None, started_at__isnull=False, status__in=listed)
+    rows = StagedRun.objects.filter(has_failed | is_open).select_related("placement").defer("plan")
+    for run in rows.order_by("placement_name", "pk")[:MOST]:
+        waits, late = run.sync_result.get("waits", ()), run.sync_result.get("stuck")
+        names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
+        kind, level = ProblemKind.ROLLOUT_STALLED, ProblemLevel.ATTENTION
+        if run.status == RunStatus.FAILED:
+            kind, level = ProblemKind.ROLLOUT_FAILED, ProblemLevel.FAILED
+            words, names = "failed. Clusters keep their current revision.", []
+        elif run.status == RunStatus.STOPPED:
+            kind, level = ProblemKind.ROLLOUT_HELD, ProblemLevel.SUSPENDED
+            words, names = "is stopped; no new updates start.", []
+        elif run.status == RunStatus.STUCK or late:
+            clusters = f": {counted(len(late), 'cluster')} not updated within 5m" if late else ""
+            words, names = f"is stuck{clusters}.", []
+        elif names:
+            words = f"waits for unreachable clusters: {first_names(names)}."
+        else:
+            continue
+        yield ProblemFacts(
+            kind,
+            f"{kind}/staged {run.full_name}",
+            Noun.STAGED_RUN,
+            run.full_name,
+            level,
+            f"Staged run {run.full_name} {words}",
+            page("staged-run", run.full_name),
+            placement=run.placement_name,
+            clusters=tuple(names),
+            labels=labels_of(run.placement.document if run.placement else None),
+        )
+
+
+def of_pauses(_now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the placements in which a person has paused or stopped updates."""
+    rows = Placement.objects.filter(Q(paused_since__isnull=False) | Q(is_stopped=True))
+    for row in rows.order_by("full_name")[:MOST]:
+        words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"
+        yield ProblemFacts(
+            ProblemKind.ROLLOUT_HELD,
+            f"{ProblemKind.ROLLOUT_HELD}/{row.full_name}",
+            Noun.PLACEMENT,
+            row.full_name,
+            ProblemLevel.SUSPENDED,
+            f"{words}; no new updates start.",
+            page("placement", row.full_name),
+            row.paused_since,
+            placement=row.full_name,
+            labels=labels_of(row.document),
+        )
+
+
+def of_removals(_now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the removals that wait for a person, with the labels of the placement, if there is one."""
+    rows = waiting_removals(most=MOST)
+    known = Placement.objects.filter(full_name__in={one.placement_name for one in rows}) if rows else ()
+    labels = {one.full_name: labels_of(one.document) for one in known}
+    for one in rows:
+        message = f"{one.placement_name}: {one.reason}"
+        if one.is_orphan:
+            message = f"The removal of {one.placement_name} waits for a confirmation: {one.reason}"
+        yield ProblemFacts(
+            ProblemKind.REMOVAL_WAITS,
+            f"{ProblemKind.REMOVAL_WAITS}/{one.cluster_name}/{one.placement_name}",
+            Noun.REMOVALS,
+            one.cluster_name,
+            ProblemLevel.ATTENTION,
+            message,
+            page("cluster-removals", one.cluster_name),
+            one.since,
+            placement=one.placement_name,
+            labels=labels.get(one.placement_name, {}),
+        )
+
+
+def of_evictions(now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the evictions of the last days that were not executed, unless a later one was requested."""
+    later = Eviction.objects.filter(
+        placement_name=OuterRef("placement_name"),
+        cluster_name=OuterRef("cluster_name"),
+        pk__gt=OuterRef("pk"),
+    )
+    failed = (Eviction.Outcome.NOT_EXECUTED, Eviction.Outcome.INVALID)
+    rows = Eviction.objects.filter(
+        outcome__in=failed, at__gte=now - EVICTIONS_LISTED, placement__isnull=False
+    )
+    for row in rows.filter(~Exists(later)).order_by("at", "pk")[:MOST]:
+        words = hub_eviction_sentence(row.hub_conditions)  # a live hub has conditions instead
+        if row.why:
+            reason = EvictionReason(row.why)
+            is_invalid = row.outcome == Eviction.Outcome.INVALID
+            words = eviction_sentence(Invalid(reason) if is_invalid else NotExecuted(reason))
+        yield ProblemFacts(
+            ProblemKind.EVICTION_NOT_EXECUTED,
+            f"{ProblemKind.EVICTION_NOT_EXECUTED}/{row.placement_name}/{row.cluster_name}",
+            Noun.PLACEMENT,
+            row.placement_name,
+            ProblemLevel.FAILED,
+            f"Eviction from {row.cluster_name}: {words}",
+            page("placement", row.placement_name),
+            row.at,
+            placement=row.placement_name,
+        )
+
+
+def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the placements with drifted or differing objects, and on how many clusters."""
+    has_drift, has_diff = ~Q(drifted_objects=[]), ~Q(diffed_objects=[])
+    rows = Binding.objects.filter(has_drift | has_diff).order_by().values("placement")
+    counts = rows.annotate(
+        name=F("placement__full_name"),
+        drifted=Count("pk", filter=has_drift),
+        diffed=Count("pk", filter=has_diff),
+        first=Min("cluster_name"),
+        clusters=Count("pk"),
+    )
+    groups = list(counts.order_by("name")[:MOST])
+    found = Placement.objects.filter(pk__in=[one["placement"] for one in groups]) if groups else ()
+    labels = {one.pk: labels_of(one.document) for one in found}
+    for one in groups:
+        numbers = {"drift": one["drifted"], "differences": one["diffed"]}
+        parts = [f"{noun} on {counted(count, 'cluster')}" for noun, count in numbers.items() if count]
+        where = names_and_more([one["first"]], 1, count=one["clusters"])
+        yield ProblemFacts(
+            ProblemKind.DRIFT,
+            f"{ProblemKind.DRIFT}/{one['name']}",
+            Noun.DRIFT,
+            one["name"],
+            ProblemLevel.ATTENTION,
+            f"{', '.join(parts).capitalize()}: {where}.",
+            page("placement-drift", one["name"]),
+            placement=one["name"],
+            labels=labels.get(one["placement"], {}),
+        )
+
+
+def of_decisions(_now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the decisions with another result when decided again, and those that differ from the hub's."""
+    for record in reachable_records().filter(fault__gt="").only("decision_id", "fault").order_by("pk")[:MOST]:
+        name = record.decision_id
+        yield ProblemFacts(
+            ProblemKind.DECISION_NOT_REPRODUCIBLE,
+            f"{ProblemKind.DECISION_NOT_REPRODUCIBLE}/{name}",
+            Noun.DECISION,
+            name,
+            ProblemLevel.FAILED,
+            f"Verification failed: replaying decision {name[:10]} gives a different result ({record.fault}).",
+            page("decision", name),
+        )
+    if current_hub_id() == LOCAL_HUB:
+        return
+    rows = verdicts().filter(Q(confirmed_at__isnull=False) | Q(hub_behind=True))
+    rows = rows.select_related("decision__record").defer(
+        "content", "differences", "decision__record__content"
+    )
+    for row in rows.order_by("placement_name")[:MOST]:
+        noun, path = Noun.PLACEMENT, page("placement", row.placement_name)
+        message = "The hub has not decided for more than 5m."
+        if not row.hub_behind:
+            places = counted(row.differences_count, "place")
+            message = f"Disagreement: the replay of what the hub decided differs in {places}."
+            if row.decision:
+                path = page("decision", row.decision.record.decision_id) + "#hub"
+        yield ProblemFacts(
+            ProblemKind.DECISION_NOT_REPRODUCIBLE,
+            f"{ProblemKind.DECISION_NOT_REPRODUCIBLE}/{row.placement_name}",
+            noun,
+            row.placement_name,
+            ProblemLevel.ATTENTION,
+            message,
+            path,
+            row.confirmed_at or row.seen_at,
+        )
+
+
+def of_credentials(now: datetime) -> Iterator[ProblemFacts]:
+    rows = ClusterCredential.objects.filter(expires_at__isnull=False).select_related("cluster")
+    rows = rows.defer("ciphertext", "cluster__properties", "cluster__usage")
+    for row in rows.order_by("expires_at", "pk")[:MOST]:
+        if notice := expiry_notice(row, now=now):
+            name = row.cluster.name
+            address, labels = page("cluster-connection", name), labels_of(row.cluster.document)
+            yield _of_credential(Noun.CONNECTION, name, row, notice, address, labels)
+    if current_hub_id() == LOCAL_HUB:
+        return
+    hubs = HubCredential.objects.filter(expires_at__isnull=False, hub=current_hub_id())
+    for one in hubs.select_related("hub").defer("ciphertext"):
+        if notice := expiry_notice(one, now=now):
+            yield _of_credential(Noun.HUB, one.hub.name, one, notice, page("hub-about", one.hub.name), {})
+
+
+def _of_credential(
+    noun: Noun, name: str, row: Any, notice: str, path: str, labels: Mapping[str, str]
+) -> ProblemFacts:
+    return ProblemFacts(
+        ProblemKind.CREDENTIAL_EXPIRES,
+        f"{ProblemKind.CREDENTIAL_EXPIRES}/{noun}/{name}",
+        noun,
+        name,
+        ProblemLevel.ATTENTION,
+        f"{row.kind.capitalize()}: {notice}.",
+        path,
+        labels=labels,
+    )
+
+
+def of_hub(now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the live hub in scope if its mirror cannot be relied on; channels belong to the local hub."""
+    if current_hub_id() != LOCAL_HUB:
+        hub = Hub.objects.get(pk=current_hub_id())
+        state, reason, since = state_of(hub, now=now)
+        if state not in _FINE and not hub.is_paused:
+            level, word = STATES[state]
+            yield ProblemFacts(
+                ProblemKind.HUB_NOT_LIVE,
+                f"{ProblemKind.HUB_NOT_LIVE}/{hub.name}",
+                Noun.HUB,
+                hub.name,
+                ProblemLevel(level),
+                f"{word}: {reason}." if reason else f"{word}.",
+                page("hub-about", hub.name),
+                since,
+                state,
+            )
+        return
+    for one in channels_with_failures().filter(failing_since__lte=now - FAILING_AFTER)[:MOST]:
+        yield ProblemFacts(
+            ProblemKind.CHANNEL_SILENT,
+            f"{ProblemKind.CHANNEL_SILENT}/{one.name}",
+            Noun.CHANNEL,
+            one.name,
+            ProblemLevel.FAILED,
+            f"Notifications to this channel fail: {one.last_error}.",
+            page("notifications"),
+            one.failing_since,
+        )
+
+
+def of_outdated(_now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the placements that would not select some of their clusters again."""
+    owner, checked_at = "staleness_check__placement__full_name", "staleness_check__checked_at"
+    is_cordoned = Case(When(cluster_name__in=cordoned_names(), then=True), default=False)
+    rows = StalePick.objects.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
+    found: dict[tuple[str, bool], list[str]] = {}
+    checked: dict[str, datetime] = {}
+    for name, cluster, at, cordoned in rows.values_list(owner, "cluster_name", checked_at, "is_cordoned")[
+        :MOST
+    ]:
+        found.setdefault((name, cordoned), []).append(cluster)
+        checked[name] = at
+    for (name, cordoned), clusters in found.items():
+        why = "cordoned" if cordoned else ""
+        kind = ProblemKind.PLACEMENT_OUTDATED
+        yield ProblemFacts(
+            kind,
+            f"{kind}/{name}/{why}" if cordoned else f"{kind}/{name}",
+            Noun.PLACEMENT,
+            name,
+            ProblemLevel.OUTDATED,
+            f"{names_and_more(clusters, 3)} would not be selected if rescheduled"
+            f" (as of {checked[name]:%H:%M:%S} UTC).",
+            page("placement", name),
+            reason=why,
+            placement=name,
+            clusters=tuple(clusters),
+        )
+
+
+SOURCES: tuple[Callable[[datetime], Iterator[ProblemFacts]], ...] = (
+    of_clusters,
+    of_approvals,
+    of_placements,
+    of_rollouts,
+    of_staged_runs,
+    of_pauses,
+    of_removals,
+    of_evictions,
+    of_drift,
+    of_decisions,
+    of_credentials,
+    of_hub,
+    of_outdated,
+)
