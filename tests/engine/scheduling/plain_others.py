@@ -40,6 +40,16 @@ def plain_rounds(case: Case) -> Iterator[PlainRound]:
         picked.append(one.ranked[0][0])
 
 
+def plain_counts(case: Case, placed: set[str]) -> list[dict[str, int]]:
+    """Count the placed clusters by domain, an entry per constraint; nested names have `/` between levels."""
+    constraints = case["policy"]["topologySpreadConstraints"]
+    if case["semantics"] == "ocm":
+        levels = _levels(case, _candidates(case))
+        return [one.shares([name for name in placed if name in one.domain]) for one in levels]
+    labels = {one["name"]: one["labels"] for one in case["clusters"]}
+    return [_counts(one["topologyKey"], _counted(one, case), labels, placed) for one in constraints]
+
+
 def _is_hard(constraint: Case) -> bool:
     return constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
 
@@ -54,12 +64,23 @@ def _value(cluster: Case, term: Case) -> str | None:
 # ocm: sections 2 and 6.6
 
 
-def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
-    options, constraints = case["ocm"], case["policy"]["topologySpreadConstraints"]
+def _candidates(case: Case) -> list[Case]:
+    constraints = case["policy"]["topologySpreadConstraints"]
     candidates = [one for one in case["clusters"] if passes_filters(one, case["policy"])]
-    if options["unsetPolicy"] == "exclude":
+    if case["ocm"]["unsetPolicy"] == "exclude":
         candidates = [one for one in candidates if all(_value(one, each) is not None for each in constraints)]
-    levels = [_Level(candidates, constraints[: index + 1], options) for index in range(len(constraints))]
+    return candidates
+
+
+def _levels(case: Case, candidates: list[Case]) -> list["_Level"]:
+    constraints = case["policy"]["topologySpreadConstraints"]
+    return [_Level(candidates, constraints[: index + 1], case["ocm"]) for index in range(len(constraints))]
+
+
+def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
+    options = case["ocm"]
+    candidates = _candidates(case)
+    levels = _levels(case, candidates)
     affinity, preference = _preferences(case, candidates)
 
     def judge(picked: list[str]) -> PlainRound:
