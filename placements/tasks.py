@@ -144,7 +144,8 @@ def apply_bulk_changes(self: Task[..., None], **_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def refresh_staleness(**_newer: Any) -> None:
-    verification.refresh_staleness(now=datetime.now(UTC))
+    if verification.refresh_staleness(now=datetime.now(UTC)):
+        outdate(LOCAL_HUB)
 
 
 @shared_task(acks_late=True)

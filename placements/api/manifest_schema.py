@@ -149,13 +149,16 @@ class ClusterPlacementStatus(ReadModel):
 
 
 class HealthOfClusters(ReadModel):
-    """How many clusters meet each condition, of those wanted."""
+    """How many clusters are wanted and meet each condition; the states, from `available` on, sum up."""
 
     wanted: int
     scheduled: int
     rollout_started: int
     applied: int
     available: int
+    pending: int
+    in_progress: int
+    not_available: int
     unreachable: int
     not_observed: int
     not_monitored: int

@@ -13,7 +13,7 @@ from placements.api.base import BaseViewSet, Params, Rows, UserPermission, actor
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
 from placements.api.serializers import CamelCaseSerializer, RowSerializer, Text, enum, text
-from placements.models import NotificationDelivery, NotificationRule, ProblemKind
+from placements.models import NOTIFIED, NotificationDelivery, NotificationRule
 from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
     RuleInput,
@@ -77,7 +77,7 @@ class NotificationRuleSerializer(RowSerializer):
     """A rule: which problems are sent to a channel, and when."""
 
     channel = text("channel.name")
-    events = serializers.ListField(child=enum(ProblemKind.values))
+    events = serializers.ListField(child=enum(NOTIFIED))
     label = serializers.SerializerMethodField(  # type: ignore[assignment]  # a field, not that of the class
         help_text="Such as `team=payments`; empty: all."
     )
@@ -106,7 +106,7 @@ class RuleInputSerializer(CamelCaseSerializer):
     """A rule as it is written."""
 
     channel = Text()
-    events = serializers.ListField(child=Text(), help_text=f"Of {', '.join(ProblemKind.values)}.")
+    events = serializers.ListField(child=Text(), help_text=f"Of {', '.join(NOTIFIED)}.")
     label = Text(required=False, default="", allow_blank=True)  # type: ignore[assignment]  # as above
     quiet_from = Text(required=False, default="", allow_blank=True, help_text="Such as `22:00`.")
     quiet_until = Text(required=False, default="", allow_blank=True)

@@ -317,17 +317,24 @@ class ResourceSerializer(RowSerializer):
 
 
 class HealthCountsSerializer(CamelCaseSerializer):
-    """How many clusters meet each condition, of those wanted."""
+    """How many clusters are wanted and meet each condition; the states, from `available` on, sum up."""
 
     wanted = serializers.IntegerField()
     scheduled = serializers.IntegerField()
     rollout_started = serializers.IntegerField(source="started")
     applied = serializers.IntegerField()
     available = serializers.IntegerField()
+    pending = serializers.IntegerField(help_text="Nothing is started there yet.")
+    in_progress = serializers.IntegerField(
+        source="in_flight", help_text="Being applied, or not available yet."
+    )
+    not_available = serializers.IntegerField(help_text="Applied, and not available for too long.")
     unreachable = serializers.IntegerField()
     not_observed = serializers.IntegerField(help_text="Their last observation is too old.")
     not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
-    not_ready = serializers.IntegerField(help_text="Reachable, and unhealthy or cannot be selected.")
+    not_ready = serializers.IntegerField(
+        help_text="Applied, on a reachable cluster that is unhealthy or cannot be selected."
+    )
     failed = serializers.IntegerField()
     differs = serializers.IntegerField(help_text="ReportDiff found differences there, and applied nothing.")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleetui.apimachinery.words import counted
+from placements.engine.balance import ExceededLimit
 from placements.engine.rollout.staged_run import WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.manifests.policy import PlacementType
@@ -26,17 +27,18 @@ class HealthLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthCounts:
-    """How many clusters meet each condition, of those wanted; the others are counted once for each reason.
+    """How many clusters are wanted, scheduled, started and applied, and in which state each scheduled one is.
 
-    A cluster with an older version than the wanted one counts as available, not as started or applied. On one
-    that is `in_flight` a call is under way, or what was applied is not available yet. Without a driver,
-    `not_monitored`, nothing is applied to it. Of a cluster that is `not_observed` the last status is old.
-    What is on a reachable cluster that is `not_ready`, or unhealthy, may be available.
+    A cluster is in one state: `available`, `pending` (nothing is started there), `in_flight` (a call is under
+    way, or what was applied is not available yet), `not_available` for too long, `failed`, `differs`, or its
+    member is `unreachable`, `not_observed`, `not_monitored` or `not_ready`. An older version than the wanted
+    one counts as available, not as started or applied. Removals are counted apart.
     """
 
     wanted: int = 0
     scheduled: int = 0
     started: int = 0
+    pending: int = 0
     in_flight: int = 0
     applied: int = 0
     available: int = 0
@@ -59,7 +61,8 @@ class HealthFacts:
     `is_pending` the next decision is due for whatever reason. `resources` is the number of selected
     resources, None while it is unknown; `awaits_run`: only a staged update run applies or removes what
     differs. `gate` is the reason why the run in progress waits, at the stage `gate_stage`. `silence` has the
-    words for how long a cluster was not observed, empty while all were.
+    words for how long a cluster was not observed, empty while all were. `exceeded` are the hard limits that
+    the placed clusters exceed.
     """
 
     counts: HealthCounts
@@ -80,6 +83,7 @@ class HealthFacts:
     gate: str = ""
     gate_stage: str = ""
     silence: str = ""
+    exceeded: tuple[ExceededLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +204,7 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if counts.differs:
         return level, "Differs", f"differs on {_clusters(counts.differs)}"
     if any(away.values()) or counts.not_available:
+        away |= {"not available": counts.not_available if any(away.values()) else 0}
         causes = [f"{number:,} {word}" for word, number in away.items() if number]
         return level, "Degraded", ", ".join([available, *causes])
     if facts.is_scheduled is False and not facts.awaits_decision:
@@ -210,6 +215,20 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if facts.is_stalled:
         return level, "Degraded", f"rollout stalled, {counts.started:,} of {counts.wanted:,} started"
     return None
+
+
+def _out_of_balance(facts: HealthFacts, counts: HealthCounts) -> _Status:
+    if not facts.exceeded or facts.awaits_decision or not counts.scheduled:
+        return None
+    words = [limit_words(one) for one in facts.exceeded]
+    return HealthLevel.ATTENTION, "Out of balance", ", ".join(words)
+
+
+def limit_words(limit: ExceededLimit) -> str:
+    """Return which limit is exceeded by what: "region: 4 in east against 1 in west, max skew 1"."""
+    emptiest = f" in {limit.emptiest_domain}" if limit.emptiest_domain else ""
+    counts = f"{limit.fullest_count:,} in {limit.fullest_domain} against {limit.emptiest_count:,}{emptiest}"
+    return f"{limit.topology_key}: {counts}, max skew {limit.max_skew:,}"
 
 
 def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
@@ -245,6 +264,7 @@ _CHECKS: tuple[Callable[[HealthFacts, HealthCounts], _Status], ...] = (
     _failed,
     _unfulfilled,
     _degraded,
+    _out_of_balance,
     _progressing,
 )
 
@@ -266,6 +286,9 @@ def health_document(health: PlacementHealth) -> dict[str, object]:
             "rolloutStarted": counts.started,
             "applied": counts.applied,
             "available": counts.available,
+            "pending": counts.pending,
+            "inProgress": counts.in_flight,
+            "notAvailable": counts.not_available,
             "unreachable": counts.unreachable,
             "notObserved": counts.not_observed,
             "notMonitored": counts.not_monitored,

@@ -120,7 +120,8 @@ class StalenessCheck(HubRow):
     """How near a placement is to its limits; and its stale picks, which a new cycle would not pick.
 
     A worker computes it from time to time, for the fleet and the decision that it refers to. `skews` are key,
-    skew, limit and whether it is hard; `headroom` is what the tightest limit leaves.
+    skew, limit and whether it is hard; `headroom` is what the tightest limit leaves. `exceeded` are the hard
+    limits that the placed clusters exceed (`placements.engine.balance.ExceededLimit`).
     """
 
     placement = models.OneToOneField(Placement, models.CASCADE, related_name="staleness_check")
@@ -130,6 +131,7 @@ class StalenessCheck(HubRow):
     checked_at = models.DateTimeField()
     headroom = models.IntegerField(null=True)
     skews = models.JSONField(default=list)
+    exceeded = models.JSONField(default=list, db_default=[])
 
     def __str__(self) -> str:
         return f"as of version {self.fleet_version}"

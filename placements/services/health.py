@@ -38,6 +38,7 @@ from clusters.models import MemberCluster
 from clusters.observation import not_observed, silence_words, unhealthy
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, number_of, prepared_columns
+from placements.engine.balance import ExceededLimit
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
@@ -65,6 +66,7 @@ from placements.models import (
     ResourceSnapshot,
     Rollout,
     StagedRun,
+    StalenessCheck,
 )
 
 _TRUE = "True"
@@ -114,7 +116,13 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
 
 
 _NO_ROLLOUT = SimpleNamespace(
-    is_rolling=False, is_stalled=False, awaits_run=False, gate="", gate_stage="", applied_older=0
+    is_rolling=False,
+    is_stalled=False,
+    awaits_run=False,
+    gate="",
+    gate_stage="",
+    applied_older=0,
+    exceeded=None,
 )
 
 
@@ -388,9 +396,16 @@ def with_rollouts() -> dict[str, Any]:
             When(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB, then=number_of(_applied_older())),
             default=0,
         ),
+        "exceeded": Subquery(_exceeded("pk").values("exceeded")[:1]),
         "gate": Subquery(waiting.values(gate=KT("sync_result__waits__0__reason"))[:1]),
         "gate_stage": Subquery(waiting.values(stage=KT("sync_result__waits__0__stage"))[:1]),
     }
+
+
+def _exceeded(placement: str) -> QuerySet[StalenessCheck]:
+    """Return the check of the current decision of a placement, if hard limits are exceeded by it."""
+    rows = StalenessCheck.objects.filter(placement=OuterRef(placement))
+    return rows.filter(decisions_made=OuterRef("decisions_made")).exclude(exceeded=[])
 
 
 def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
@@ -468,6 +483,7 @@ def is_degraded(*, now: datetime) -> Q:
         | Q(is_fulfilled=True) & ~AWAITS_DECISION & is_empty
         | _among(bindings.filter(is_unready | (is_failing & ~Q(cluster_name__in=_members(~_IS_MONITORED)))))
         | is_partly_monitored
+        | Q(Exists(_exceeded("pk"))) & ~AWAITS_DECISION & ~is_applied_nowhere & _among(bindings)
         | _is_stalled() & ~(is_applied_nowhere & ~AWAITS_DECISION) & ~_IS_SUSPENDED & ~_NEEDS_SYNC
     )
 
@@ -542,6 +558,7 @@ def _facts(
         gate=rollout.gate or "",
         gate_stage=rollout.gate_stage or "",
         silence=silence_words(now - seen) if seen else "",
+        exceeded=tuple(ExceededLimit(*one) for one in rollout.exceeded or ()),
     )
 
 
@@ -563,23 +580,27 @@ def _counts(
         is_there = phase not in EMPTY and phase is not Phase.REMOVING
         is_current = started == _TRUE or (not started and is_there)
         counts["started"] += number if is_current else 0
-        is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
         is_report = group["failure"] == FailureKind.DIFFERS  # nothing was applied
-        if is_applied and is_current and has_resources and not is_report:
+        if phase in (Phase.APPLIED, Phase.AVAILABLE) and is_current and has_resources and not is_report:
             counts["applied"] += number
-        is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
-        if group["member"] in _UNKNOWN_MEMBERS:
-            counts[group["member"].replace(" ", "_")] += number
-            continue
-        counts["not_ready"] += number if group["member"] == MemberCondition.NOT_READY else 0
-        if phase is Phase.FAILED:
-            counts["failed"] += number
-        elif is_applied and is_report:
-            counts["differs"] += number
-        elif is_ready and has_resources:
-            counts["available"] += number
-        elif phase not in EMPTY:
-            is_late = is_applied and (group["is_late"] or not is_rolling)
-            counts["not_available" if is_late else "in_flight"] += number
+        counts[_state_of(group, is_rolling=is_rolling, has_resources=has_resources)] += number
     counts["applied"] -= min(older, counts["applied"])
     return counts
+
+
+def _state_of(group: Mapping[str, Any], *, is_rolling: bool, has_resources: bool) -> str:
+    """Return the one state of `HealthCounts` that selected clusters are in."""
+    phase, member = Phase(group["phase"]), group["member"]
+    is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
+    is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
+    is_late = is_applied and not is_ready and (group["is_late"] or not is_rolling)
+    states = (
+        (member in _UNKNOWN_MEMBERS, member.replace(" ", "_")),
+        (phase is Phase.FAILED, "failed"),
+        (is_applied and group["failure"] == FailureKind.DIFFERS, "differs"),
+        (is_late, "not_available"),
+        (member == MemberCondition.NOT_READY, "not_ready"),
+        (is_ready and has_resources, "available"),
+        (phase in EMPTY or is_ready, "pending"),
+    )
+    return next((state for is_in, state in states if is_in), "in_flight")

@@ -116,6 +116,7 @@ def refresh_staleness(*, now: datetime) -> int:
                 "checked_at": now,
                 "headroom": headroom.least,
                 "skews": [list(one) for one in headroom.skews],
+                "exceeded": [list(one) for one in headroom.exceeded],
             }
             with kept([placement.pk]) as there:
                 if not there:

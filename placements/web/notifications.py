@@ -14,7 +14,7 @@ from clusters.models import ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.permissions import current_user, for_notification_managers
-from placements.models import NotificationRule, ProblemKind
+from placements.models import NOTIFIED, NotificationRule, ProblemKind
 from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
     PREVIEW_DAYS,
@@ -147,7 +147,7 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
         "entered": rule_input,
         "rule": row,
         "errors": errors,
-        "kinds": [(str(kind), kind.label, str(kind) in rule_input.events) for kind in ProblemKind],
+        "kinds": [(str(kind), kind.label, str(kind) in rule_input.events) for kind in NOTIFIED],
         "channels": NotificationChannel.objects.order_by("name").values_list("name", flat=True),
         "preview": [(one, ProblemKind(one.kind).label) for one in matching],
         "preview_count": count,
@@ -174,7 +174,7 @@ def entered_rule(request: HttpRequest, name: str) -> RuleInput:
 
 def shown_rule(row: NotificationRule | None) -> RuleInput:
     if row is None:
-        return RuleInput("", "", tuple(ProblemKind.values))
+        return RuleInput("", "", NOTIFIED)
     return RuleInput(
         row.name,
         row.channel.name,

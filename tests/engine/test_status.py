@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from placements.engine.balance import ExceededLimit
 from placements.engine.rollout.state import Phase
 from placements.engine.status import (
     ClusterFacts,
@@ -16,6 +17,7 @@ from placements.engine.status import (
     placement_health,
 )
 
+EXCEEDED = ExceededLimit("region", 1, "east", 4, "west", 1, 3)
 ALL = HealthCounts(wanted=6, scheduled=6, started=6, applied=6, available=6)
 FACTS = HealthFacts(ALL, "PickN", is_scheduled=True, resources=2)
 
@@ -94,6 +96,22 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
         ({}, {"is_starting": True}, ("progress", "Progressing (rollout pending)")),
         ({"removing": 1}, {}, ("progress", "Progressing (removing from 1 cluster)")),
         ({}, {"has_invalid_selectors": True}, ("failed", "Invalid resource selector")),
+        (
+            {"available": 2, "not_ready": 1, "not_available": 1, "unreachable": 2},
+            {},
+            ("attention", "Degraded (2 of 6 available, 2 unreachable, 1 not ready, 1 not available)"),
+        ),
+        (
+            {},
+            {"exceeded": (EXCEEDED,)},
+            ("attention", "Out of balance (region: 4 in east against 1 in west, max skew 1)"),
+        ),
+        ({}, {"exceeded": (EXCEEDED,), "awaits_decision": True}, ("progress", "Scheduling")),
+        (
+            {"available": 5, "unreachable": 1},
+            {"exceeded": (EXCEEDED,)},
+            ("attention", "Degraded (5 of 6 available, 1 unreachable)"),
+        ),
     ],
 )
 def test_the_worst_condition_counts(
@@ -122,6 +140,9 @@ def test_the_document_has_the_level_the_word_and_the_counts() -> None:
         "rolloutStarted": 6,
         "applied": 6,
         "available": 5,
+        "pending": 0,
+        "inProgress": 0,
+        "notAvailable": 0,
         "unreachable": 0,
         "notObserved": 0,
         "notMonitored": 0,

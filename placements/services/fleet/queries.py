@@ -25,6 +25,7 @@ from django.db.models.functions import Coalesce, RowNumber
 from clusters.filters import ClusterListState, cordoned_names, label_of, list_state
 from clusters.models import MemberCluster
 from placements.engine.advice.diagnosis import not_selected
+from placements.engine.balance import ExceededLimit, exceeded_limits
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.scheduler import schedule
@@ -103,10 +104,11 @@ class Skew(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The skews of a placement and its stale picks."""
+    """The skews of a placement, its stale picks, and the hard limits that the placed clusters exceed."""
 
     skews: tuple[Skew, ...]
     stale: tuple[str, ...]
+    exceeded: tuple[ExceededLimit, ...]
 
     @property
     def least(self) -> int | None:
@@ -115,20 +117,22 @@ class Headroom:
 
 def headroom_of(cycle: Cycle) -> Headroom:
     """Compare the placed clusters with the limits, and with what rescheduling would select."""
+    placed = np.nonzero(cycle.is_active)[0]
+    names = [cycle.fleet.names[place] for place in placed.tolist()]
+    exceeded = tuple(exceeded_limits(cycle, names))
     fresh = schedule(cycle.rescheduled())
     if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
-        return Headroom((), ())
-    placed = np.nonzero(cycle.is_active)[0]
-    stale = not_selected(fresh, [cycle.fleet.names[place] for place in placed.tolist()])
+        return Headroom((), (), exceeded)
+    stale = not_selected(fresh, names)
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
-        return Headroom((), stale)
+        return Headroom((), stale, exceeded)
     for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
         counts = groups.count(placed)
         projected = candidates.strategy.project(one, groups, counts)
         if is_limit(one, projected):  # of a soft constraint only where its skew is scored
             skews.append(Skew(one.topology_key, imbalance(counts, projected), one.max_skew, is_hard(one)))
-    return Headroom(tuple(skews), stale)
+    return Headroom(tuple(skews), stale, exceeded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
 from fleetui.audit import AuditEvent, record
 from fleetui.errors import UnknownObject
-from placements.models import NotificationDelivery, NotificationRule, Problem, ProblemKind
+from placements.models import NOTIFIED, NotificationDelivery, NotificationRule, Problem
 from placements.services.notifications.addresses import CHANNEL
 from placements.services.notifications.evaluation import matches
 
@@ -92,11 +92,11 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
 
 
 def _event_errors(rule_input: RuleInput) -> list[FieldError]:
-    unknown = [one for one in rule_input.events if one not in ProblemKind.values]
+    unknown = [one for one in rule_input.events if one not in NOTIFIED]
     if rule_input.events and not unknown:
         return []
     message = f"Unsupported value: {unknown[0][:40]!r}" if unknown else "Required value"
-    return [FieldError("events", "not-one-of", message, ", ".join(ProblemKind.values))]
+    return [FieldError("events", "not-one-of", message, ", ".join(NOTIFIED))]
 
 
 def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:

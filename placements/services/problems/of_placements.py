@@ -150,7 +150,7 @@ def _of_placement(
         clusters = [] if sentences else where.away
         sentences += _of_absence(health)
     if not sentences and not placement.is_stalled and not where.waits:
-        sentences.append(f"{health.message or health.word}.")
+        sentences.append(": ".join(filter(None, (health.word, health.message))) + ".")
     if not sentences:
         return None
     return ProblemFacts(

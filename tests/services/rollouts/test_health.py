@@ -11,6 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from clusters.models import MemberCluster
+from clusters.operations.edit import change_labels
 from clusters.operations.leave import leave
 from placements.engine.status import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
@@ -34,8 +35,9 @@ from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import progress_of, report_of, with_failed
 from placements.services.scheduling import schedule_due
 from placements.services.status import status_of
+from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from placements.web import badges
-from tests.problems import found
+from tests.problems import found, sentences
 from tests.rows import NOW, config_map, namespace, person, pick_n_spec, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
@@ -43,6 +45,10 @@ from tests.services.rollouts.world import World, one_at_a_time
 
 pytestmark = pytest.mark.django_db
 
+STATES = (
+    *("available", "pending", "in_flight", "not_available", "failed", "differs"),
+    *("unreachable", "not_observed", "not_monitored", "not_ready"),
+)
 NO_NAMESPACE = [{"group": "", "version": "v1", "kind": "Namespace", "name": "absent"}]
 
 
@@ -53,6 +59,8 @@ def health(world: World, name: str = "web") -> PlacementHealth:
     bindings = row.bindings.exclude(state=BindingState.UNSCHEDULED)
     statuses = Counter(status for _, status in cluster_statuses(row, bindings, now=world.now))
     assert by_domain == whole
+    counts = whole.counts
+    assert sum(getattr(counts, state) for state in STATES) == counts.scheduled, "disjoint, and complete"
     assert sum((Counter({one.status: one.count}) for one in selected), Counter()) == statuses
     is_fine = Placement.objects.filter(is_healthy(now=world.now), name=name).exists()
     assert is_fine == (whole.level is HealthLevel.HEALTHY)
@@ -285,7 +293,7 @@ def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
     status = health(world)
     assert (status.level, status.summary) == (
         HealthLevel.ATTENTION,
-        "Degraded (3 of 3 available, 1 not ready)",
+        "Degraded (2 of 3 available, 1 not ready)",
     )
 
 
@@ -434,3 +442,28 @@ def test_pages_rest_and_status_show_the_same_word(admin_client: Client) -> None:
     assert row["health"] == manifest["status"]["health"]
     assert (row["health"]["level"], row["health"]["message"]) == ("attention", words)
     assert row["health"]["counts"]["available"] == 2
+
+
+def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again() -> None:
+    world = World(4)
+    for name, region in zip(("c000", "c001", "c002", "c003"), ("east", "east", "west", "west"), strict=True):
+        change_labels([name], put={"region": region}, by=None, now=world.now)
+    constraint = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    world.place("web", {**one_at_a_time(), **pick_n_spec(4, topologySpreadConstraints=[constraint])})
+    world.run(until=world.is_settled)
+    refresh_staleness(now=world.now)
+    assert health(world).word == "Healthy"
+
+    change_labels(["c002"], put={"region": "east"}, by=None, now=world.now)
+    world.work()
+    refresh_staleness(now=world.now + STALENESS_EVERY)
+    status = health(world)
+    assert (status.level, status.word) == (HealthLevel.ATTENTION, "Out of balance")
+    assert status.detail == "region: 3 in east against 1 in west, max skew 1"
+    assert sentences("placement-degraded", now=world.now) == {"web": f"Out of balance: {status.detail}."}
+
+    change_labels(["c002"], put={"region": "west"}, by=None, now=world.now)
+    world.work()
+    refresh_staleness(now=world.now + 2 * STALENESS_EVERY)
+    assert health(world).word == "Healthy"
+    assert sentences("placement-degraded", now=world.now) == {}
