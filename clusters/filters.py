@@ -24,7 +24,7 @@ class ClusterFilterState(StrEnum):
     """Filter values; a cluster can match several.
 
     `ELIGIBLE` clusters may be picked. Those that are `READY` are also monitored, were observed lately,
-    answer, are healthy and not cordoned.
+    answer, are healthy with workloads that do not fail, and not cordoned.
     """
 
     READY = "ready"
@@ -33,6 +33,7 @@ class ClusterFilterState(StrEnum):
     HEARTBEAT_LATE = "heartbeat-late"
     NOT_OBSERVED = "not-observed"
     UNHEALTHY = "unhealthy"
+    WORKLOADS_FAILING = "workloads-failing"
     CORDONED = "cordoned"
     JOINING = "joining"
     LEAVING = "leaving"
@@ -47,6 +48,7 @@ class ClusterListState(StrEnum):
     NOT_MONITORED = "not monitored"
     JOINING = "joining"
     CORDONED = "cordoned"
+    WORKLOADS_FAILING = "workloads failing"
     UNHEALTHY = "unhealthy"
     HEARTBEAT_LATE = "heartbeat late"
     NOT_OBSERVED = "not observed"
@@ -72,6 +74,7 @@ ORDERS = ("name", "-name", "joined_at", "-joined_at", "verdict_since", "-verdict
 
 
 _LATE = Q(unanswered_since__isnull=False, verdict="")
+_WORKLOADS_FAILING = ~Q(workloads_problem="")
 _NOT_MONITORED = Q(driver="", hub=LOCAL_HUB)  # the agents of a live hub report to it
 
 
@@ -131,6 +134,7 @@ def list_state() -> Case:
         When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
         When(not_observed(now=now), then=Value(ClusterListState.NOT_OBSERVED.value)),
         When(unhealthy(now=now), then=Value(ClusterListState.UNHEALTHY.value)),
+        When(_WORKLOADS_FAILING, then=Value(ClusterListState.WORKLOADS_FAILING.value)),
         When(_is_cordoned(), then=Value(ClusterListState.CORDONED.value)),
         When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
         When(_NOT_MONITORED, then=Value(ClusterListState.NOT_MONITORED.value)),
@@ -160,6 +164,7 @@ def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
         ClusterFilterState.READY: Q(verdict="", membership=Membership.JOINED, unanswered_since=None)
         & ~not_observed(now=now)
         & ~unhealthy(now=now)
+        & ~_WORKLOADS_FAILING
         & ~_NOT_MONITORED
         & ~_is_cordoned(),
         ClusterFilterState.ELIGIBLE: Q(verdict=""),
@@ -167,6 +172,7 @@ def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
         ClusterFilterState.HEARTBEAT_LATE: _LATE,
         ClusterFilterState.NOT_OBSERVED: not_observed(now=now) & Q(verdict=""),
         ClusterFilterState.UNHEALTHY: unhealthy(now=now),
+        ClusterFilterState.WORKLOADS_FAILING: _WORKLOADS_FAILING,
         ClusterFilterState.CORDONED: _is_cordoned(),
         ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
         ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),

@@ -102,6 +102,7 @@ CONTENT = {
     "clusters/migrations/0006_spec_generation.py": "5750ea1875342cc8",
     "clusters/migrations/0007_generation_so_far.py": "6a8e17c649ddadca",
     "clusters/migrations/0008_changes_of_hubs.py": "b2a524c3b1b2a5fe",
+    "clusters/migrations/0009_workloads_problem.py": "2598232317b355a3",
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
     "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
     "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",

@@ -111,6 +111,7 @@ class MemberCluster(HubRow):
     `changed_in` is the sequence of the fleet at the last change that a scheduler reads.
     `uid` is that of this row alone: a cluster that joins again has another one.
     `health_message` names the health checks that fail, or the readings that are not permitted.
+    `workloads_problem` is empty, or that several placements fail on this cluster and on no other.
     `unanswered_since` is when the first of the observations failed that were not answered since;
     `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8). `observed_until` is until
     when the last observation counts (`clusters/observation.py`), null before the first one.
@@ -148,6 +149,7 @@ class MemberCluster(HubRow):
     agent_healthy = models.CharField(max_length=20, blank=True)
     healthy_since = models.DateTimeField(null=True, blank=True)
     health_message = models.CharField(max_length=200, blank=True)
+    workloads_problem = models.CharField(max_length=200, blank=True, db_default="")
     observe_at = models.DateTimeField(null=True, blank=True)
     unanswered_since = models.DateTimeField(null=True, blank=True)
     unanswered_code = models.CharField(max_length=30, blank=True)

@@ -65,6 +65,7 @@ _STATES = [
     (ClusterFilterState.READY, "Ready"),
     (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
     (ClusterFilterState.UNHEALTHY, "Unhealthy"),
+    (ClusterFilterState.WORKLOADS_FAILING, "Workloads failing"),
     (ClusterFilterState.HEARTBEAT_LATE, "Heartbeat late"),
     (ClusterFilterState.NOT_MONITORED, "Not monitored"),
     (ClusterFilterState.CORDONED, "Cordoned"),

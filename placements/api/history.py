@@ -71,6 +71,9 @@ class OverviewSerializer(CamelCaseSerializer):
     unhealthy = serializers.IntegerField(
         help_text="Clusters that report themselves unhealthy and can still be selected."
     )
+    workloads_failing = serializers.IntegerField(
+        help_text="Clusters that are the only ones on which several placements fail."
+    )
     leaving = serializers.IntegerField()
     runs_running = serializers.IntegerField()
     runs_waiting = serializers.IntegerField(help_text="Rollouts that need a decision of a user.")

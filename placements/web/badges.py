@@ -75,6 +75,7 @@ STATE_BADGES = {
     ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
     ClusterListState.CORDONED: Badge("attention", "Cordoned"),
+    ClusterListState.WORKLOADS_FAILING: Badge("attention", "Workloads failing"),
     ClusterListState.UNHEALTHY: Badge("attention", "Unhealthy"),
     ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
     ClusterListState.NOT_OBSERVED: Badge("unknown", "Not observed"),
@@ -84,25 +85,25 @@ STATE_BADGES = {
 
 
 def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
-    if cluster.membership == Membership.LEAVING:
-        return Badge("progress", "Leaving")
-    if cluster.awaits_first_heartbeat:
-        return Badge("progress", "Waiting for the first heartbeat")
-    if not cluster.is_eligible:
-        return Badge("failed", _NOT_READY[EligibilityKind(cluster.verdict)])
-    if cluster.is_late:
-        return Badge("attention", "Heartbeat late")
+    """Return the status of a cluster: the first rule that applies."""
     now = timezone.now()
-    if silence := silence_of(cluster, now=now):
-        return Badge("unknown", silence_words(silence))
-    if unhealthy_since(cluster, now=now):
-        return Badge("attention", "Unhealthy")
-    if is_cordoned:
-        return Badge("attention", "Scheduling disabled (cordoned)")
-    if cluster.membership == Membership.JOINING:
-        return Badge("progress", "Joining")
-    if not cluster.is_monitored:
-        return Badge("unknown", "Not monitored")
+    silence = silence_of(cluster, now=now)
+    not_ready = "" if cluster.is_eligible else _NOT_READY[EligibilityKind(cluster.verdict)]
+    rules = (
+        (cluster.membership == Membership.LEAVING, "progress", "Leaving"),
+        (cluster.awaits_first_heartbeat, "progress", "Waiting for the first heartbeat"),
+        (not cluster.is_eligible, "failed", not_ready),
+        (cluster.is_late, "attention", "Heartbeat late"),
+        (silence is not None, "unknown", silence_words(silence) if silence else ""),
+        (unhealthy_since(cluster, now=now) is not None, "attention", "Unhealthy"),
+        (bool(cluster.workloads_problem), "attention", "Workloads failing"),
+        (is_cordoned, "attention", "Scheduling disabled (cordoned)"),
+        (cluster.membership == Membership.JOINING, "progress", "Joining"),
+        (not cluster.is_monitored, "unknown", "Not monitored"),
+    )
+    for is_so, level, words in rules:
+        if is_so:
+            return Badge(level, words)
     return Badge("healthy", "Ready")
 
 

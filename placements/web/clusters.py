@@ -260,7 +260,7 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
                 placed.get(cluster.name, 0),
                 stale.get(cluster.name, 0),
                 [values.get(key, "") for key in columns],
-                unreachable_words(cluster, now=now),
+                unreachable_words(cluster, now=now) or cluster.workloads_problem,
             )
         )
     return rows
@@ -287,7 +287,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "state": badges.cluster_badge(row, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
         "kubernetes_version": row.properties.get(VERSION, ""),
-        "reason": unreachable_words(row, now=now),
+        "reason": unreachable_words(row, now=now) or row.workloads_problem,
         "faults": fault_rows(row, now=now),
         "removals": len(waiting_removals(row.name)),
         "not_ready_at": not_ready_at(row, now=now),
@@ -349,6 +349,7 @@ _PROBLEMS = (
     ClusterListState.NOT_OBSERVED,
     ClusterListState.HEARTBEAT_LATE,
     ClusterListState.UNHEALTHY,
+    ClusterListState.WORKLOADS_FAILING,
     ClusterListState.CORDONED,
 )
 

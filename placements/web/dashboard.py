@@ -114,6 +114,12 @@ def _tiles(
         ("failed", counts.not_eligible, "not ready", f"{clusters}?state=not-eligible"),
         ("attention", counts.late, "heartbeat late", f"{clusters}?state=heartbeat-late"),
         ("attention", counts.unhealthy, "unhealthy", f"{clusters}?state=unhealthy"),
+        (
+            "attention",
+            counts.workloads_failing,
+            "with failing workloads",
+            f"{clusters}?state=workloads-failing",
+        ),
         ("unknown", counts.not_observed, "not observed", f"{clusters}?state=not-observed"),
         ("attention", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
         ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),

@@ -218,7 +218,7 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         "cluster": cluster,
         "state": badges.cluster_badge(cluster, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,
-        "reason": unreachable_words(cluster, now=now),
+        "reason": unreachable_words(cluster, now=now) or cluster.workloads_problem,
         "labels": labels[:_LABELS],
         "more_labels": max(0, len(labels) - _LABELS),
         "bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings],

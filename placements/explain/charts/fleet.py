@@ -30,6 +30,7 @@ STATES = {
     "not monitored": _State(Color.UNKNOWN, "", "○", "not monitored"),
     "joining": _State(Color.PROGRESS, ".", "◔", "joining"),
     "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
+    "workloads failing": _State(Color.ATTENTION, "x", "≠", "workloads failing"),
     "unhealthy": _State(Color.ATTENTION, "+", "!", "unhealthy"),
     "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "heartbeat late"),
     "not observed": _State(Color.UNKNOWN, "\\", "?", "not observed"),

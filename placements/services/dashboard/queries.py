@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
@@ -55,6 +55,7 @@ class Counts:
     late: int
     not_observed: int
     unhealthy: int
+    workloads_failing: int
     not_monitored: int
     leaving: int
     broken: int
@@ -86,7 +87,9 @@ def _moving() -> QuerySet[Any, Any]:
         "fleet": FleetState.objects.values("version"),
         "late": sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
         "unobserved": sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk"),
-        "unhealthy": sums_of(MemberCluster.objects.filter(unhealthy(now=ANY_TIME)), "pk"),
+        "unhealthy": sums_of(
+            MemberCluster.objects.filter(unhealthy(now=ANY_TIME) | ~Q(workloads_problem="")), "pk"
+        ),
         "decision": Decision.objects.order_by("-pk").values("pk")[:1],
         "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
         "placements": sums_of(Placement.objects.all(), *counters),
@@ -126,6 +129,7 @@ def counts() -> Counts:
         late=of_clusters[ClusterFilterState.HEARTBEAT_LATE],
         not_observed=of_clusters[ClusterFilterState.NOT_OBSERVED],
         unhealthy=of_clusters[ClusterFilterState.UNHEALTHY],
+        workloads_failing=of_clusters[ClusterFilterState.WORKLOADS_FAILING],
         not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
         leaving=leaving,
         broken=by_state[PlacementFilterState.BROKEN],

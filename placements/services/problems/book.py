@@ -9,9 +9,10 @@ from django.db.models import F
 from django.urls import get_script_prefix
 
 from clusters.hubs.queries import live_hubs
+from clusters.models import MemberCluster
 from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, current_hub_id, in_hub
 from placements.engine.problems import ProblemFacts, with_causes
-from placements.models import Problem, ProblemBook
+from placements.models import Problem, ProblemBook, ProblemKind
 from placements.services.problems.parts import MOST
 from placements.services.problems.sources import SOURCES
 
@@ -82,7 +83,12 @@ def _save(hub: int, found: Sequence[ProblemFacts], *, now: datetime) -> None:
                 setattr(row, name, getattr(fresh, name))
             changed.append(row)
     gone = [row.pk for key, row in known.items() if key not in by_key and row.kind not in capped]
+    failing = {one.name: one.message[:200] for one in found if one.kind == ProblemKind.CLUSTER_WORKLOADS}
+    members = MemberCluster.objects.exclude(workloads_problem="")
+    shown = dict(members.values_list("name", "workloads_problem"))
     with transaction.atomic():
+        for name, _ in failing.items() ^ shown.items():
+            MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
         Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
         Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
         Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)

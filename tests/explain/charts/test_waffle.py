@@ -21,7 +21,7 @@ def test_each_cluster_is_a_cell_in_the_block_of_its_group() -> None:
     assert chart is not None
     check_chart(chart)
     cells = _cells(chart)
-    assert cells["z"] == [[0, 3], [0, None], [7, None]]
+    assert cells["z"] == [[0, 3], [0, None], [8, None]]
     assert cells["text"] == [["a", "▲ b"], ["c", ""], ["✗ d", ""]]
     assert cells["hovertext"][0] == ["a: ready", "b: cordoned"]
     ticks = json.loads(chart.json)["layout"]["yaxis"]
@@ -40,7 +40,7 @@ def test_each_cell_says_what_finds_it_in_a_list() -> None:
     cells = _cells(few)
     assert cells["customdata"] == [["a", "b"], ["c", ""], ["d", ""]]
     assert cells["meta"]["y"] == ["region:east", "region:west", "!region"]
-    assert cells["meta"]["z"][7] == "not-eligible"
+    assert cells["meta"]["z"][8] == "not-eligible"
     assert "customdata" not in _cells(many)
     assert set(_cells(many)["meta"]["y"]) == {"region:east", "!region"}
 

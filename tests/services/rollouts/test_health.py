@@ -10,13 +10,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, members_by
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels
 from clusters.operations.leave import leave
 from placements.engine.status import HealthLevel, PlacementHealth
 from placements.explain.rollouts import progress_sentence, result_sentences
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Placement, Resource, Rollout
+from placements.models import Binding, Placement, Problem, Resource, Rollout
 from placements.services.filters import bindings_on
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.health import (
@@ -30,6 +31,7 @@ from placements.services.health import (
     with_rollouts,
 )
 from placements.services.placements import delete_placement, save_placement
+from placements.services.problems.book import compare_all
 from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import progress_of, report_of, with_failed
@@ -37,6 +39,7 @@ from placements.services.scheduling import schedule_due
 from placements.services.status import status_of
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from placements.web import badges
+from placements.web.badges import cluster_badge
 from tests.problems import found, sentences
 from tests.rows import NOW, config_map, namespace, person, pick_n_spec, placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
@@ -467,3 +470,38 @@ def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again(
     refresh_staleness(now=world.now + 2 * STALENESS_EVERY)
     assert health(world).word == "Healthy"
     assert sentences("placement-degraded", now=world.now) == {}
+
+
+def test_a_cluster_on_which_several_placements_fail_is_one_problem(client: Client) -> None:
+    world = World(3)
+    for name in ("web", "db", "api"):
+        world.place(name, one_at_a_time())
+    world.run(until=world.is_settled)
+    Binding.objects.filter(cluster_name="c001").exclude(placement__name="api").update(
+        phase="failed", message="quota exceeded"
+    )
+
+    compare_all(now=world.now)
+
+    problems = {one.key: one for one in Problem.objects.filter(ended_at=None)}
+    root = "cluster-workloads/c001"
+    assert problems[root].message == "Workloads fail in 2 placements, and only here."
+    assert {key: one.causes for key, one in problems.items()} == {
+        root: [],
+        "placement-degraded/db": [root],
+        "placement-degraded/web": [root],
+    }
+    row = MemberCluster.objects.get(name="c001")
+    assert cluster_badge(row, is_cordoned=False).words == "Workloads failing"
+    listed = clusters_matching(ClusterFilter(state=ClusterFilterState.WORKLOADS_FAILING))
+    assert [one.name for one in listed] == ["c001"]
+    [members] = members_by("region")[0].values()
+    assert dict(members)["c001"] == "workloads failing"
+    client.force_login(person("ana", "viewer"))
+    inbox = client.get("/api/v1/inbox").json()["items"]
+    assert [(one["name"], one["following"]) for one in inbox] == [("c001", ["db", "web"])]
+
+    Binding.objects.filter(placement__name="web").update(phase="failed")
+    compare_all(now=world.now)
+    assert not Problem.objects.filter(ended_at=None, key=root).exists(), "web fails everywhere"
+    assert MemberCluster.objects.get(name="c001").workloads_problem == ""
