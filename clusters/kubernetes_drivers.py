@@ -33,6 +33,7 @@ from clusters.drivers.base import (
     DriverUnavailable,
     MemberIdentity,
     Observation,
+    Removed,
     Version,
 )
 from clusters.drivers.kubernetes.addresses import AddressRules
@@ -343,13 +344,13 @@ class GuardedDriver:
             )
         )
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         return self._call(lambda: self._driver.remove(placement, fence=fence, timeout=timeout))
 
     def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
         return self._call(lambda: self._driver.diff(version, as_apply=as_apply, timeout=timeout))
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         return self._call(lambda: self._driver.release(placement, fence=fence, timeout=timeout))
 
     def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:

@@ -308,6 +308,14 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Removed:
+    """The cluster has nothing of a placement any more, or has released it; `existed`: it had something."""
+
+    existed: bool
+    warnings: tuple[ObjectWarnings, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class HeldObjects:
     """What a cluster holds of a placement: how many objects, and which of them take others along.
 
@@ -369,8 +377,8 @@ class Driver(Protocol):
         Raises DriverUnavailable, DriverRejected.
         """
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
-        """Remove all objects of a placement; return whether there were any.
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+        """Remove all objects of a placement.
 
         Raises DriverUnavailable, DriverRejected, DriverFenced.
         """
@@ -383,8 +391,8 @@ class Driver(Protocol):
         Raises DriverUnavailable, DriverPending, DriverRejected.
         """
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
-        """Stop managing the objects of a placement and leave them there; return whether there were any.
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+        """Stop managing the objects of a placement and leave them there.
 
         Raises DriverUnavailable, DriverPending, DriverRejected, DriverFenced.
         """

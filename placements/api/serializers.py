@@ -422,7 +422,7 @@ class BindingSerializer(RowSerializer):
     )
     drifts = serializers.SerializerMethodField(help_text="The number of objects that have drifted.")
     warnings = ObjectWarningsSerializer(
-        many=True, read_only=True, help_text="What the API server warned of when it was applied, by object."
+        many=True, read_only=True, help_text="What the API server warned of at an apply or a removal."
     )
 
     class Meta:

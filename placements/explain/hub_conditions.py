@@ -217,6 +217,9 @@ def controlled_externally(condition: Condition) -> Condition:
     return replace(condition, reason="RolloutControlledByExternalController", message=words)
 
 
+_NOT_COMPARED = "FailedToReportDiff"
+
+
 def failed_objects(
     objects: Iterable[ObjectFault],
     condition: Condition,
@@ -234,7 +237,9 @@ def failed_objects(
         place = {"namespace": one.namespace} if one.namespace else {}
         identity: Plain = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name}
         identity |= place
-        failed = replace(condition, reason=one.code, message=one.message)
+        # KubeFleet has one reason for whatever a report lacks.
+        reason = _NOT_COMPARED if condition.sort == "DiffReported" else one.code
+        failed = replace(condition, reason=reason, message=one.message)
         version = f"{one.group}/{one.version}" if one.group else one.version
         if envelope := envelopes.get((version, one.kind, one.namespace, one.name)):
             kind, name = envelope

@@ -47,7 +47,7 @@ class Binding(HubRow):
     `removal_check` is "behind" where the cluster has seen newer calls than this database knows of, so that an
     apply removes nothing there, "waiting" where something would be removed and waits for a person, and
     "confirmed" once one has confirmed it. `started_versions`: those that were started last, with spaces.
-    `warnings` are those of the API server about the objects that were applied.
+    `warnings` are those of the API server about the objects that were applied, or are being removed.
 
     A live hub decides elsewhere: its bindings have no decision, and no policy snapshot that it has pruned;
     `hub_name` is the name of the object there, `hub_conditions` are its conditions as the hub wrote them.

@@ -14,6 +14,7 @@ from clusters.drivers.base import (
     DriverRejected,
     DriverUnavailable,
     ObjectRef,
+    Removed,
     Version,
 )
 from clusters.drivers.readiness import Readiness
@@ -138,7 +139,7 @@ class DriverContract:
         driver = connect()
         driver.apply(V1)
 
-        assert (driver.remove("web"), driver.remove("web")) == (True, False)
+        assert (driver.remove("web"), driver.remove("web")) == (Removed(existed=True), Removed(existed=False))
         assert driver.observe("web").of("web") is None
 
     def test_only_what_was_requested_is_seen(self, connect: Callable[..., Driver]) -> None:
@@ -277,6 +278,6 @@ class DriverContract:
         driver = connect()
         driver.apply(V1)
 
-        assert driver.release("web")
+        assert driver.release("web").existed
         assert driver.observe("web").of("web") is None
-        assert not driver.release("web")
+        assert not driver.release("web").existed

@@ -286,6 +286,12 @@ def test_a_job_that_its_time_to_live_removed_is_not_run_again(hub: Hub) -> None:
     eventually(lambda: not hub.admin.has(path))
 
     seen = hub.seen(driver)
+    if kube_version() < (1, 21):  # the server drops the field, and lets no Job end itself: this one was lost
+        assert seen.missing == (ObjectRef.of(manifest),)
+        assert driver.apply(version).changed
+        assert "ttlSecondsAfterFinished" not in hub.admin.get(path)["spec"]
+        return
+
     applied = driver.apply(version)
 
     assert seen.missing == ()

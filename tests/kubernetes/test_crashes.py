@@ -132,7 +132,7 @@ def test_a_namespace_whose_takeover_was_the_last_request_stays(hub: Hub, applies
 
     if applies_again:
         hub.driver().apply(version)
-    assert hub.driver().remove("web")
+    assert hub.driver().remove("web").existed
 
     assert hub.objects() == set()
     assert "annotations" not in hub.admin.get(hub.namespace_path)["metadata"]

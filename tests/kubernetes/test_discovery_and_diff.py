@@ -95,7 +95,7 @@ def test_a_diff_finds_differences_and_missing_objects_and_writes_nothing(hub: Hu
         "ConfigMap": ("v1", 0, (FieldDiff("/data/x", '"1"', '"2"'),)),
         "Secret": ("v1", None, (FieldDiff("/", "", "(the whole object)"),)),
     }
-    assert [(one.object.kind, one.code) for one in result.failures] == [("Tab", "FailedToReportDiff")]
+    assert [(one.object.kind, one.code) for one in result.failures] == [("Tab", "KindNotServed")]
     assert not [one for one in hub.requests if one[0] in ("PATCH", "DELETE", "POST", "PUT")]
     assert hub.admin.get(hub.path("configmaps", "a"))["data"] == {"x": "1"}
 

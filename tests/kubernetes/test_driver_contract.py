@@ -13,6 +13,7 @@ from clusters.drivers.base import (
     Driver,
     DriverUnavailable,
     Observation,
+    Removed,
     Version,
 )
 from clusters.drivers.kubernetes.client import Response
@@ -46,13 +47,13 @@ class PatientDriver:
     ) -> Observation:
         return self.driver.observe(*placements, inventory=inventory, version_of=version_of, timeout=timeout)
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = 10) -> bool:
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = 10) -> Removed:
         return repeat(lambda: self.driver.remove(placement, fence=fence, timeout=timeout))
 
     def diff(self, version: Version, *, as_apply: bool = False, timeout: float = 10) -> DiffResult:
         return self.driver.diff(version, as_apply=as_apply, timeout=timeout)
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = 10) -> bool:
+    def release(self, placement: str, *, fence: int = 0, timeout: float = 10) -> Removed:
         return repeat(lambda: self.driver.release(placement, fence=fence, timeout=timeout))
 
     def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = 10) -> bool:

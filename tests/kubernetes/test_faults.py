@@ -291,6 +291,27 @@ def test_a_kind_that_arrives_later_wakes_what_waits_for_it(world: FaultWorld) ->
     assert world.binding().attempts == waiting.attempts + 1
 
 
+def test_a_kind_that_arrives_later_is_compared_at_once_where_nothing_is_applied(world: FaultWorld) -> None:
+    serve = faults.definition_missing(world)
+    world.apply(CRON_TAB)
+    world.place("web", spec(strategy={"type": "RollingUpdate", "applyStrategy": {"type": "ReportDiff"}}))
+    world.pass_time(3600, step=60)
+    reported = [conditions(one)["DiffReported"][0] for one in world.status()]
+    assert reported == ["True", "False"]
+    (failed,) = world.status()[1]["failedPlacements"]
+    assert failed["condition"]["reason"] == "FailedToReportDiff"
+    assert "serves no CronTab" in failed["condition"]["message"]
+
+    serve()
+
+    def is_reported() -> bool:
+        return conditions(world.status()[1])["DiffReported"][0] == "True"
+
+    world.run(until=is_reported, seconds=75, step=15)
+    assert "CronTab" in {one["kind"] for one in world.status()[1]["diffedPlacements"]}
+    assert not has(world, "two", CRON_TAB)
+
+
 def test_a_pruned_object_that_ends_never_is_named_and_waited_for(
     world: FaultWorld, admin_client: Client
 ) -> None:

@@ -105,7 +105,7 @@ def test_a_second_member_on_one_server_takes_and_removes_nothing(hub: Hub) -> No
     assert "as member one" in str(caught.value)
     assert second.observe(inventory=True).fences == {}
     assert second.observe("web").of("web") is None
-    assert second.remove("web") is False
+    assert not second.remove("web").existed
 
     assert hub.objects() == {f"Namespace {hub.namespace}", "ConfigMap a"}
     assert hub.seen(hub.driver()).missing == ()
@@ -159,7 +159,7 @@ def test_records_of_the_release_before_are_removed_only_where_they_are_proved(hu
 
     known = hub.driver()
     assert known.observe(inventory=True).fences == {"web": 0}
-    assert repeat(lambda: known.remove("web"))
+    assert repeat(lambda: known.remove("web")).existed
     assert hub.objects() == set()
 
 
@@ -175,8 +175,8 @@ def test_a_namespace_with_objects_of_another_console_stays(hub: Hub) -> None:
     (refusal,) = caught.value.refusals
     assert "is still used by placement web of another console" in refusal.message
     assert hub.admin.has(hub.path("configmaps", "b"))
-    assert repeat(lambda: other.remove("web"))
-    assert repeat(lambda: driver.remove("web"))
+    assert repeat(lambda: other.remove("web")).existed
+    assert repeat(lambda: driver.remove("web")).existed
 
 
 def test_a_takeover_that_only_the_inventory_remembers_keeps_the_namespace(hub: Hub) -> None:
@@ -186,7 +186,7 @@ def test_a_takeover_that_only_the_inventory_remembers_keeps_the_namespace(hub: H
     annotations = {"fleetui.io/taken-over": None}
     hub.admin.merge(hub.namespace_path, {"metadata": {"annotations": annotations}})
 
-    assert repeat(lambda: driver.remove("web"))
+    assert repeat(lambda: driver.remove("web")).existed
 
     assert hub.admin.has(hub.namespace_path)
 

@@ -22,11 +22,11 @@ def test_a_removed_placement_leaves_nothing(hub: Hub) -> None:
     driver = hub.driver()
     driver.apply(hub.version("v1", hub.namespace_manifest(), hub.config_map("a"), hub.deployment("web")))
 
-    assert repeat(lambda: driver.remove("web"))
+    assert repeat(lambda: driver.remove("web")).existed
 
     assert not hub.admin.has(hub.namespace_path)
     assert not hub.admin.has(hub.inventory_path)
-    assert driver.remove("web") is False
+    assert not driver.remove("web").existed
 
 
 def test_objects_go_in_reverse_wave_order(hub: Hub) -> None:
@@ -46,7 +46,7 @@ def test_a_namespace_that_was_taken_over_is_released(hub: Hub) -> None:
     driver = hub.driver()
     driver.apply(hub.version("v1", hub.namespace_manifest(labels={"ours": "1"}), hub.config_map("a")))
 
-    assert driver.remove("web")
+    assert driver.remove("web").existed
 
     left = hub.admin.get(hub.namespace_path)["metadata"]
     assert "annotations" not in left
@@ -68,7 +68,7 @@ def test_a_namespace_with_objects_of_another_placement_stays(hub: Hub) -> None:
     assert refusal.message == f"Namespace {hub.namespace} is still used by placement other"
     assert not hub.admin.has(hub.path("configmaps", "a"))
     driver.remove("other")
-    assert repeat(lambda: driver.remove("web"))
+    assert repeat(lambda: driver.remove("web")).existed
 
 
 def test_a_namespace_that_another_placement_waits_for_is_released_to_it(hub: Hub) -> None:
@@ -78,7 +78,7 @@ def test_a_namespace_that_another_placement_waits_for_is_released_to_it(hub: Hub
     with pytest.raises(DriverRejected):
         driver.apply(other)
 
-    assert repeat(lambda: driver.remove("web"))
+    assert repeat(lambda: driver.remove("web")).existed
 
     assert driver.apply(other).changed
     assert not hub.admin.has(hub.path("configmaps", "a"))
@@ -106,7 +106,7 @@ def test_a_finalizer_keeps_the_removal_pending_and_names_what_remains(hub: Hub) 
 
     await_true(namespace_conditions)
     hub.admin.merge(hub.path("configmaps", "kept"), {"metadata": {"finalizers": None}})
-    assert repeat(lambda: driver.remove("web"))
+    assert repeat(lambda: driver.remove("web")).existed
 
 
 def test_a_pruned_object_with_a_finalizer_is_waited_for(hub: Hub) -> None:
@@ -152,7 +152,7 @@ def test_a_refusal_of_one_object_stops_no_other(hub: Hub) -> None:
     assert not hub.admin.has(hub.path("configmaps", "c"))
     assert {one.object.name for one in caught.value.refusals} >= {"a", "b"}
     hub.recorders[-1].hook = None
-    assert repeat(lambda: driver.remove("web"))
+    assert repeat(lambda: driver.remove("web")).existed
 
 
 def test_what_was_never_applied_does_not_stop_the_removal(hub: Hub) -> None:
@@ -163,7 +163,7 @@ def test_what_was_never_applied_does_not_stop_the_removal(hub: Hub) -> None:
     with pytest.raises(DriverRejected):
         driver.apply(hub.version("v1", hub.config_map("x"), secret, tab))
 
-    assert driver.remove("web")
+    assert driver.remove("web").existed
 
 
 @pytest.mark.parametrize("options", [{}, {"comparison": "FullComparison"}, {"type": "ServerSideApply"}])
@@ -175,8 +175,8 @@ def test_released_objects_stay_without_our_metadata_and_can_be_taken_over(
         hub.version("v1", hub.namespace_manifest(), hub.config_map("a", x="1"), hub.deployment("web"))
     )
 
-    assert repeat(lambda: driver.release("web"))  # the controller may change the Deployment meanwhile
-    assert driver.release("web") is False
+    assert repeat(lambda: driver.release("web")).existed  # the controller may change the Deployment meanwhile
+    assert not driver.release("web").existed
 
     left = hub.admin.get(hub.path("configmaps", "a"))
     assert left["data"] == {"x": "1"}

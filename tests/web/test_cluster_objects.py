@@ -49,6 +49,20 @@ def test_failed_object_shows_the_message_and_a_hint(viewer: Client, text_of: Fet
     assert "whenToTakeOver is Never" in page
 
 
+def test_warnings_of_the_api_server_are_shown_by_object(viewer: Client, text_of: Fetch) -> None:
+    heading = "Warnings of the API server"
+    store()
+    assert heading not in text_of(viewer, PAGE)
+
+    settings = {"group": "", "kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    space = {"group": "", "kind": "Namespace", "namespace": "", "name": "shop"}
+    store(warnings=[{**settings, "messages": ["old", "older"]}, {**space, "messages": ["<b>unlabelled</b>"]}])
+    page = text_of(viewer, PAGE)
+    assert heading in page
+    assert "ConfigMap shop/settings: old; older" in page
+    assert "Namespace shop: &lt;b&gt;unlabelled&lt;/b&gt;" in page
+
+
 def test_missing_permission_says_where_it_is_found(viewer: Client, text_of: Fetch) -> None:
     message = 'namespaces "shop" is forbidden: User "fleetui" cannot get resource "namespaces"'
     store(phase=Phase.FAILED, failure="refused", failed_objects=[{**FAULT, "code": "", "message": message}])

@@ -95,6 +95,22 @@ def test_refusals_and_changes_are_shown_by_cluster(operator: Client) -> None:
     assert "/spec/replicas" in page
 
 
+def test_warnings_of_the_api_servers_are_counted_and_shown_by_cluster(operator: Client) -> None:
+    answer = {**ANSWER, "placement": "web", "outcome": "Unchanged"}
+    warned = ["ConfigMap shop/settings: <old>", "Namespace shop: no label"]
+    rows = [
+        {**answer, "cluster": "nimblefox", "warnings": warned},
+        {**answer, "cluster": "bravelion", "warnings": []},
+    ]
+    run = DryRun.objects.create(created_at=NOW, created_by="ana", ended_at=NOW, results=rows)
+
+    page = operator.get(f"/dry-runs/{run.pk}/").content.decode()
+
+    assert "Warnings about 2 objects on 1 cluster: nimblefox." in page
+    assert "<p>Warning: ConfigMap shop/settings: &lt;old&gt;</p>" in page
+    assert "<p>Warning: Namespace shop: no label</p>" in page
+
+
 def test_documents_that_are_no_yaml_are_refused_at_once(operator: Client) -> None:
     answer = operator.post("/resources/apply/dry-run/", {"manifest": "a: ["}, headers=HTMX)
 

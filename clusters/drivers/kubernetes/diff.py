@@ -27,7 +27,7 @@ from clusters.drivers.kubernetes.access import (
     server_message,
 )
 from clusters.drivers.kubernetes.autoscaling import manifest_over
-from clusters.drivers.kubernetes.discovery import RefusedError
+from clusters.drivers.kubernetes.discovery import NOT_SERVED, RefusedError
 from clusters.drivers.kubernetes.parallel import run_waves
 from clusters.drivers.kubernetes.targets import Target, prepare_targets
 from fleetui.apimachinery.secrets import hides_value, is_secret
@@ -200,7 +200,7 @@ def diff_version(
     """
     stop = deadline - RESERVE_SECONDS
     targets, refusals = prepare_targets(access, version, deadline=deadline)
-    failures = [Refusal(one.object, "FailedToReportDiff", one.message) for one in refusals]
+    failures = [_failure(one.object, one.code, one.message) for one in refusals]
     left = [target for target in targets if target.ref not in progress]
     compare = partial(diff_target, access, is_full=version.options.comparison == "FullComparison", stop=stop)
     for target, outcome in run_waves([left], compare, time_left=access.until(stop)):
@@ -220,6 +220,11 @@ def diff_version(
     return DiffResult(version.id, tuple(diffs), tuple(failures))
 
 
+def _failure(ref: ObjectRef, code: str, message: str) -> Refusal:
+    """Return why an object could not be compared; a kind that is not served keeps its code."""
+    return Refusal(ref, NOT_SERVED if code == NOT_SERVED else "FailedToReportDiff", message)
+
+
 _UNREACHED = "not reached in time"
 
 
@@ -232,7 +237,7 @@ def diff_target(
             return object_diff(target, None, Comparison((WHOLE_OBJECT,)))
         comparison = compare_live(access, target, live, is_full=is_full, deadline=stop)
     except RefusedError as error:
-        return Refusal(target.ref, "FailedToReportDiff", error.message)
+        return _failure(target.ref, error.code, error.message)
     except DriverUnavailable as error:
         if is_cut_off(error, access, stop):
             return _UNREACHED

@@ -18,6 +18,7 @@ from clusters.drivers.base import (
     ObjectRef,
     ObjectWarnings,
     Observation,
+    Removed,
     Version,
 )
 from clusters.drivers.kubernetes.access import MemberAccess
@@ -114,18 +115,21 @@ class KubernetesDriver:
             health_message=problem,
         )
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         self._check_fence(placement, fence)
         deadline = self._access.monotonic() + timeout
         self._cleared.pop(placement, None)
         with self._with_warnings() as access:
-            return remove_placement(access, placement, fence=fence, deadline=deadline)
+            existed = remove_placement(access, placement, fence=fence, deadline=deadline)
+        return Removed(existed, _collected(access))
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         self._check_fence(placement, fence)
         deadline = self._access.monotonic() + timeout
         self._cleared.pop(placement, None)
-        return release_placement(self._access, placement, fence=fence, deadline=deadline)
+        with self._with_warnings() as access:
+            existed = release_placement(access, placement, fence=fence, deadline=deadline)
+        return Removed(existed, _collected(access))
 
     def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
         """Compare every object by a dry run; what does not fit into the time is left to the next call."""

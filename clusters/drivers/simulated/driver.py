@@ -19,6 +19,7 @@ from clusters.drivers.base import (
     Observation,
     PlacementSeen,
     Refusal,
+    Removed,
     Version,
 )
 from clusters.drivers.readiness import AVAILABLE, readiness_of
@@ -179,11 +180,11 @@ class SimulatedDriver:
             fences={name: states[name].fence for name in stored} if inventory else None,
         )
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(placement, fence, lambda state, now: removed(state, "removed", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
-        return before.placement is not None
+        return Removed(before.placement is not None)
 
     def diff(
         self,
@@ -210,12 +211,12 @@ class SimulatedDriver:
             diffs.append(ObjectDiff(ref, api_version, 1 if record else None, (field,)))
         return DiffResult(version.id, tuple(diffs))
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> bool:
+    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         """Forget a placement; the state of a simulated cluster has nothing but what placements put there."""
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(placement, fence, lambda state, now: removed(state, "released", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
-        return before.placement is not None
+        return Removed(before.placement is not None)
 
     def serves(
         self,

@@ -6,7 +6,7 @@ Plain functions of a binding and an answer; the worker makes the calls and write
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -27,6 +27,7 @@ from clusters.drivers.base import (
     Observation,
     PlacementSeen,
     Refusal,
+    Removed,
 )
 from clusters.drivers.concurrency import NotCalled
 from clusters.drivers.kubernetes.discovery import NOT_SERVED
@@ -79,7 +80,7 @@ MOST_BYTES = 256 * 1024
 NOT_READY = "ManifestNotAvailableYet"
 MISSING = "is missing"
 FOUND_DRIFTS = "FoundDrifts"
-_MESSAGE_LENGTH = 500
+MESSAGE_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,21 @@ class ClusterCall:
     @property
     def missing_kinds(self) -> frozenset[tuple[str, str]]:
         """Return apiVersion and kind of what failed since the cluster did not serve it."""
-        if self.binding.phase != Phase.FAILED:
+        if self.binding.phase != (Phase.APPLIED if self.is_report else Phase.FAILED):
             return frozenset()
         faults = (one for one in self.binding.failed_objects if one["code"] == NOT_SERVED)
         return frozenset((f"{one['group']}/{one['version']}".lstrip("/"), one["kind"]) for one in faults)
+
+    def is_comparison_due(self, now: datetime) -> bool:
+        """Return whether a report is made again although the kinds that it lacks may still be missing."""
+        last = self.binding.observed_at
+        return last is None or now - last >= comparison_pause(self.binding, last)
+
+
+def comparison_pause(binding: Binding, now: datetime) -> timedelta:
+    """Return the time from one report of differences to the next, longer the longer nothing has changed."""
+    unchanged = now - (binding.phase_changed_at or now)
+    return max(OBSERVE_IN_ROLLOUT, min(unchanged / 2, LONGEST_DIFF_PAUSE))
 
 
 def strategy_value(binding: Binding, name: str) -> object:
@@ -141,6 +153,11 @@ class CallResult:
         return updates | ({"diffed_objects": json.loads(self.diffed)} if self.diffed is not None else {})
 
     @property
+    def is_removed(self) -> bool:
+        """Return whether the cluster has nothing of the placement any more."""
+        return self.outcome == ClusterUpdate.Outcome.REMOVED
+
+    @property
     def is_settling(self) -> bool:
         """Return whether what was applied will be available later, when that is observed."""
         columns = dict(self.columns)
@@ -150,11 +167,13 @@ class CallResult:
         return any(getattr(binding, name) != value for name, value in self.columns if name in names)
 
 
-Answer: TypeAlias = Applied | DiffResult | Observation | bool | DriverError | NotCalled | OverrideFailed
+Answer: TypeAlias = (
+    Applied | DiffResult | Observation | Removed | bool | DriverError | NotCalled | OverrideFailed
+)
 
 
-def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool) -> CallResult | None:
-    """Return what is to be written; None means that the cluster has nothing of the placement any more."""
+def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool) -> CallResult:
+    """Return what is to be written."""
     binding = call.binding
     match answer:
         case NotCalled():
@@ -182,30 +201,7 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
             return _with_objects(result, binding, state.objects, now=now) if state else result
         case Applied():
             return _apply_result(call, answer, now=now, is_busy=is_busy)
-    return None
-
-
-def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> CallResult:
-    """Return a result that also keeps what the API server warned of, of at most 100 objects.
-
-    What a call did not write again, since it was unchanged, keeps its warnings.
-    """
-    if not isinstance(answer, (Applied, DiffResult, DriverError)):
-        return result
-    written = {one.object: one.messages for one in answer.warnings}
-    manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
-    present = {(one.get("kind"), (one.get("metadata") or {}).get("name")) for one in manifests}
-    kept = {
-        ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row["messages"]
-        for row in call.binding.warnings
-        if not manifests or (row["kind"], row["name"]) in present
-    }
-    rows = [
-        {**asdict(ref), "messages": list(messages)}
-        for ref, messages in sorted((kept | written).items())
-        if messages
-    ][:MOST_OBJECTS]
-    return result if rows == call.binding.warnings else replace(result, warnings=json.dumps(rows))
+    return CallResult((), outcome=ClusterUpdate.Outcome.REMOVED)
 
 
 def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallResult:
@@ -215,11 +211,13 @@ def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallRes
     """
     if answer is True:
         return CallResult((("retry_at", now), ("next_call_at", None)), failure=None)
-    shortest, longest = LOOK_FOR_KINDS
-    pause = timedelta()
-    if not isinstance(answer, NotCalled):
-        pause = max(shortest, min((now - (call.binding.phase_changed_at or now)) / 10, longest))
+    pause = timedelta() if isinstance(answer, NotCalled) else _kinds_pause(call.binding, now)
     return CallResult((("next_call_at", now + pause),), failure=None)
+
+
+def _kinds_pause(binding: Binding, now: datetime) -> timedelta:
+    shortest, longest = LOOK_FOR_KINDS
+    return max(shortest, min((now - (binding.phase_changed_at or now)) / 10, longest))
 
 
 def _with_objects(
@@ -276,7 +274,7 @@ def _unavailable_result(binding: Binding, error: DriverError, *, now: datetime) 
     code = ""
     if isinstance(error, DriverUnavailable):
         pause, code = max(pause, timedelta(seconds=error.retry_after or 0)), error.code
-    columns = {"next_call_at": now + pause, "message": str(error)[:_MESSAGE_LENGTH]}
+    columns = {"next_call_at": now + pause, "message": str(error)[:MESSAGE_LENGTH]}
     columns |= {"unavailable_code": code} if code != binding.unavailable_code else {}
     return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
 
@@ -289,7 +287,7 @@ def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) 
     columns: dict[str, Any] = _answer_columns(binding)
     columns |= {
         "next_call_at": now + pause,
-        "message": str(pending)[:_MESSAGE_LENGTH],
+        "message": str(pending)[:MESSAGE_LENGTH],
         "objects_done": pending.done,
     }
     if binding.phase == Phase.APPLYING and not binding.was_applied:
@@ -298,7 +296,7 @@ def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) 
 
 
 def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
-    message = _object_messages((one.object, one.message) for one in error.refusals) or str(error)
+    message = object_messages((one.object, one.message) for one in error.refusals) or str(error)
     result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
     reached = _answer_columns(binding)
     if any(one.code == NOT_SERVED for one in error.refusals) and binding.phase != Phase.REMOVING:
@@ -314,7 +312,7 @@ def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime)
     )
 
 
-def _object_messages(messages: Iterable[tuple[ObjectRef, str]]) -> str:
+def object_messages(messages: Iterable[tuple[ObjectRef, str]]) -> str:
     """Return each message once, after the objects that it is about."""
     objects: dict[str, list[str]] = {}
     for ref, message in messages:
@@ -330,7 +328,7 @@ def _failure_result(binding: Binding, message: str, failure: Failure, *, now: da
         "phase_changed_at": now,
         "retry_at": now + retry_delay(binding.attempts),
         "next_call_at": None,
-        "message": message[:_MESSAGE_LENGTH],
+        "message": message[:MESSAGE_LENGTH],
     }
     return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
 
@@ -386,7 +384,7 @@ def _observation_result(
     drifted = difference_rows(binding.drifted_objects, (), now=now)
     if phase is Phase.AVAILABLE:
         columns |= {"untrackable_since": None, "next_call_at": next_call}
-        columns["message"] = state.notice[:_MESSAGE_LENGTH]
+        columns["message"] = state.notice[:MESSAGE_LENGTH]
         outcome = ClusterUpdate.Outcome.AVAILABLE
         return CallResult(tuple(columns.items()), outcome=outcome, drifted=drifted)
     hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
@@ -401,7 +399,7 @@ def _observation_result(
     applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
     columns |= {
         "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
-        "message": _object_messages((one.object, one.reason) for one in unready)[:_MESSAGE_LENGTH],
+        "message": object_messages((one.object, one.reason) for one in unready)[:MESSAGE_LENGTH],
         "next_call_at": next_call,
     }
     failure = unready_failure(binding, unready)
@@ -417,7 +415,7 @@ def _reapply_result(
         "phase_changed_at": now,
         "next_call_at": now,
         "untrackable_since": None,
-        "message": message[:_MESSAGE_LENGTH],
+        "message": message[:MESSAGE_LENGTH],
         **_answer_columns(binding),
     }
     return CallResult(tuple(columns.items()), drifted=drifted)
@@ -452,7 +450,7 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
             message = f"Others change what is applied here, repaired again at {due:%H:%M:%S} UTC: {names}"
             columns = {
                 "next_call_at": next_call,
-                "message": message[:_MESSAGE_LENGTH],
+                "message": message[:MESSAGE_LENGTH],
                 "contested_since": since,
                 **_answer_columns(binding),
             }
@@ -472,16 +470,17 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
 def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
     """Return what follows from a report of differences: a complete one counts as available (section 7)."""
     binding = call.binding
-    pause = OBSERVE_IN_ROLLOUT
-    if not is_busy:
-        pause = max(pause, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_DIFF_PAUSE))
+    pause = OBSERVE_IN_ROLLOUT if is_busy else comparison_pause(binding, now)
+    if any(one.code == NOT_SERVED for one in report.failures):
+        pause = min(pause, _kinds_pause(binding, now))
     phase = Phase.APPLIED if report.failures else Phase.AVAILABLE
-    message = _object_messages((one.object, one.message) for one in report.failures)
+    message = object_messages((one.object, one.message) for one in report.failures)
     columns: dict[str, Any] = {
         "phase": phase,
         "untrackable_since": None,
         "next_call_at": now + pause,
-        "message": message[:_MESSAGE_LENGTH],
+        "observed_at": now,
+        "message": message[:MESSAGE_LENGTH],
         **_answer_columns(binding),
     }
     if binding.phase != phase:

@@ -11,7 +11,7 @@ from functools import partial
 from django.db.models import Q, QuerySet
 
 from clusters.driver_factory import driver_for, wall_clock
-from clusters.drivers.base import DriverFenced, Observation
+from clusters.drivers.base import DriverFenced, Observation, Removed
 from clusters.drivers.concurrency import call_all
 from clusters.drivers.registry import DRIVERS
 from clusters.models import MemberCluster, Membership
@@ -22,6 +22,7 @@ from placements.engine.rollout.state import Phase
 from placements.manifests.strategy import ApplyType
 from placements.models import Binding, Leftover
 from placements.services.results import PLACEMENT
+from placements.services.rollouts.api_warnings import warning_rows, warning_words
 from placements.services.rollouts.removals import hold_back
 
 BATCH = 100
@@ -73,11 +74,12 @@ def remove_orphans(
         for (cluster, placement), fence in orphans.items()
         if (cluster, placement) not in waiting
     }
-    removed = [key for key, answer in call(removals) if answer is True]
-    events = [
-        AuditEvent("orphan removed", PLACEMENT, placement, after={"cluster": cluster})
-        for cluster, placement in removed
-    ]
+    events = []
+    for (cluster, placement), answer in call(removals):
+        if isinstance(answer, Removed) and answer.existed:
+            warnings = warning_words(warning_rows(answer.warnings))
+            after = {"cluster": cluster} | ({"warnings": warnings} if warnings else {})
+            events.append(AuditEvent("orphan removed", PLACEMENT, placement, after=after))
     record_all(events, by=None, now=now)
     return len(claimed)
 
@@ -117,11 +119,11 @@ def take_inventory(row: MemberCluster, clock: Callable[[], datetime]) -> Observa
     return driver_for(row, clock=clock).observe(inventory=True, timeout=CALL_SECONDS)
 
 
-def remove_orphan(row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime]) -> bool:
+def remove_orphan(row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime]) -> Removed:
     try:
         return driver_for(row, clock=clock).remove(placement, fence=fence, timeout=CALL_SECONDS)
     except DriverFenced:  # it was removed or applied meanwhile
-        return False
+        return Removed(existed=False)
 
 
 def keep_leftovers(placement: str, clusters: list[str], *, now: datetime) -> None:

@@ -64,7 +64,9 @@ def build_updates(
         "contested_since": None,
         **NO_FAILURE.columns(),
     }
-    if content:
+    if not content:
+        columns["warnings"] = []  # those of the removal follow
+    else:
         columns |= {
             "state": BindingState.BOUND,
             "applied_version": content.version,

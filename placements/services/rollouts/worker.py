@@ -5,6 +5,7 @@ result is written only if the binding still runs the same version in the same ph
 twice, and late results do no harm. Periods count from the answer, not from the call.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -49,6 +50,7 @@ from placements.models import (
 )
 from placements.services.overrides.queries import Manifests, frozen_of, overridden
 from placements.services.rollout_state import BEHIND, CONFIRMED, WAITING
+from placements.services.rollouts.api_warnings import warning_words, with_warnings
 from placements.services.rollouts.call_results import (
     OBSERVE_IN_ROLLOUT,
     Answer,
@@ -56,7 +58,6 @@ from placements.services.rollouts.call_results import (
     ClusterCall,
     kinds_result,
     to_result,
-    with_warnings,
 )
 from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.workqueue import enqueue_rollout
@@ -79,6 +80,7 @@ _READ = (
     *("objects_done", "objects_digest", "unavailable_code", "drifted_objects", "diffed_objects"),
     *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls"),
     *("removal_check", "started_versions", "retry_at", "failed_objects", "warnings"),
+    "observed_at",
 )
 """What of a binding its calls and results need; each further column of a batch costs milliseconds."""
 _SYNCED = ("phase", "untrackable_since", "retry_at")
@@ -113,11 +115,11 @@ def run_cluster_calls(
         for pk, answer in ((pk, answer) for pks, answer in batch for pk in pks):
             call = calls[pk]
             is_busy = call.binding.placement_id in in_rollout
-            if call.missing_kinds:
-                result: CallResult | None = kinds_result(call, answer, now=answered_at)
+            if isinstance(answer, bool) or (call.missing_kinds and not call.is_report):
+                result = kinds_result(call, answer, now=answered_at)
             else:
                 result = to_result(call, answer, now=answered_at, is_busy=is_busy)
-                result = with_warnings(call, answer, result) if result else None
+                result = with_warnings(call, answer, result)
             results.append((call.binding, result))
         apply_results(results, now=answered_at)
         silent = {
@@ -277,8 +279,10 @@ def call_cluster(
     if binding.phase == Phase.REMOVING:
         end = driver.release if first.is_release else driver.remove
         return end(first.placement, fence=binding.fence, timeout=timeout)
-    if first.missing_kinds:
-        return driver.serves(first.missing_kinds, timeout=timeout)
+    if first.missing_kinds and not (first.is_report and first.is_comparison_due(clock())):
+        is_served = driver.serves(first.missing_kinds, timeout=timeout)
+        if not (is_served and first.is_report):
+            return is_served
     if first.is_report:
         return driver.diff(version_of(first, first.manifests), timeout=timeout)
     if binding.phase == Phase.APPLYING:
@@ -358,7 +362,7 @@ def batch_answers(answers: Iterator[BindingsAnswer]) -> Iterator[list[BindingsAn
         reading.result()
 
 
-def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: datetime) -> None:
+def apply_results(results: Iterable[tuple[Binding, CallResult]], *, now: datetime) -> None:
     """Write the results; bindings that were alike and get the same are written together."""
     alike: dict[Any, list[Binding]] = {}
     for binding, result in results:
@@ -367,10 +371,10 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
     for (_, result), bindings in alike.items():
         first = bindings[0]
         # A sync may find more than other texts; that all is still available is no change.
-        is_ended = result is None or bool(result.outcome and first.phase != Phase.AVAILABLE)
-        needs_sync = is_ended or (result is not None and result.changes(first, *_SYNCED))
-        is_news = needs_sync or (result is not None and result.changes(first, "message"))
-        is_progress = first.phase == Phase.APPLYING and result is not None and result.is_settling
+        is_ended = bool(result.outcome and first.phase != Phase.AVAILABLE)
+        needs_sync = is_ended or result.changes(first, *_SYNCED)
+        is_news = needs_sync or result.changes(first, "message")
+        is_progress = first.phase == Phase.APPLYING and result.is_settling
         versions: dict[str, list[int]] = {}
         for one in bindings:
             versions.setdefault(one.applied_version, []).append(one.pk)
@@ -385,9 +389,9 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
             if is_news or connection.features.has_select_for_update:
                 locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
                 list(locked.values_list("pk", flat=True))
-            has_objects = result is not None and result.objects is not None
+            has_objects = result.objects is not None
             reported = set(unchanged.values_list("pk", flat=True)) if is_news or has_objects else set()
-            if result is None:
+            if result.is_removed:
                 # A cluster that was selected again meanwhile starts from nothing.
                 selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
                     placement__deleting_since=None
@@ -397,7 +401,7 @@ def apply_results(results: Iterable[tuple[Binding, CallResult | None]], *, now: 
                     "applied_version": "",
                     "resource_snapshot": None,
                     "next_call_at": None,
-                    "warnings": [],
+                    **result.updates(),
                 }
                 row_count = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
             else:
@@ -423,7 +427,7 @@ def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
     return large
 
 
-def _report(bindings: Collection[Binding], result: CallResult | None, *, now: datetime) -> None:
+def _report(bindings: Collection[Binding], result: CallResult, *, now: datetime) -> None:
     """Record in the rollouts how the starts ended."""
     pairs = {(one.placement_id, one.cluster_name) for one in bindings}
     placements = {placement for placement, _ in pairs}
@@ -432,12 +436,12 @@ def _report(bindings: Collection[Binding], result: CallResult | None, *, now: da
     )
     keys = rows.values_list("pk", "rollout__placement_id", "cluster_name")
     updates = ClusterUpdate.objects.filter(pk__in=[pk for pk, *pair in keys if tuple(pair) in pairs])
-    if result is None:
-        updates.update(outcome=ClusterUpdate.Outcome.REMOVED, ended_at=now)
-    else:
-        columns: dict[str, Any] = {"message": str(dict(result.columns).get("message", ""))}
-        columns |= {"applied_at": now} if result.is_applied else {}
-        columns |= {"outcome": result.outcome, "ended_at": now} if result.outcome else {}
-        updates.update(**columns)
+    message = str(dict(result.columns).get("message", ""))
+    if result.is_removed:
+        message = warning_words(json.loads(result.warnings or "[]"))
+    columns: dict[str, Any] = {"message": message}
+    columns |= {"applied_at": now} if result.is_applied else {}
+    columns |= {"outcome": result.outcome, "ended_at": now} if result.outcome else {}
+    updates.update(**columns)
     running = Rollout.objects.filter(placement_id__in=placements, state=Rollout.State.RUNNING)
     running.update(progress_version=F("progress_version") + 1)

@@ -1,7 +1,8 @@
 """Cases of OCM's own scheduler come out equal: filters, totals and the clusters that are decided.
 
-They are the `basic` ones of `conformance/ocm-scheduler.jsonl`: labels, claims, taints, the four built-in
-prioritizers and earlier decisions, with all clusters in one set.
+They are of `conformance/ocm-scheduler.jsonl`: all `basic` ones (labels, claims, taints, the four built-in
+prioritizers and earlier decisions, with all clusters in one set), and those of the other kinds that need no
+AddOn scores, no CEL, no taints that end or other effects; of their sets the result is taken as given.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 
 from clusters.case_manifest import parse_clusters
 from clusters.fleet import Fleet
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Cycle
@@ -20,7 +22,21 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.binding import parse_case_bindings
 from placements.manifests.ocm_placement import parse_ocm_placement
 
-FILE = Path(__file__).parents[2] / "data" / "conformance" / "ocm-scheduler-basic.jsonl.xz"
+FOLDER = Path(__file__).parents[2] / "data" / "conformance"
+BASIC, OTHERS = FOLDER / "ocm-scheduler-basic.jsonl.xz", FOLDER / "ocm-scheduler-full.jsonl.xz"
+REFUSED_THOUGH_UNUSED = {
+    "ocm-misconfigured-0829": "spec.prioritizerPolicy.configurations[1].scoreCoordinate.builtIn",
+    "ocm-misconfigured-1173": "spec.prioritizerPolicy.configurations[1].scoreCoordinate.builtIn",
+    "ocm-misconfigured-1373": "spec.tolerations[1].value",
+    "ocm-misconfigured-2077": "spec.prioritizerPolicy.configurations[0].scoreCoordinate.builtIn",
+    "ocm-vector-unknown-builtin-of-weight-0-is-nothing": (
+        "spec.prioritizerPolicy.configurations[0].scoreCoordinate.builtIn"
+    ),
+}
+"""Mistakes that the hub overlooks while they have no effect: a prioritizer of weight 0, a toleration that no
+cluster needs. They are refused, with their field."""
+SPREAD = "ocm-vector-spread-policy-has-no-effect"
+"""Upstream reads no `spreadPolicy`; here it spreads, as its proposal says."""
 PLACEMENT = "cluster.open-cluster-management.io/placement"
 
 
@@ -80,21 +96,61 @@ def _outcome(case: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cases() -> Iterator[dict[str, Any]]:
-    return map(json.loads, lzma.decompress(FILE.read_bytes()).splitlines())
+def _cases(file: Path) -> Iterator[dict[str, Any]]:
+    return map(json.loads, lzma.decompress(file.read_bytes()).splitlines())
+
+
+def _expected(case: Mapping[str, Any]) -> dict[str, Any]:
+    expected = {key: case["expect"][key] for key in ("afterTaints", "totals", "ranked")}
+    if case["placement"]["spec"].get("numberOfClusters") is None:
+        expected["ranked"] = sorted(expected["ranked"])
+    return expected
 
 
 def test_every_basic_case_comes_out_equal() -> None:
     differing = {}
     count = 0
-    for case in _cases():
+    for case in _cases(BASIC):
         count += 1
-        expected = {key: case["expect"][key] for key in ("afterTaints", "totals", "ranked")}
-        if case["placement"]["spec"].get("numberOfClusters") is None:
-            expected["ranked"] = sorted(expected["ranked"])
+        expected = _expected(case)
         outcome = _outcome(case)
         if outcome != expected:
             differing[case["id"]] = (outcome, expected)
 
     assert count == 270
     assert differing == {}
+
+
+def test_the_cases_of_other_kinds_that_need_nothing_more_come_out_equal() -> None:
+    differing, refused, misconfigured = {}, {}, {}
+    count = 0
+    for case in _cases(OTHERS):
+        available = case["expect"]["available"]
+        case["objects"] = [
+            one
+            for one in case["objects"]
+            if one["kind"] != "ManagedCluster" or one["metadata"]["name"] in available
+        ]
+        if case["expect"]["outcome"] == "Misconfigured":
+            misconfigured[case["id"]] = _refusal(case)
+        elif case["id"] in REFUSED_THOUGH_UNUSED:
+            refused[case["id"]] = _refusal(case)
+        elif case["id"] != SPREAD:
+            count += 1
+            outcome, expected = _outcome(case), _expected(case)
+            if outcome != expected:
+                differing[case["id"]] = (outcome, expected)
+
+    assert (count, len(misconfigured)) == (174, 63)
+    assert differing == {}
+    assert refused == REFUSED_THOUGH_UNUSED
+    assert [name for name, path in misconfigured.items() if not path.startswith("spec.")] == []
+
+
+def _refusal(case: Mapping[str, Any]) -> str:
+    """Return the field for which a document is refused; "" where it is decided."""
+    try:
+        parse_ocm_placement(case["placement"])
+    except InvalidManifest as error:
+        return error.errors[0].path
+    return ""

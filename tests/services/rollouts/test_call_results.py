@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from django.test import override_settings
@@ -11,6 +12,7 @@ from django.test import override_settings
 from clusters.drivers.base import (
     Applied,
     DiffResult,
+    Driver,
     DriverPending,
     DriverRejected,
     DriverUnavailable,
@@ -22,18 +24,20 @@ from clusters.drivers.base import (
     Observation,
     PlacementSeen,
     Refusal,
+    Removed,
 )
 from clusters.drivers.readiness import Readiness
 from clusters.models import MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding
+from placements.services.rollouts import worker
+from placements.services.rollouts.api_warnings import warning_words, with_warnings
 from placements.services.rollouts.call_results import (
     MOST_BYTES,
     CallResult,
     ClusterCall,
     kinds_result,
     to_result,
-    with_warnings,
 )
 from tests.rows import NOW, config_map
 
@@ -53,7 +57,6 @@ def result_of(
     """Return the columns that an answer changes so many seconds after the phase began."""
     call = ClusterCall(row, "web", MemberCluster(pk=1, name="one", driver=driver), ())
     result = to_result(call, answer, now=NOW + timedelta(seconds=after), is_busy=is_busy)
-    assert result is not None
     return result.updates()
 
 
@@ -293,6 +296,72 @@ def test_a_cluster_is_asked_for_a_missing_kind_less_and_less_often_until_it_has_
     assert not ClusterCall(
         binding(Phase.APPLYING, failed_objects=[fault]), "web", call.cluster, ()
     ).missing_kinds
+
+
+def test_a_report_that_lacks_a_kind_asks_for_it_and_compares_at_its_own_pace() -> None:
+    refusal = Refusal(ObjectRef("example.com", "Tab", "shop", "a"), "KindNotServed", "no Tab")
+    strategy = {"type": "ReportDiff"}
+    report = result_of(
+        binding(Phase.APPLYING, apply_strategy=strategy), DiffResult("v1", (), (refusal,)), after=3600
+    )
+    assert (report["phase"], report["observed_at"]) == (Phase.APPLIED, NOW + timedelta(hours=1))
+
+    fault = {"group": "example.com", "version": "v1", "kind": "Tab", "code": "KindNotServed"}
+    row = binding(
+        Phase.APPLIED, apply_strategy=strategy, failed_objects=[fault], observed_at=NOW + timedelta(hours=1)
+    )
+    later = result_of(row, DiffResult("v1", (), (refusal,)), after=3700)
+    assert later["next_call_at"] == NOW + timedelta(seconds=3760)
+    call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
+    assert call.missing_kinds == {("example.com/v1", "Tab")}
+    assert not call.is_comparison_due(NOW + timedelta(hours=1, minutes=14, seconds=59))
+    assert call.is_comparison_due(NOW + timedelta(hours=1, minutes=15))
+    looked = kinds_result(call, False, now=NOW + timedelta(seconds=3700)).updates()
+    assert looked == {"next_call_at": NOW + timedelta(seconds=3760)}  # what was compared stays
+
+
+def test_a_report_is_made_again_as_soon_as_a_kind_that_it_lacked_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault = {"group": "example.com", "version": "v1", "kind": "Tab", "code": "KindNotServed"}
+    row = binding(
+        Phase.APPLIED,
+        apply_strategy={"type": "ReportDiff"},
+        failed_objects=[fault],
+        phase_changed_at=NOW - timedelta(hours=1),
+        observed_at=NOW,
+        call_lease_expires_at=NOW + timedelta(hours=1),
+    )
+    call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
+    driver = create_autospec(Driver, instance=True)
+    driver.diff.return_value = DiffResult("v1")
+    monkeypatch.setattr(worker, "driver_for", lambda *_args, **_options: driver)
+
+    def answer(served: bool, *, minutes: int) -> Any:
+        driver.serves.return_value = served
+        return worker.call_cluster((call,), lambda: NOW + timedelta(minutes=minutes))
+
+    assert answer(False, minutes=1) is False
+    assert not driver.diff.called
+    assert answer(True, minutes=1) == DiffResult("v1")
+    driver.serves.reset_mock()
+    assert answer(False, minutes=15) == DiffResult("v1")
+    assert not driver.serves.called
+
+
+def test_a_finished_removal_keeps_the_warnings_of_all_its_calls() -> None:
+    stored = {**asdict(SETTINGS), "messages": ["old"]}
+    call = ClusterCall(binding(Phase.REMOVING, warnings=[stored]), "web", MemberCluster(pk=1, name="one"), ())
+    answer = Removed(existed=True, warnings=(ObjectWarnings(WEB, ("older",)),))
+
+    result = with_warnings(call, answer, to_result(call, answer, now=NOW, is_busy=False))
+
+    assert result.is_removed
+    rows = result.updates()["warnings"]
+    assert [(one["name"], one["messages"]) for one in rows] == [("settings", ["old"]), ("web", ["older"])]
+    assert warning_words(rows) == (
+        "Warnings of the API server: ConfigMap shop/settings: old; Deployment shop/web: older"
+    )
 
 
 def test_the_warnings_of_an_apply_are_kept_until_the_object_is_written_without_any() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.base import DriverUnavailable, Removed
 from clusters.drivers.simulated.driver import SimulatedDriver
 from placements.engine.rollout.state import Phase
 from placements.models import Binding, ClusterUpdate, Leftover, Placement, Rollout
@@ -31,11 +31,11 @@ class Released:
         self.calls: list[str] = []
         self.is_down = False
 
-    def release(self, placement: str, **_options: Any) -> bool:
+    def release(self, placement: str, **_options: Any) -> Removed:
         self.calls.append(placement)
         if self.is_down:
             raise DriverUnavailable("no answer in time", code="timeout")
-        return True
+        return Removed(existed=True)
 
 
 @pytest.fixture
