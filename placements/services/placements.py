@@ -22,6 +22,7 @@ from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
+from fleetui.task_queue import enqueue
 from placements.engine.rollout.staged_run import StageReason
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_again
@@ -59,7 +60,13 @@ from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
 from placements.services.teams import check_placement_change, locked_placement
-from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
+from placements.services.workqueue import (
+    DUE,
+    LONGEST_TRIGGER,
+    SCHEDULE_DUE,
+    enqueue_rollout,
+    enqueue_scheduling,
+)
 
 RESERVED_NAMES = ("new", "preview")
 """Names whose addresses belong to a page or to another REST path."""
@@ -129,32 +136,21 @@ def save_placement(
     check_placement_change(by, manifest, before=current.document if current else None, after=content)
     check_revision(PLACEMENT, name, expected=expected, revision=revision)
     if current is None:
-        created = Placement(
-            namespace=manifest.namespace,
-            name=manifest.metadata.name,
-            document=content,
-            created_at=now,
-            updated_at=now,
-            is_demo=is_demo,
-            scheduled="Unknown",
-            scheduled_since=now,
-            **{**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))},
-        )
-        warnings += check_assertions_before_save(manifest, saved=None, now=now)
-        created.save(force_insert=True)
-        _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
-        record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
-        enqueue_scheduling([created.pk], trigger=trigger or "created", by=actor_name(by), resources=True)
-        return SaveResult(created, OperationResult.CREATED, warnings)
+        cause = trigger or "created"
+        created, broken = _create(manifest, content, cause, is_demo=is_demo, by=by, now=now)
+        return SaveResult(created, OperationResult.CREATED, (*warnings, *broken))
 
     if errors := unchangeable_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
-    warnings += check_assertions_before_save(manifest, saved=current, now=now)
+    columns = _columns_of(manifest)
+    if columns["has_assertions"]:
+        warnings += check_assertions_before_save(manifest, saved=current, now=now)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
-    _update(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
+    cause = trigger or cause_words(current.document, content)
+    _update(current, manifest, content, columns, cause, by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, warnings)
 
 
@@ -209,17 +205,55 @@ def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarni
     return tuple(one for one in warnings if not one.path.endswith(APPLY_STRATEGY))
 
 
+def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
+    return {**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))}
+
+
+def _create(
+    manifest: ClusterResourcePlacement,
+    content: dict[str, Any],
+    trigger: str,
+    *,
+    is_demo: bool,
+    by: User | None,
+    now: datetime,
+) -> tuple[Placement, tuple[ManifestWarning, ...]]:
+    """Create a placement that is due; return it with the warnings of its assertions."""
+    columns = _columns_of(manifest)
+    warnings: tuple[ManifestWarning, ...] = ()
+    if columns["has_assertions"]:
+        warnings = check_assertions_before_save(manifest, saved=None, now=now)
+    created = Placement.objects.create(
+        namespace=manifest.namespace,
+        name=manifest.metadata.name,
+        document=content,
+        created_at=now,
+        updated_at=now,
+        is_demo=is_demo,
+        scheduled="Unknown",
+        scheduled_since=now,
+        **DUE,
+        trigger=trigger[:LONGEST_TRIGGER],
+        triggered_by=actor_name(by),
+        **columns,
+    )
+    _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
+    record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
+    enqueue(SCHEDULE_DUE)
+    return created, warnings
+
+
 def _update(
     placement: Placement,
     manifest: ClusterResourcePlacement,
     content: dict[str, Any],
+    columns: dict[str, Any],
     trigger: str,
     *,
     by: User | None,
     now: datetime,
 ) -> None:
     before, has_same_cycle = placement.document, not changes_scheduling(placement, manifest)
-    columns = {**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))}
     if has_same_cycle:
         del columns["reschedules_on_fleet_change"]  # that of the decision, which stays
     if not has_same_cycle or selects_other_resources(before, content):
@@ -242,8 +276,7 @@ def _update(
         "changed", PLACEMENT, placement.full_name, placement.revision, before=before, after=content
     )
     record(event, by=by, now=now)
-    enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True)
-    enqueue_rollout([placement.pk])
+    enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True, rollouts=True)
 
 
 def _take_policy_snapshot(
