@@ -17,7 +17,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
-from fleetui.apimachinery.metadata import next_generation
+from fleetui.apimachinery.metadata import next_generation, split_full_name
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
@@ -43,11 +43,12 @@ from placements.manifests.placement import (
 )
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
-from placements.models import Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import LONGEST_NAME, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.assertions import check_assertions_before_save, written_assertions
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
 from placements.services.results import (
+    BESIDE,
     CONFIRMATION,
     PLACEMENT,
     OperationResult,
@@ -116,17 +117,18 @@ def save_placement(
     is_demo: bool = False,
     confirmed: bool = False,
     manifest: ClusterResourcePlacement | None = None,
+    address: str = "",
 ) -> SaveResult[Placement]:
     """Create a placement or change it, by its whole manifest; the same manifest again changes nothing.
 
     `expected` is the revision that the edit started from, 0 for a placement that must be new; `trigger` is
     the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters.
-    `manifest` is the document, where it is parsed already. Raise InvalidManifest, RevisionConflict and
-    UnschedulesEverything; then nothing has changed.
+    `manifest` is the document, where it is parsed already; `address` is the full name that it must have.
+    Raise InvalidManifest, RevisionConflict and UnschedulesEverything; then nothing has changed.
     """
     manifest = manifest or parse_placement(dict(document))
     name = name_on_hub(manifest)
-    if errors := reserved_name_errors(manifest):
+    if errors := reserved_name_errors(manifest) or address_errors(manifest, name, address):
         raise InvalidManifest(errors)
     content = stored_document(document)
     warnings = warnings_of(manifest)
@@ -137,7 +139,7 @@ def save_placement(
     check_revision(PLACEMENT, name, expected=expected, revision=revision)
     if current is None:
         cause = trigger or "created"
-        created, broken = _create(manifest, content, cause, is_demo=is_demo, by=by, now=now)
+        created, broken = _create(name, manifest, content, cause, is_demo=is_demo, by=by, now=now)
         return SaveResult(created, OperationResult.CREATED, (*warnings, *broken))
 
     if errors := unchangeable_errors(current, manifest, content):
@@ -157,10 +159,10 @@ def save_placement(
 def check_placement_to_save(document: Mapping[str, Any], *, by: User | None, confirmed: bool) -> None:
     """Raise what `save_placement` would, as far as the hub is now. Nothing is locked or written."""
     manifest = parse_placement(dict(document))
-    content = stored_document(document)
-    if errors := reserved_name_errors(manifest):
+    content, name = stored_document(document), name_on_hub(manifest)
+    if errors := reserved_name_errors(manifest) or address_errors(manifest, name, name):
         raise InvalidManifest(errors)
-    current = Placement.objects.filter(full_name=name_on_hub(manifest)).first()
+    current = Placement.objects.filter(full_name=name).first()
     check_placement_change(by, manifest, before=current.document if current else None, after=content)
     if current is None:
         return
@@ -210,6 +212,7 @@ def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
 
 
 def _create(
+    name: str,
     manifest: ClusterResourcePlacement,
     content: dict[str, Any],
     trigger: str,
@@ -225,7 +228,7 @@ def _create(
         warnings = check_assertions_before_save(manifest, saved=None, now=now)
     created = Placement.objects.create(
         namespace=manifest.namespace,
-        name=manifest.metadata.name,
+        name=split_full_name(name)[1],
         document=content,
         created_at=now,
         updated_at=now,
@@ -334,6 +337,18 @@ def reserved_name_errors(manifest: ClusterResourcePlacement) -> list[FieldError]
     return [FieldError("metadata.name", "reserved-name", message, "another name")]
 
 
+def address_errors(manifest: ClusterResourcePlacement, name: str, address: str) -> list[FieldError]:
+    """Return what is wrong with the full name of a placement, which is saved under an address."""
+    own = split_full_name(name)[1]
+    if len(own) > LONGEST_NAME:
+        message = f"is too long beside a placement of the same name: the full name would end in {own[-8:]}"
+        return [FieldError("metadata.name", "too-long", message, f"{LONGEST_NAME - len(BESIDE)} characters")]
+    if address in ("", name):
+        return []
+    message = f"this {manifest.kind} has the full name {name}, and the address that of {address}"
+    return [FieldError("kind", "conflict", message, f"the address of {name}")]
+
+
 def has_policy(document: Mapping[str, Any]) -> bool:
     """Return whether a manifest has a policy; a Placement of OCM always does."""
     return is_ocm_placement(document) or document["spec"].get("policy") is not None
@@ -358,8 +373,10 @@ def immutable_field_errors(
     """
     saved, name = before.document, before.full_name
     if saved["kind"] != after.kind:
-        message = f"{name} is a {saved['kind']} already; names are unique across both kinds"
+        message = f"{name} is a {saved['kind']} already and cannot become a {after.kind}"
         allowed = f"{saved['kind']}, or another name than {name}"
+        if is_ocm_placement(saved):
+            allowed += f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
         return [FieldError("kind", "immutable", message, allowed)]
     errors: list[FieldError] = []
     is_ocm = isinstance(after, OcmPlacement)
