@@ -63,6 +63,8 @@ def write_in_parts(
     Otherwise in one for each part that `divide` returns; it is called before anything is written. A part
     that takes too long is halved. Inside of another transaction all are a part of that.
     """
+    if not values:
+        return
     if connection.in_atomic_block:
         write(values)
         return
