@@ -154,7 +154,9 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
         away = away_sentence(result)
         clusters = [one.cluster for one in result.blocked if one.reason is BlockReason.UNREACHABLE]
         if result.phase is RunPhase.HALTED:
-            if run.placement and run.placement.paused_since:
+            is_paused = run.placement is not None and run.placement.paused_since is not None
+            # Nothing is ever applied to a cluster without a driver: that is its status, and no stall.
+            if is_paused or {one.reason for one in result.blocked} == {BlockReason.NOT_MONITORED}:
                 continue
             late = away_sentence(result, BlockReason.NOT_AVAILABLE)
             blocked = counted(len(result.blocked), "cluster")
