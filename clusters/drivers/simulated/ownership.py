@@ -1,6 +1,6 @@
 """Which placements own an object of a simulated cluster, by the identity of the object."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -73,7 +73,10 @@ def claimed(
 
 def confirmed(ownerships: Ownerships, states: Mapping[str, PlacementState]) -> Ownerships:
     """Drop from ownerships those placements of `states` that have lost the object meanwhile."""
-    held = {name: _refs_of(state) for name, state in states.items()}
+    held = {
+        name: {one.ref for one in state.placement.objects} if state.placement else set()
+        for name, state in states.items()
+    }
     after = {}
     for ref, ownership in ownerships.items():
         left: Ownership | None = ownership
@@ -83,10 +86,6 @@ def confirmed(ownerships: Ownerships, states: Mapping[str, PlacementState]) -> O
         if left is not None:
             after[ref] = left
     return after
-
-
-def _refs_of(state: PlacementState) -> set[ObjectRef]:
-    return {one.ref for one in state.placement.objects} if state.placement else set()
 
 
 def separated(states: Mapping[str, PlacementState]) -> tuple[Ownerships, dict[str, PlacementState]]:
@@ -123,9 +122,7 @@ def ownerships_to_plain(ownerships: Ownerships) -> dict[str, Any]:
 
 
 def ownerships_from_plain(plain: Mapping[str, Any]) -> dict[ObjectRef, Ownership]:
-    return dict(_read(plain))
-
-
-def _read(plain: Mapping[str, Any]) -> Iterator[tuple[ObjectRef, Ownership]]:
-    for group, kind, namespace, name, owners, writer in plain["owners"]:
-        yield ObjectRef(group, kind, namespace, name), Ownership(owners, writer)
+    return {
+        ObjectRef(group, kind, namespace, name): Ownership(owners, writer)
+        for group, kind, namespace, name, owners, writer in plain["owners"]
+    }
