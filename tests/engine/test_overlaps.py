@@ -1,6 +1,5 @@
 """Which other placements put the same objects on the same clusters, and what is said of them."""
 
-from fleetui.apimachinery.secrets import ObjectKey
 from placements.engine.overlaps import Overlap, Placed, all_overlaps, keys_of, overlaps_of
 
 SHOP = ("", "Namespace", "", "shop")
