@@ -69,7 +69,7 @@ def test_with_consent_of_both_the_object_is_shared() -> None:
     assert phases("web") == phases("api") == {Phase.AVAILABLE}
 
 
-def test_it_is_said_before_it_is_saved_and_by_the_doctor() -> None:
+def test_previews_and_the_doctor_warn_of_an_overlap() -> None:
     world = World(2)
     world.place("web", spec())
     world.pass_time(6)

@@ -89,9 +89,9 @@ def confirmed(ownerships: Ownerships, states: Mapping[str, PlacementState]) -> O
 
 
 def separated(states: Mapping[str, PlacementState]) -> tuple[Ownerships, dict[str, PlacementState]]:
-    """Give each object of states from before there were owners to the placement that applied it first.
+    """Return the owners of states from before there were any: who applied an object first.
 
-    Return the owners, and the states of the other placements: these do not have the object, and say why.
+    Also return the states of the other placements: these do not have the object, and say why.
     """
     ownerships: dict[ObjectRef, Ownership] = {}
     changed = {}
