@@ -6,13 +6,13 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any
 
-from django.db import IntegrityError, connection
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, QuerySet
 
 from clusters import kubernetes_drivers
 from clusters.drivers.base import Driver
 from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
-from clusters.drivers.simulated.state import Stored
+from clusters.drivers.simulated.state import OWNERS, Stored
 from clusters.models import MemberCluster, SimulatedPlacement
 from fleetui.bulk import GroupedWrites
 from fleetui.threads import brief_connection
@@ -39,14 +39,17 @@ class DatabaseStore:
         read, self._read = self._read, None
         if placements and read is not None:
             return {name: read[name] for name in placements if name in read}
-        rows = self._rows.filter(placement_name__in=placements) if placements else self._rows
+        if placements:
+            rows = self._rows.filter(placement_name__in=placements)
+        else:
+            rows = self._rows.exclude(placement_name=OWNERS)
         with brief_connection():
             stored = list(rows.values_list("placement_name", "revision", "content"))
         return {name: Stored(*row) for name, *row in stored}
 
-    def save(self, placement: str, content: Mapping[str, Any], *, expected: int) -> bool:
-        """Save the next state if `expected` is still the revision; return whether it was."""
-        write = partial(self._save, placement, content, expected)
+    def save(self, states: Mapping[str, Stored]) -> bool:
+        """Save the next states, all or none; return whether the revisions given are still the last ones."""
+        write = partial(self._save_all, states)
         try:
             if not connection.features.has_select_for_update:
                 return _saves.run(write)
@@ -55,6 +58,16 @@ class DatabaseStore:
                 return write()
         except IntegrityError:  # the cluster left the fleet meanwhile
             return False
+
+    def _save_all(self, states: Mapping[str, Stored]) -> bool:
+        if len(states) == 1:
+            return all(self._save(name, one.content, one.revision) for name, one in states.items())
+        with transaction.atomic():
+            for name in sorted(states):  # in one order, so that two writers never wait for each other
+                if not self._save(name, states[name].content, states[name].revision):
+                    transaction.set_rollback(True)
+                    return False
+        return True
 
     def _save(self, placement: str, content: Mapping[str, Any], expected: int) -> bool:
         values = {"revision": expected + 1, "content": content, "is_held": bool(content.get("held"))}
@@ -69,7 +82,10 @@ class DatabaseStore:
         is_saved = bool(same.update(**values))
         if is_saved and not values["is_held"]:
             oldest = (
-                self._rows.filter(is_held=False).order_by("-pk")[MOST_FENCES:].values_list("pk", flat=True)
+                self._rows.filter(is_held=False)
+                .exclude(placement_name=OWNERS)
+                .order_by("-pk")[MOST_FENCES:]
+                .values_list("pk", flat=True)
             )
             if pks := list(oldest):
                 self._rows.filter(pk__in=pks).delete()

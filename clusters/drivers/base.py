@@ -45,6 +45,13 @@ class Refusal:
     message: str
 
 
+FAILED_TO_TAKE_OVER = "FailedToTakeOver"
+
+
+def owned_by_placement(ref: ObjectRef, placement: str) -> Refusal:
+    return Refusal(ref, FAILED_TO_TAKE_OVER, f"{ref} belongs to placement {placement} of this hub")
+
+
 @dataclass(frozen=True, slots=True)
 class FieldDiff:
     """One difference: the JSON pointer of a field, and its values as compact JSON ("": a side has none)."""

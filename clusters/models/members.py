@@ -324,7 +324,8 @@ class SimulatedPlacement(HubRow):
     """The state of a placement on a simulated cluster, with its call log (`clusters.drivers.simulated`).
 
     `revision` increases with every write, and a write names the revision that it is based on. The driver
-    bounds the size of the content. The row of a removed placement keeps its fence.
+    bounds the size of the content. The row of a removed placement keeps its fence. The row
+    with an empty `placement_name` says which placements own each object of the cluster.
     """
 
     cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="simulated_placements")

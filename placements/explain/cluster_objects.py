@@ -52,7 +52,7 @@ _HINTS = {
     "FoundGenerateName": "Set metadata.name instead of metadata.generateName.",
     "Duplicated": "Select the object only once.",
     "NotTakenOver": f"whenToTakeOver is Never. {_TAKE_OVER}",
-    "FailedToTakeOver": _TAKE_OVER,
+    "FailedToTakeOver": f"Remove it from one of the two placements where another one owns it. {_TAKE_OVER}",
     "FoundDrifts": _DRIFTED,
     "FoundDriftsInDegradedMode": _DRIFTED,
 }

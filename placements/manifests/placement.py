@@ -162,7 +162,8 @@ APPROVER_DIFFERS_ANNOTATION = "fleetui.io/approver-differs"
 MOST_SELECTORS = 100
 APPLY_STRATEGY = ".strategy.applyStrategy"
 _NO_APPLY_STRATEGY = (
-    "other than the defaults: acts on clusters with the driver kubernetes; no effect on simulated ones"
+    "other than the defaults: acts on clusters with the driver kubernetes; "
+    "of it, simulated ones act on allowCoOwnership alone"
 )
 _STORED = "stored, but has no effect yet"
 _NO_EFFECT = f"no effect on a {NAMESPACED_PLACEMENT_KIND}, whose status is in its namespace"

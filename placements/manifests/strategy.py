@@ -147,10 +147,10 @@ class ApplyStrategy(ManifestModel):
         return raw
 
     def effective(self) -> "ApplyStrategy":
-        """Return the strategy as the simulated driver applies it: it acts on no field, so the defaults.
+        """Return the strategy as every driver applies it: none acts on a field in the same way as others.
 
         Versions of clusters are hashed from it. A field that a driver does not act on must not change them,
-        or its edit would roll out without any effect; the versions of other clusters add the strategy itself.
+        or its edit would roll out without any effect; the versions of clusters add what theirs acts on.
         """
         return ApplyStrategy()
 

@@ -5,7 +5,8 @@ is checked first and then written in batches, so that others can write meanwhile
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -42,7 +43,7 @@ from fleetui.apimachinery.kinds import (
     is_fleet_group,
     no_effect_reason,
 )
-from fleetui.apimachinery.secrets import HubObject
+from fleetui.apimachinery.secrets import HubObject, ObjectKey
 from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.bulk import batched
 from fleetui.middleware import RequestTooLongError
@@ -50,13 +51,16 @@ from fleetui.models import Event
 from fleetui.permissions import check_change
 from fleetui.transactions import try_out, write_in_parts
 from placements.engine.doctor.findings import Finding
+from placements.engine.overlaps import overlaps_of, to_place
 from placements.engine.overrides import idle_rule_warnings
 from placements.engine.resource_manifest import parse_hub_object
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import parse_placement_assertion
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
-from placements.manifests.placement import is_ocm_placement, parse_placement
+from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
 from placements.models import (
     AssertionDocument,
@@ -89,11 +93,12 @@ from placements.services.resources.operations import (
     name_of,
     unchanged_resources,
 )
+from placements.services.resources.queries import hub_objects, selection_of
 from placements.services.results import PLACEMENT, SaveResult, name_on_hub, stored_document
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, save_strategy
-from placements.services.snapshots import draft_cycle
+from placements.services.snapshots import draft_cycle, placed_objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,11 +366,16 @@ def preview_documents(
             one.data for one, result in zip(documents, results, strict=True) if result.kind == PLACEMENT
         )
         manifests = [parse_placement(one) for one in islice(placed, MOST_EXAMINED)]
-        examined = examine(
-            fleet, ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)
-        )
+        cycles = [(one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests]
+        examined = examine(fleet, cycles)
+        overlaps = _overlaps(cycles)
         return ApplyPreview(
-            tuple(results),
+            tuple(
+                replace(one, warnings=(*one.warnings, *overlaps.get(one.name, ())))
+                if one.kind == PLACEMENT
+                else one
+                for one in results
+            ),
             tuple(Event.objects.filter(at=now).order_by("pk")),
             impact_on(due, fleet, named=named),
             tuple(each for name in examined.placements for each in examined.findings_of(name)),
@@ -373,6 +383,23 @@ def preview_documents(
 
     _keep_fleet()
     return try_out(preview)
+
+
+def _overlaps(
+    cycles: Sequence[tuple[str, ClusterResourcePlacement, Cycle]],
+) -> dict[str, list[ManifestWarning]]:
+    """Return warnings of what these placements and others on the hub, or two of these, would both apply."""
+    if not cycles:
+        return {}
+    objects, drafts = tuple(hub_objects()), []
+    for name, manifest, cycle in cycles:
+        with suppress(InvalidManifest):
+            selection = selection_of(manifest, objects)
+            drafts.append(to_place(manifest, name, selection, schedule(cycle).picked_names))
+    wanted = frozenset[ObjectKey]().union(*(one.objects for one in drafts))
+    names = {one.placement for one in drafts}
+    others = [one for one in placed_objects(of=wanted) if one.placement not in names]
+    return {one.placement: [each.warning for each in overlaps_of(one, (*drafts, *others))] for one in drafts}
 
 
 def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 from django.conf import settings
@@ -30,13 +31,14 @@ from placements.engine.doctor.examination import (
     rules_named,
 )
 from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
+from placements.engine.overlaps import Overlap, all_overlaps
 from placements.engine.overrides import Override as OverrideManifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import DoctorCheck, Override, Placement
 from placements.services.overrides.operations import PARSERS
 from placements.services.results import kept
-from placements.services.snapshots import cycles_of
+from placements.services.snapshots import cycles_of, placed_objects
 
 MUTE_ANNOTATION = "fleetui.io/doctor"
 KEPT_SECONDS = 300
@@ -118,7 +120,9 @@ def current_report() -> DoctorReport:
         for written in Override.objects.order_by("kind", "namespace", "name"):
             with suppress(InvalidManifest):
                 overrides.append(PARSERS[written.kind](written.document))
-        report = replace(examine(view.fleet, several, overrides), fleet_version=view.version)
+        overlaps = all_overlaps(placed_objects())
+        examined = examine(view.fleet, several, overrides, overlaps=overlaps)
+        report = replace(examined, fleet_version=view.version)
         caches["process"].set(key, report, KEPT_SECONDS)
     return report
 
@@ -138,11 +142,15 @@ def check_due(*, now: datetime) -> int:
     key = f"doctor-fleet-{current_hub_id()}-{view.version}"
     make = partial(fleet_examination, view.fleet)
     hygiene: Examination | None = caches["process"].get_or_set(key, make, KEPT_SECONDS)
+    overlaps = all_overlaps(placed_objects())
     examinations = dict.fromkeys(rows, Examination(()))
     for row, cycle in cycles_of(rows, view.fleet):
         with suppress(InvalidManifest):
             examinations[row] = examine_one(
-                parse_placement(row.document), cycle, hygiene.findings if hygiene else ()
+                parse_placement(row.document),
+                cycle,
+                hygiene.findings if hygiene else (),
+                overlaps=overlaps.get(row.full_name, ()),
             )
     order = list(Severity)
     for row, examination in examinations.items():
@@ -207,14 +215,15 @@ def examine(
     overrides: Sequence[OverrideManifest] = (),
     *,
     clock: Callable[[], float] = monotonic,
+    overlaps: Mapping[str, Collection[Overlap]] = MappingProxyType({}),
 ) -> DoctorReport:
     """Return the examination of a fleet with its overrides, and of placements, each with its cycle.
 
-    Bindings do not count.
+    Bindings do not count. `overlaps` are those of the placements, by name.
     """
     labels = fleet_examination(fleet, overrides)
     examinations = {
-        name: examine_one(manifest, cycle, labels.findings, clock=clock)
+        name: examine_one(manifest, cycle, labels.findings, clock=clock, overlaps=overlaps.get(name, ()))
         for name, manifest, cycle in placements
     }
     return DoctorReport(labels, examinations)
@@ -227,9 +236,10 @@ def examine_one(
     *,
     clock: Callable[[], float] = monotonic,
     kept: Collection[int] = (),
+    overlaps: Collection[Overlap] = (),
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
-    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock, kept)
+    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock, kept, overlaps)
     return _log_errors(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
 
 
@@ -244,7 +254,7 @@ def _identity(one: Finding) -> tuple[Any, ...]:
     return one.rule, _INDEX.sub("", one.path), evidence
 
 
-WARNED = frozenset({"S01", "S02", "S06", "A01", "R01"})
+WARNED = frozenset({"S01", "S02", "S06", "A01", "N05", "R01"})
 """Rules whose findings are warnings of the editor already."""
 _QUICK = (Needs.POLICY, Needs.FLEET)
 

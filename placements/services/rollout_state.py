@@ -231,6 +231,8 @@ def target_of(placement: Placement) -> ResourceSnapshot | None:
 class Versions:
     """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`.
 
+    `sharing` is all of the apply strategy that other drivers act on: consent to co-ownership.
+
     `acting`: the clusters whose driver acts on an apply strategy other than the defaults, and `strategy` what
     distinguishes their versions. `is_empty`: no resources are selected.
     """
@@ -241,6 +243,7 @@ class Versions:
     is_empty: bool = False
     acting: frozenset[str] = frozenset()
     strategy: Mapping[str, Any] | None = None
+    sharing: Mapping[str, Any] | None = None
 
     @classmethod
     def of(
@@ -249,7 +252,10 @@ class Versions:
         """Return the versions; each set of overrides is hashed once, whatever the number of clusters."""
         plain, is_empty = version_of(target, manifest), not target.objects_count
         apply_strategy = manifest.spec.strategy.apply_strategy
-        acting, strategy = frozenset[str](), None
+        acting, strategy, sharing = frozenset[str](), None, None
+        if apply_strategy.allow_co_ownership:
+            takeover = apply_strategy.when_to_take_over.value
+            sharing = {"allowCoOwnership": True, "whenToTakeOver": takeover}
         if apply_strategy != ApplyStrategy():
             rows = MemberCluster.objects.filter(driver__in=ACTING_DRIVERS)
             acting, strategy = frozenset(rows.values_list("name", flat=True)), apply_strategy.to_plain()
@@ -260,18 +266,19 @@ class Versions:
         whole = plain
         if overrides:
             whole = _hash([plain, sorted({str(one) for several in names for one in several})])
-        if acting:
+        if acting or sharing:
             whole = _hash([whole, strategy])
         by_cluster = {cluster: names[several] for cluster, several in overrides.items()}
-        return cls(plain, by_cluster, whole, is_empty, acting, strategy)
+        return cls(plain, by_cluster, whole, is_empty, acting, strategy, sharing)
 
     def of_cluster(self, name: str) -> str:
         version = self.by_cluster.get(name, self.plain)
-        return _hash([version, self.strategy]) if name in self.acting else version
+        strategy = self.strategy_on(name)
+        return _hash([version, strategy]) if strategy else version
 
     def strategy_on(self, name: str) -> Mapping[str, Any] | None:
-        """Return the apply strategy that the driver of a cluster acts on; None for the defaults."""
-        return self.strategy if name in self.acting else None
+        """Return what the driver of a cluster acts on of the apply strategy; None for the defaults."""
+        return self.strategy if name in self.acting else self.sharing
 
     def wanted_on(self, name: str, phase: str) -> str | None:
         """Return what a cluster in this phase is to run; of no resources nothing, unless it holds some."""

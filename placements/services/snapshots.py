@@ -20,7 +20,11 @@ from django.db.models.functions import Cast
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import FleetSnapshot
 from fleetui.apimachinery.model import HUB_SEMANTICS, Semantics
+from fleetui.apimachinery.secrets import ObjectKey
+from fleetui.bulk import batched
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from placements.engine.envelopes import applied_identities
+from placements.engine.overlaps import Placed, keys_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.engine.scheduling.profile import profile_of
@@ -30,7 +34,9 @@ from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementPolicy, PlacementType, parse_policy
 from placements.manifests.strategy import RollingUpdate
-from placements.models import Binding, Placement, PolicySnapshot
+from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
+
+_CO_OWNERSHIP = "placement__document__spec__strategy__applyStrategy__allowCoOwnership"
 
 
 class PlacementCounts:
@@ -135,6 +141,26 @@ def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fle
     namespace = draft.resource_namespace
     cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options, namespace)
     return PlacementCounts().balanced(cycle)
+
+
+def placed_objects(*, of: Collection[ObjectKey] | None = None) -> list[Placed]:
+    """Return what placements apply and where, of all or of those that apply one of these objects.
+
+    Two queries at most.
+    """
+    latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
+    columns = ("placement_id", "placement__full_name", _CO_OWNERSHIP, "identities", "wrapped_identities")
+    found = []
+    for pk, name, is_shared, identities, wrapped in latest.values_list(*columns):
+        keys = keys_of(applied_identities(identities, wrapped))
+        if keys and (of is None or not keys.isdisjoint(of)):
+            found.append((pk, Placed(name, keys, frozenset(), is_shared is True)))
+    clusters: dict[int, set[str]] = {pk: set() for pk, _ in found}
+    for part in batched(clusters):
+        rows = Binding.objects.filter(placement__in=part).exclude(state=BindingState.UNSCHEDULED)
+        for pk, cluster in rows.values_list("placement_id", "cluster_name"):
+            clusters[pk].add(cluster)
+    return [one._replace(clusters=frozenset(clusters[pk])) for pk, one in found]
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:

@@ -12,7 +12,7 @@ from clusters.driver_factory import DatabaseStore
 from clusters.drivers.base import DriverRejected, DriverUnavailable, Version
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.simulated.driver import SimulatedDriver
-from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, StateStore, Stored
+from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, OWNERS, StateStore, Stored
 from clusters.models import MemberCluster, SimulatedPlacement
 from tests.clusters.driver_contract import V1, V2, WEB, Clock, DriverContract, deployment
 from tests.rows import config_map, namespace, simulated
@@ -28,14 +28,18 @@ class MemoryStore:
         self._lock = Lock()
 
     def load(self, *placements: str) -> Mapping[str, Stored]:
-        return {name: self._stored[name] for name in placements or self._stored if name in self._stored}
+        wanted = placements or [name for name in self._stored if name != OWNERS]
+        return {name: self._stored[name] for name in wanted if name in self._stored}
 
-    def save(self, placement: str, content: Mapping[str, Any], *, expected: int) -> bool:
-        """Save the next state if `expected` is still the revision."""
+    def save(self, states: Mapping[str, Stored]) -> bool:
+        """Save the next states if all their revisions are still the last ones."""
         with self._lock:
-            if self._stored.get(placement, Stored(0, {})).revision != expected:
+            if any(
+                self._stored.get(name, Stored(0, {})).revision != one.revision for name, one in states.items()
+            ):
                 return False
-            self._stored[placement] = Stored(expected + 1, content)
+            for name, one in states.items():
+                self._stored[name] = Stored(one.revision + 1, one.content)
             return True
 
 
@@ -92,8 +96,8 @@ class TestInTheDatabase(DriverContract):
 def test_of_two_writers_of_a_state_one_wins() -> None:
     store = DatabaseStore(simulated("a").pk)
 
-    assert [store.save("web", {"n": n}, expected=0) for n in (1, 2)] == [True, False]
-    assert [store.save("web", {"n": n}, expected=1) for n in (3, 4)] == [True, False]
+    assert [store.save({"web": Stored(0, {"n": n})}) for n in (1, 2)] == [True, False]
+    assert [store.save({"web": Stored(1, {"n": n})}) for n in (3, 4)] == [True, False]
     assert store.load("web") == store.load() == {"web": (2, {"n": 3})}
     assert store.load("other") == {}
 
@@ -103,11 +107,11 @@ def test_of_two_writers_of_a_state_one_wins() -> None:
 def test_the_fences_of_the_oldest_removed_placements_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_factory, "MOST_FENCES", 2)
     store = DatabaseStore(simulated("a").pk)
-    store.save("held", {"held": {"version": "v1"}, "fence": 1}, expected=0)
+    store.save({"held": Stored(0, {"held": {"version": "v1"}, "fence": 1})})
 
     for name in "abc":
-        store.save(name, {"held": None, "fence": 7}, expected=0)
-        store.save(name, {"held": None, "fence": 8}, expected=1)
+        store.save({name: Stored(0, {"held": None, "fence": 7})})
+        store.save({name: Stored(1, {"held": None, "fence": 8})})
 
     assert set(store.load()) == {"held", "b", "c"}
 
@@ -116,7 +120,7 @@ def test_the_fences_of_the_oldest_removed_placements_are_dropped(monkeypatch: py
 @pytest.mark.servers
 def test_a_state_goes_with_its_cluster() -> None:
     cluster = simulated("a")
-    DatabaseStore(cluster.pk).save("web", {}, expected=0)
+    DatabaseStore(cluster.pk).save({"web": Stored(0, {})})
 
     MemberCluster.objects.all().delete()
 
@@ -146,8 +150,8 @@ class _Rival:
             self._interfere()
         return loaded
 
-    def save(self, placement: str, content: Any, *, expected: int) -> bool:
-        return self._store.save(placement, content, expected=expected)
+    def save(self, states: Mapping[str, Stored]) -> bool:
+        return self._store.save(states)
 
 
 def test_the_book_counts_changes_and_not_repetitions(connect: Connect) -> None:

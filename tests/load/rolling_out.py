@@ -78,7 +78,8 @@ def clusters_with_differences() -> list[str]:
     versions = dict(Rollout.objects.order_by("number").values_list("placement_name", "version"))
     has: dict[str, dict[str, str]] = {}
     wrong = []
-    rows = SimulatedPlacement.objects.values_list("cluster__name", "placement_name", "content")
+    placements = SimulatedPlacement.objects.exclude(placement_name="")
+    rows = placements.values_list("cluster__name", "placement_name", "content")
     for cluster, placement, content in rows.iterator():
         if content["held"]:
             has.setdefault(cluster, {})[placement] = content["held"]["version"]

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from clusters.drivers.base import DriverUnavailable, ObjectDiff, ObjectRef, Refusal, Version
+from clusters.drivers.base import (
+    FAILED_TO_TAKE_OVER,
+    DriverUnavailable,
+    ObjectDiff,
+    ObjectRef,
+    Refusal,
+    Version,
+    owned_by_placement,
+)
 from clusters.drivers.kubernetes.access import (
     FIELD_MANAGER,
     LONGEST_MESSAGE,
@@ -198,24 +206,25 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     if owner and hub == call.access.hub_id and not is_of_member(call.access, live):
         member = member_name(annotation(live, MEMBER))
         message = f"{target.ref} belongs to member {member} of this hub: one server is joined under two names"
-        raise RefusedError("FailedToTakeOver", message)
+        raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if owner and hub == call.access.hub_id:
-        raise RefusedError("FailedToTakeOver", f"{target.ref} belongs to placement {placement} of this hub")
+        refusal = owned_by_placement(target.ref, placement)
+        raise RefusedError(refusal.code, refusal.message)
     if owner:
         message = f"{target.ref} belongs to hub {hub}; remove the annotation {OWNER} there first"
-        raise RefusedError("FailedToTakeOver", message)
+        raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if options.when_to_take_over == "Never":
         raise RefusedError("NotTakenOver", f"{target.ref} exists, and whenToTakeOver is Never")
     if (owners := metadata.get("ownerReferences")) and not options.allow_co_ownership:
         first = owners[0]
         message = f"{target.ref} is owned by {first.get('kind')} {first.get('name')}; see allowCoOwnership"
-        raise RefusedError("FailedToTakeOver", message)
+        raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if options.when_to_take_over == "IfNoDiff":
-        comparison = _compare(call, target, live, code="FailedToTakeOver")
+        comparison = _compare(call, target, live, code=FAILED_TO_TAKE_OVER)
         if comparison.fields:
             message = f"{target.ref} differs from its manifest, and whenToTakeOver is IfNoDiff"
             difference = object_diff(target, live, comparison)
-            raise DifferencesError("FailedToTakeOver", message, difference, is_drift=False)
+            raise DifferencesError(FAILED_TO_TAKE_OVER, message, difference, is_drift=False)
 
 
 def _compare(call: ApplyCall, target: Target, live: Live, *, code: str) -> Comparison:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from clusters.drivers.base import (
     USUAL_TIMEOUT,
@@ -30,8 +30,19 @@ from clusters.drivers.simulated.configuration import (
     SimulatedFault,
     parse_configuration,
 )
+from clusters.drivers.simulated.ownership import (
+    Ownership,
+    Ownerships,
+    claimed,
+    confirmed,
+    ownerships_from_plain,
+    ownerships_to_plain,
+    refusal_of,
+    separated,
+)
 from clusters.drivers.simulated.state import (
     MOST_OBJECTS,
+    OWNERS,
     CallLogEntry,
     HeldObject,
     PlacementState,
@@ -53,15 +64,17 @@ def apply_objects(
     *,
     now: datetime,
     is_without_namespace: bool = False,
+    taken: Collection[Refusal] = (),
 ) -> PlacementState:
     """Replace the version of a placement; rejected objects stay unchanged.
 
-    `is_without_namespace`: nothing has placed the namespace of the placement there.
+    `is_without_namespace`: nothing has placed the namespace of the placement there. `taken` are the objects
+    that belong to other placements.
     """
     before = state.placement
     if before and before.version == version.id and not before.refusals:
         return state.with_entry(CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False)
-    after = _merge(before, version, configuration, now=now, is_without_namespace=is_without_namespace)
+    after = _merge(before, version, configuration, now, taken, is_without_namespace=is_without_namespace)
     was = (before.whole_version, before.objects) if before else ("", ())
     entry = CallLogEntry(now.isoformat(), "refused" if after.refusals else "applied", version.id)
     is_change = was != (after.whole_version, after.objects)
@@ -85,10 +98,12 @@ def _merge(
     before: StoredPlacement | None,
     version: Version,
     configuration: Configuration,
-    *,
     now: datetime,
+    taken: Collection[Refusal],
+    *,
     is_without_namespace: bool,
 ) -> StoredPlacement:
+    others = {one.object: one for one in taken}
     there = {one.ref: one for one in before.objects} if before else {}
     refusing = [fault for fault in configuration.faults_at(now) if fault.kind is FaultKind.REFUSE]
     ready_at = now + timedelta(seconds=configuration.ready_seconds)
@@ -100,6 +115,9 @@ def _merge(
             refusals.append(Refusal(ref, "Duplicated", f"{ref} is in the version more than once"))
             continue
         sent.add(ref)
+        if ref in others:
+            refusals.append(others[ref])
+            continue
         if place >= MOST_OBJECTS:
             message = f"a simulated cluster takes {MOST_OBJECTS} objects of a placement"
         elif is_without_namespace:
@@ -120,6 +138,26 @@ def _merge(
     return StoredPlacement(version.id, whole, now, tuple(objects), tuple(refusals))
 
 
+def _record_of(state: PlacementState | None, ref: ObjectRef) -> HeldObject | None:
+    objects = state.placement.objects if state and state.placement else ()
+    return next((one for one in objects if one.ref == ref), None)
+
+
+def _claims(
+    owned: Ownerships,
+    placement: str,
+    before: PlacementState,
+    after: PlacementState,
+    version: Version | None,
+) -> Ownerships:
+    held = after.placement.objects if after.placement else ()
+    old = set(before.placement.objects if before.placement else ())
+    written = {one.ref for one in held if one not in old}
+    consent = version is not None and version.options.allow_co_ownership
+    return claimed(owned, placement, held, written, consent=consent)
+
+
+_Step: TypeAlias = Callable[[PlacementState, Collection[Refusal], datetime], PlacementState]
 _MOST_TRIES = 20
 _DEAF = frozenset({FaultKind.UNREACHABLE, FaultKind.SILENT})
 
@@ -143,12 +181,17 @@ class SimulatedDriver:
         self._reach(DriverCall.APPLY, timeout, self._configuration.apply_milliseconds)
         is_without = bool(version.namespace) and not self._has_namespace(version.namespace)
 
-        def step(state: PlacementState, now: datetime) -> PlacementState:
+        def step(state: PlacementState, taken: Collection[Refusal], now: datetime) -> PlacementState:
             return apply_objects(
-                state, version, self._configuration, now=now, is_without_namespace=is_without
+                state,
+                version,
+                self._configuration,
+                now=now,
+                is_without_namespace=is_without,
+                taken=taken,
             )
 
-        before, after = self._change(version.placement, version.fence, step)
+        before, after = self._change(version.placement, version.fence, step, version)
         self._lose_answer(DriverCall.APPLY, timeout)
         if refusals := after.placement.refusals if after.placement else ():
             raise DriverRejected(f"{len(refusals)} of {len(version.manifests)} objects refused", refusals)
@@ -182,7 +225,7 @@ class SimulatedDriver:
 
     def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(placement, fence, lambda state, now: removed(state, "removed", now=now))
+        before, _ = self._change(placement, fence, lambda state, _, now: removed(state, "removed", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
         return Removed(before.placement is not None)
 
@@ -214,7 +257,7 @@ class SimulatedDriver:
     def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
         """Forget a placement; the state of a simulated cluster has nothing but what placements put there."""
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(placement, fence, lambda state, now: removed(state, "released", now=now))
+        before, _ = self._change(placement, fence, lambda state, _, now: removed(state, "released", now=now))
         self._lose_answer(DriverCall.REMOVE, timeout)
         return Removed(before.placement is not None)
 
@@ -233,10 +276,13 @@ class SimulatedDriver:
 
     def states(self, *placements: str) -> dict[str, PlacementState]:
         """Return the states of these placements, without names of all; the call log notes no call."""
+        return self._states_of(self._store.load(*placements))
+
+    def _states_of(self, several: Mapping[str, Stored]) -> dict[str, PlacementState]:
         lost_at = lost_since(self._configuration, self._clock())
         return {
             name: PlacementState.from_plain(stored.content).without_lost(lost_at)
-            for name, stored in self._store.load(*placements).items()
+            for name, stored in several.items()
         }
 
     def _has_namespace(self, name: str) -> bool:
@@ -247,18 +293,69 @@ class SimulatedDriver:
         placements = (state.placement for state in self.states().values() if state.placement)
         return any(one.ref == wanted for placement in placements for one in placement.objects)
 
+    def objects(self) -> dict[ObjectRef, tuple[Ownership, HeldObject]]:
+        """Return each object of the cluster with its owners and the content that it has."""
+        states = self.states()
+        owned, _ = self._ownerships(self._store.load(OWNERS).get(OWNERS))
+        return {
+            ref: (one, record)
+            for ref, one in confirmed(owned, states).items()
+            if (record := _record_of(states.get(one.writer), ref))
+        }
+
+    def _ownerships(self, stored: Stored | None) -> tuple[Ownerships, dict[str, Stored]]:
+        """Return the owners, and the states of other placements that have to be saved with them."""
+        if stored is not None:
+            return ownerships_from_plain(stored.content), {}
+        several = self._store.load()
+        ownerships, changed = separated(self._states_of(several))
+        return ownerships, {
+            name: Stored(several[name].revision, state.to_plain()) for name, state in changed.items()
+        }
+
+    def _taken(self, version: Version, owned: Ownerships) -> tuple[Ownerships, list[Refusal]]:
+        """Return the owners that still have their objects, and what others have of a version."""
+        manifests = {ObjectRef.of(one): one for one in version.manifests}
+        mine = version.placement
+        rivals = {name for ref in manifests if ref in owned for name in owned[ref].owners if name != mine}
+        if not rivals:
+            return owned, []
+        states = self.states(*rivals)
+        lost = {name: PlacementState() for name in rivals - states.keys()}
+        left = confirmed(owned, {**lost, **states})
+        refusals = []
+        for ref, manifest in manifests.items():
+            there = left.get(ref)
+            record = _record_of(states.get(there.writer), ref) if there else None
+            wanted = stored_object(manifest, ready_at=self._clock())
+            refusals.append(refusal_of(version, wanted, there, record.digest if record else ""))
+        return left, [one for one in refusals if one]
+
     def _change(
-        self, placement: str, fence: int, step: Callable[[PlacementState, datetime], PlacementState]
+        self, placement: str, fence: int, step: _Step, version: Version | None = None
     ) -> tuple[PlacementState, PlacementState]:
-        """Change the state of a placement with optimistic concurrency; return it before and after."""
+        """Change the state of a placement with optimistic concurrency; return it before and after.
+
+        The owners are saved with it where they change, and where a placement begins: it may have lost its
+        objects, so that another one has them meanwhile.
+        """
         for _ in range(_MOST_TRIES):
             now = self._clock()
-            stored = self._store.load(placement).get(placement, Stored(0, {}))
+            loaded = self._store.load(placement, OWNERS)
+            owned, separate = self._ownerships(loaded.get(OWNERS))
+            stored = separate.get(placement) or loaded.get(placement, Stored(0, {}))
             before = PlacementState.from_plain(stored.content).without_lost(
                 lost_since(self._configuration, now)
             )
-            after = step(before.fenced(placement, fence), now)
-            if self._store.save(placement, after.to_plain(), expected=stored.revision):
+            left, taken = self._taken(version, owned) if version else (owned, [])
+            after = step(before.fenced(placement, fence), taken, now)
+            mine = _claims(left, placement, before, after, version)
+
+            states = {**separate, placement: Stored(stored.revision, after.to_plain())}
+            revision = loaded[OWNERS].revision if OWNERS in loaded else 0
+            if mine != owned or not revision or before.placement is None:
+                states[OWNERS] = Stored(revision, ownerships_to_plain(mine))
+            if self._store.save(states):
                 return before, after
         raise DriverUnavailable("others change the simulated cluster all the time, or it was removed")
 

@@ -116,14 +116,18 @@ class Stored(NamedTuple):
     content: Mapping[str, Any]
 
 
+OWNERS = ""
+"""The name of the state, no placement's, that says which placements own each object of the cluster."""
+
+
 class StateStore(Protocol):
-    """Keeps the state of one simulated cluster, placement by placement."""
+    """Keeps the state of one simulated cluster: one of each placement, and OWNERS."""
 
     def load(self, *placements: str) -> Mapping[str, Stored]:
-        """Return what was saved last for these placements that have a state; without names for all."""
+        """Return what was saved last for these names that have a state; without names for all placements."""
 
-    def save(self, placement: str, content: Mapping[str, Any], *, expected: int) -> bool:
-        """Save the next state if `expected` is still the revision; return whether it was."""
+    def save(self, states: Mapping[str, Stored]) -> bool:
+        """Save the next states, all or none; return whether the revisions given are still the last ones."""
 
 
 @dataclass(frozen=True, slots=True)

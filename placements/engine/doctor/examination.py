@@ -29,6 +29,7 @@ ALIASES = {
     "single-group": ("S02",),
     "clusters-lack-key": ("S06",),
     "matches-nothing": ("A04", "O01"),
+    "overlap": ("N05",),
     "zero-max-unavailable": ("R01",),
     "not-a-quantity": ("H07",),
     "malformed-property": ("H07",),

@@ -14,6 +14,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import names_and_more
 from placements.engine.advice.changes import Edit, edited
 from placements.engine.exact.record import ExactRecord, ExactVerdict, inline_search
+from placements.engine.overlaps import Overlap
 from placements.engine.scheduling.candidates import filter_columns
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -92,6 +93,7 @@ class Case:
     """A placement on a fleet, decided without its bindings; `strategy` is that of rolling updates.
 
     `kept` are the positions of clusters that stay selected, whether they pass the filters or not.
+    `overlaps`: what other placements apply to the same clusters, too.
     `clock` returns seconds; without one the number of runs is the only limit.
     """
 
@@ -99,6 +101,7 @@ class Case:
     strategy: RollingUpdate | None = None
     clock: Callable[[], float] = float
     kept: Collection[int] = ()
+    overlaps: Collection[Overlap] = ()
     runs: int = 0
     until: float = field(init=False)
 

@@ -14,6 +14,7 @@ from placements.engine.doctor.findings import (
     nearest,
     some,
 )
+from placements.engine.overlaps import PATH as OVERLAP_PATH
 from placements.engine.scheduling.candidates import filter_columns
 from placements.engine.scheduling.profile import profile_of
 from placements.manifests.policy import PlacementType
@@ -76,6 +77,11 @@ def picks_together(case: Case) -> Iterator[Finding]:
         constraint = {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
         fix = Fix(f"Spread over {key}.", edits=((("policy", "topologySpreadConstraints"), [constraint]),))
         yield N04.finding("spec.policy", message, fix=fix)
+
+
+def common_objects(case: Case) -> Iterator[Finding]:
+    for one in case.overlaps:
+        yield N05.finding(OVERLAP_PATH, one.sentence, ("placement", one.placement))
 
 
 _PLACE = ("strategy", "rollingUpdate", "maxUnavailable")
@@ -142,9 +148,10 @@ def names_together(case: Case) -> Iterator[Finding]:
 N01 = Rule("N01", Severity.ERROR, Needs.FLEET, "More clusters than candidates", too_many)
 N02 = Rule("N02", Severity.WARNING, Needs.FLEET, "No spare cluster", no_spare)
 N04 = Rule("N04", Severity.INFO, Needs.DECISION, "All selected clusters in one domain", picks_together)
+N05 = Rule("N05", Severity.WARNING, Needs.FLEET, "Objects of another placement", common_objects)
 R01 = Rule("R01", Severity.ERROR, Needs.POLICY, "maxUnavailable 0", no_unavailability)
 R02 = Rule("R02", Severity.WARNING, Needs.POLICY, "maxUnavailable 100 %", all_at_once)
 R03 = Rule("R03", Severity.WARNING, Needs.DECISION, "Long rollout", slow_rollout)
 F01 = Rule("F01", Severity.ERROR, Needs.FLEET, "Unknown cluster name", unknown_clusters)
 F02 = Rule("F02", Severity.INFO, Needs.FLEET, "All named clusters in one domain", names_together)
-PLACEMENT = (N01, N02, N04, R01, R02, R03, F01, F02)
+PLACEMENT = (N01, N02, N04, N05, R01, R02, R03, F01, F02)

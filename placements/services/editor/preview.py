@@ -20,6 +20,7 @@ from fleetui.apimachinery.words import counted
 from placements.engine.advice.diagnosis import feasibility_bound
 from placements.engine.doctor.findings import Finding
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
+from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.decision import Decision
@@ -43,10 +44,15 @@ from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_nam
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
-from placements.services.resources.queries import hub_objects, names_among, plain_objects, selection_of
+from placements.services.resources.queries import (
+    hub_objects,
+    names_among,
+    plain_objects,
+    selection_of,
+)
 from placements.services.results import name_on_hub
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
-from placements.services.snapshots import content_hash, draft_cycle
+from placements.services.snapshots import content_hash, draft_cycle, placed_objects
 from placements.services.teams import placement_refusal
 
 _MOST_CLUSTERS_FOR_BOUND = 1_000
@@ -89,6 +95,7 @@ class SchedulePreview:
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
             *(one.warning for one in self.assertions if one.is_broken),
+            *(one.warning for one in self.overlaps),
         )
         if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
             above = ManifestWarning("above-maximum", "policy.numberOfClusters", self.bound_text)
@@ -97,6 +104,15 @@ class SchedulePreview:
             replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one
             for one in warnings
         )
+
+    @cached_property
+    def overlaps(self) -> tuple[Overlap, ...]:
+        """The other placements that apply the same objects to some of the clusters."""
+        name = self.saved.full_name if self.saved else self.manifest.full_name
+        mine = to_place(self.manifest, name, self.selection, self.placed_after)
+        if self.snapshot:
+            mine = mine._replace(objects=keys_of(self.snapshot.applied_identities))
+        return overlaps_of(mine, placed_objects(of=mine.objects)) if mine.objects else ()
 
     @cached_property
     def unlikely_results(self) -> tuple[str, ...]:

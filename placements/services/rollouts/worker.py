@@ -25,7 +25,7 @@ from clusters.driver_factory import driver_for, read_states, wall_clock
 from clusters.drivers.base import ApplyOptions, DriverUnavailable, Version
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
-from clusters.drivers.simulated.state import Stored
+from clusters.drivers.simulated.state import OWNERS, Stored
 from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
@@ -236,6 +236,8 @@ def call_clusters(
     for one in calls.values():
         if one.cluster.driver == SIMULATED:
             simulated.setdefault(one.cluster.pk, []).append(one.placement)
+            if not one.is_observation:
+                simulated[one.cluster.pk].append(OWNERS)
     states = read_states(simulated)  # at once: a query for each call would cost more than the call
     functions = {
         tuple(one.binding.pk for one in group): partial(

@@ -13,6 +13,7 @@ from placements.engine.doctor.examination import RULES, examine_fleet, examine_p
 from placements.engine.doctor.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
 from placements.engine.doctor.overrides import OverridesOnFleet
 from placements.engine.exact.rebalance import MovePlan, plan_rebalance
+from placements.engine.overlaps import Overlap
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.override import parse_override
@@ -56,6 +57,7 @@ class Example:
     strategy: dict[str, Any] = field(default_factory=dict)
     quiet_strategy: dict[str, Any] = field(default_factory=dict)
     has_fix: bool = True
+    overlaps: tuple[Overlap, ...] = ()
 
 
 ALL, TWO = pick_all(), pick_n(2)
@@ -180,6 +182,12 @@ EXAMPLES = {
     "N01": Example((_regions(3), pick_n(5)), (_regions(3), pick_n(2))),
     "N02": Example((_regions(3), pick_n(3)), (_regions(4), pick_n(3))),
     "N04": Example((_regions(1, 4), pick_n(2)), (_regions(1, 1), pick_n(2))),
+    "N05": Example(
+        (_regions(3), TWO),
+        (_regions(3), TWO),
+        has_fix=False,
+        overlaps=(Overlap("other", (("", "Namespace", "", "shop"),), 2),),
+    ),
     "R01": Example((_regions(3), TWO), (_regions(3), TWO), {"maxUnavailable": 0}, {"maxUnavailable": 1}),
     "R02": Example(
         (_regions(3), TWO), (_regions(3), TWO), {"maxUnavailable": "100%"}, {"maxUnavailable": "50%"}
@@ -253,6 +261,7 @@ def test_every_rule_has_an_example_and_an_id_of_its_own() -> None:
 def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     example = EXAMPLES[rule]
     case = _case(*example.found, example.strategy)
+    case.overlaps = example.overlaps
 
     found = _check(rule, case)
 

@@ -29,7 +29,7 @@ class LeftWorld(StagedWorld):
         self.place("web", staged_spec())
         self.begin("one")
         self.finish("one")
-        self.held: Mapping[str, Any] = SimulatedPlacement.objects.get(cluster__name="c002").content
+        self.held: Mapping[str, Any] = held_by("c002")
         leave(["c002"], by=None, now=self.now)
         finish_leaving(now=self.now)
         self.work()
@@ -53,14 +53,19 @@ class LeftWorld(StagedWorld):
 
     def holding(self) -> dict[str, str]:
         """Return the version that each simulated cluster holds."""
-        rows = SimulatedPlacement.objects.values_list("cluster__name", "content")
+        rows = SimulatedPlacement.objects.filter(placement_name="web").values_list("cluster__name", "content")
         return {name: content["held"]["version"] for name, content in rows}
 
     def changes(self) -> int:
         """Count how often c002 was changed since it is back, or ever where it came with its book."""
-        return sum(
-            count for _, count in SimulatedPlacement.objects.get(cluster__name="c002").content["changes"]
-        )
+        return sum(count for _, count in held_by("c002")["changes"])
+
+
+def held_by(cluster: str) -> dict[str, Any]:
+    """Return the state of the placement on a simulated cluster."""
+    row = SimulatedPlacement.objects.get(cluster__name=cluster, placement_name="web")
+    content: dict[str, Any] = row.content
+    return content
 
 
 def test_s44_a_cluster_that_is_back_is_picked_again_before_any_run() -> None:
