@@ -27,6 +27,7 @@ from fleetui.polling import not_modified
 from placements.engine.rollout.state import Phase
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
+from placements.explain.doctor import LEVEL
 from placements.explain.health import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
@@ -158,7 +159,7 @@ class PlacementListRow:
         check = doctor_check_of(self.placement)
         if check is None or not check.severe:
             return None
-        return badges.Badge("failed" if check.errors else "attention", counted(check.severe, "finding"))
+        return badges.Badge(LEVEL, counted(check.severe, "finding"))
 
     @property
     def band(self) -> list[badges.Segment]:

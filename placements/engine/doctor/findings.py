@@ -92,6 +92,7 @@ class Case:
     """A placement on a fleet, decided without its bindings; `strategy` is that of rolling updates.
 
     `kept` are the positions of clusters that stay selected, whether they pass the filters or not.
+    `is_timed`: it selects objects whose readiness cannot be observed, so that each update lasts the period.
     `clock` returns seconds; without one the number of runs is the only limit.
     """
 
@@ -99,6 +100,7 @@ class Case:
     strategy: RollingUpdate | None = None
     clock: Callable[[], float] = float
     kept: Collection[int] = ()
+    is_timed: bool = False
     runs: int = 0
     until: float = field(init=False)
 

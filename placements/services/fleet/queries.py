@@ -24,7 +24,7 @@ from django.db.models.functions import Coalesce, RowNumber
 
 from clusters.filters import ClusterListState, cordoned_names, label_of, list_state
 from clusters.models import MemberCluster
-from placements.engine.advice.diagnosis import not_selected
+from placements.engine.advice.diagnosis import outdated
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.scheduler import schedule
@@ -119,7 +119,7 @@ def headroom_of(cycle: Cycle) -> Headroom:
     if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
         return Headroom((), ())
     placed = np.nonzero(cycle.is_active)[0]
-    stale = not_selected(fresh, [cycle.fleet.names[place] for place in placed.tolist()])
+    stale = outdated(cycle, fresh, [cycle.fleet.names[place] for place in placed.tolist()])
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
         return Headroom((), stale)
