@@ -50,6 +50,11 @@ def readiness_of(live: Live) -> ReadinessResult:
     return _not_trackable(f"the availability of a {kind} is not known")
 
 
+def is_trackable(api_version: str, kind: str) -> bool:
+    """Return whether the readiness of objects of a kind can be observed."""
+    return (api_version, kind) in _AT_ONCE or (api_version, kind) in _JUDGES
+
+
 def hint_of(live: Live) -> str:
     """Return a fact that explains the state of an object beside its readiness; "" when there is none."""
     group, kind = str(live.get("apiVersion") or "").rpartition("/")[0], str(live.get("kind") or "")

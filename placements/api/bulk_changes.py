@@ -14,7 +14,7 @@ from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.filters import DryRunQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, json_field
+from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, NextDecisionSerializer, json_field
 from placements.models import BulkChange
 from placements.services.bulk_changes import (
     BulkAction,
@@ -78,6 +78,9 @@ class BulkChangeSerializer(CamelCaseSerializer):
     placements = serializers.ListField(
         child=serializers.CharField(), help_text="In a dry run: the placements that would change."
     )
+    decisions = NextDecisionSerializer(
+        many=True, help_text="In a dry run: what the next decisions of these placements would change."
+    )
 
 
 class BulkChangeViewSet(BaseViewSet):
@@ -123,7 +126,8 @@ class BulkChangeViewSet(BaseViewSet):
                 "ended_at": None,
                 "results": results,
             }
-            document |= {"total": len(names), "placements": changed}
+            decisions = preview.impact.rows
+            document |= {"total": len(names), "placements": changed, "decisions": decisions}
             return Response(BulkChangeSerializer(document).data)
         row = start_change(action, options, names, **actor(request))
         location = reverse("api:cluster-change", args=[row.request_id], request=request)
@@ -137,5 +141,5 @@ class BulkChangeViewSet(BaseViewSet):
 
 def _document(row: BulkChange) -> Any:
     values = {"request_id": row.request_id, "action": row.action, "total": len(row.names)}
-    values |= {"ended_at": row.ended_at, "results": results_of(row), "placements": []}
+    values |= {"ended_at": row.ended_at, "results": results_of(row), "placements": [], "decisions": []}
     return BulkChangeSerializer(values).data

@@ -1,6 +1,7 @@
 """Decisions: their records, rounds and outcomes, and advice."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -65,6 +66,7 @@ from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
 from placements.services.decisions.exact import LONGEST_SECONDS, request_search, result_of
 from placements.services.decisions.records import UnknownInDecisionError, cycles_of, exact_of, recorded
+from placements.services.decisions.why_not import state_today
 from placements.services.filters import decisions_of
 from placements.services.hubs.queries import hub_decision_of
 
@@ -214,6 +216,10 @@ class AdviceSerializer(CamelCaseSerializer):
     """Why a cluster was not selected, and which single changes would and would not select it."""
 
     cluster = serializers.CharField()
+    today = serializers.CharField(
+        allow_blank=True,
+        help_text="Whether the cluster can be selected now and since when; the rest is as of the decision.",
+    )
     outcome = OutcomeSerializer()
     is_rescheduled = serializers.BooleanField(
         help_text="The decision evaluated no cluster; the outcome is the one of rescheduling."
@@ -478,7 +484,10 @@ class DecisionViewSet(BaseViewSet):
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         query_params(request)
-        return Response(advice_document(why_not(_decision_on(decision, name), name)))
+        document = advice_document(why_not(_decision_on(decision, name), name))
+        row = cycles_of(recorded(decision)[0]).order_by("-pk").first()
+        today = state_today(name, decided_at=row.created_at, now=datetime.now(UTC)) if row else ""
+        return Response({**document, "today": today})
 
 
 def _decision_on(prefix: str, name: str) -> Decision:

@@ -34,6 +34,7 @@ from placements.api.serializers import (
     BUDGET_MANIFEST,
     PLACEMENT_MANIFEST,
     CamelCaseSerializer,
+    ExceededLimitSerializer,
     RowSerializer,
     Text,
     json_field,
@@ -156,6 +157,7 @@ class PlacementImpactSerializer(CamelCaseSerializer):
     joins = names()
     placed_before = serializers.IntegerField()
     placed_after = serializers.IntegerField()
+    exceeded_limits = ExceededLimitSerializer(many=True)
 
 
 class DrainSerializer(CamelCaseSerializer):
@@ -196,6 +198,7 @@ class RescheduleImpactSerializer(CamelCaseSerializer):
     placed_before = serializers.IntegerField()
     placed_after = serializers.IntegerField()
     fulfilled = serializers.BooleanField(source="is_fulfilled")
+    exceeded_limits = ExceededLimitSerializer(many=True)
 
 
 class PlacementRestoreSerializer(CamelCaseSerializer):

@@ -84,22 +84,13 @@ class RolloutClusterSerializer(CamelCaseSerializer):
     why = serializers.CharField(help_text="The same as a sentence, and what unblocks it.")
 
 
-class EtaBasisSerializer(CamelCaseSerializer):
-    """What a forecast is based on."""
-
-    runs = serializers.IntegerField()
-    clusters = serializers.IntegerField()
-    source = serializers.ChoiceField(["placement", "fleet"])  # type: ignore[assignment]
-
-
 class EtaRemainingSerializer(CamelCaseSerializer):
-    """Percentiles of the time until the rollout ends; 0 once it has ended."""
+    """The time until the rollout ends; 0 once it has ended."""
 
-    p10 = serializers.FloatField()
-    p50 = serializers.FloatField()
-    p90 = serializers.FloatField()
-    slower = serializers.IntegerField(help_text="Clusters that are slower than in any past rollout.")
-    basis = EtaBasisSerializer(allow_null=True)
+    seconds = serializers.FloatField()
+    runs = serializers.IntegerField(
+        help_text="Past rollouts of which it is the median; 0 at the rate of the rollout itself."
+    )
 
 
 class EtaWaitingSerializer(CamelCaseSerializer):
@@ -111,13 +102,6 @@ class EtaWaitingSerializer(CamelCaseSerializer):
     cluster = serializers.FloatField()
 
 
-class EtaCalibrationSerializer(CamelCaseSerializer):
-    """How many of the last forecasts of the placement were right."""
-
-    right = serializers.IntegerField(help_text="The work ended between p10 and p90.")
-    judged = serializers.IntegerField()
-
-
 class EtaSerializer(CamelCaseSerializer):
     """The time that a rollout has taken until now, and the forecast of the rest."""
 
@@ -125,7 +109,6 @@ class EtaSerializer(CamelCaseSerializer):
     waiting = EtaWaitingSerializer()
     remaining = EtaRemainingSerializer(allow_null=True)
     reason = serializers.CharField(allow_null=True, help_text="Reason for the missing forecast.")
-    calibration = EtaCalibrationSerializer()
 
 
 class RolloutSerializer(RolloutRowSerializer):

@@ -223,6 +223,20 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
     warnings = WarningSerializer(many=True)
 
 
+class ExceededLimitSerializer(CamelCaseSerializer):
+    """A `DoNotSchedule` constraint that what is placed exceeds."""
+
+    topology_key = serializers.CharField()
+    max_skew = serializers.IntegerField()
+    skew = serializers.IntegerField()
+    fullest_domain = serializers.CharField()
+    fullest_count = serializers.IntegerField()
+    emptiest_domain = serializers.CharField(
+        allow_blank=True, help_text="Empty while there are fewer domains than minDomains."
+    )
+    emptiest_count = serializers.IntegerField()
+
+
 class NextDecisionSerializer(CamelCaseSerializer):
     """What the next decision of a placement would change."""
 
@@ -233,6 +247,7 @@ class NextDecisionSerializer(CamelCaseSerializer):
     placed_after = serializers.IntegerField()
     was_fulfilled = serializers.BooleanField(allow_null=True)
     is_fulfilled = serializers.BooleanField()
+    exceeded_limits = ExceededLimitSerializer(many=True)
 
 
 class ObjectChangeSerializer(CamelCaseSerializer):

@@ -17,6 +17,7 @@ from placements.engine.advice.search import Suggestion
 from placements.engine.exact.record import ExactRecord, ExactVerdict
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.explain.exact import exact_sentences
 from placements.explain.vocabulary import ELIGIBILITY_WORDS, taint_words
 
@@ -48,7 +49,7 @@ def effects_words(suggestion: Suggestion) -> str:
 
 
 def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Return those that move the fewest clusters first, without numbers of another sign or magnitude."""
+    """Return the changes without numbers of another sign or magnitude, in their order."""
 
     def is_near(facts: Facts) -> bool:
         today = facts.get("today")
@@ -58,8 +59,7 @@ def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
             return True
         return value * today >= 0 and abs(value) <= 10 * max(1, abs(today))
 
-    near = (one for one in suggestions if is_near(one.change.facts))
-    return sorted(near, key=lambda one: len(one.gains) + len(one.losses))
+    return [one for one in suggestions if is_near(one.change.facts)]
 
 
 def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
@@ -70,7 +70,7 @@ def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
         if change.kind in _GROUPED:
             continue
         facts = change.facts
-        if one.furthest is not None:
+        if one.furthest is not None and change.kind in _VALUE_OF:
             field = _VALUE_OF[change.kind]
             first, last = facts[field], one.furthest.facts[field]
             facts = {**facts, field: f"{first} or {last}" if isinstance(first, str) else f"{first} to {last}"}
@@ -92,7 +92,7 @@ def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
     labels: dict[str, list[str]] = {}
     for one in changes:
         if one.kind is ChangeKind.LABEL:
-            labels.setdefault(one.facts["key"], []).append(one.facts["value"] or "no value")
+            labels.setdefault(one.facts["key"], []).append(one.facts["value"])
     sentences = [f"another label {key}: {either(values)}" for key, values in labels.items()]
     return sentences + ([f"{either(leaving)} removed from the fleet"] if leaving else [])
 
@@ -129,13 +129,19 @@ def trap_sentences(
 
 def over_limit_sentences(decision: Decision) -> Iterator[str]:
     """Yield the constraints whose skew was above the limit before the first step."""
+    allowed = ""
+    if decision.picked_names and decision.candidates is not None:
+        what = "increases the skew"
+        if not isinstance(decision.candidates.strategy, GroupStrategy):
+            what = "is above max skew over the emptiest domain"
+        allowed = f"; a selection is allowed unless it {what}"
     for over in over_limits(decision):
         was = f"the skew was {over.skew}"
         if over.lacks_domains:
             was = f"the fullest domain was {over.skew} above 0 (fewer than {over.lacks_domains} domains)"
         elif not all(each.limits_skew for each in Replay(decision).step(1).spreads):
             was = f"the fullest domain was {over.skew} above the emptiest"
-        yield f"{over.topology_key}: {was} before the first step (maxSkew {over.max_skew})"
+        yield f"{over.topology_key}: {was} before the first step (maxSkew {over.max_skew}){allowed}"
 
 
 def bound_sentence(bound: int) -> str:
@@ -182,16 +188,14 @@ _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
         f"required term {facts['term'] + 1} without {facts['requirement']}"
     ),
     ChangeKind.LABEL: lambda facts: (
-        (
-            "{cluster} without the label {key}"
-            if facts["value"] is None
-            else "{cluster} with label {key}={value}"
-        )
-        + " (now {today})"
-    ).format(**{**facts, "today": "none" if facts["today"] is None else facts["today"]}),
+        f"{facts['cluster']} with label {facts['key']}={facts['value']}"
+        f" (now {'none' if facts['today'] is None else facts['today']})"
+    ),
     ChangeKind.WEIGHT: lambda facts: (
         f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
     ),
+    ChangeKind.PREFERENCE: "a preferred term for {key}={value} with weight {weight}",
+    ChangeKind.TERM: "a required term for {key}={value}",
     ChangeKind.LEAVE: "{cluster} removed from the fleet",
     ChangeKind.REPORT: lambda facts: (
         f"{_REPORTS[EligibilityKind(facts['kind'])]} of {facts['cluster']}"

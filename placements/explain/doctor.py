@@ -10,8 +10,8 @@ from placements.engine.doctor.findings import Finding, Fix, Severity
 from placements.engine.doctor.overrides import OVERRIDES
 from placements.explain.sarif import SarifResult, sarif_text
 
-LEVELS = {Severity.ERROR: "failed", Severity.WARNING: "attention", Severity.INFO: "unknown"}
-"""The status level of a severity on pages."""
+LEVEL = "unknown"
+"""The status level of every finding on pages: it is advice, not a status of what runs."""
 SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 OF_OVERRIDES = frozenset(one.id for one in OVERRIDES)
 """Rules whose findings are about an override, which is the key of their first evidence."""

@@ -503,8 +503,7 @@ NO_FORECAST = {
     "stopped": "No forecast while the rollout is stopped.",
     "not-started": "No forecast before the run starts.",
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
-    "small": "No forecast for fewer than 10 clusters.",
-    "no-history": "No forecast: too few past updates to compare with.",
+    "no-rate": "No forecast before the first wave is done.",
 }
 _TWO_MINUTES = 120
 
@@ -513,38 +512,33 @@ def eta_document(
     eta: Document, *, started_at: datetime, ended_at: datetime | None, now: datetime
 ) -> dict[str, Any]:
     """Return the time left in seconds as plain data; `remaining` is null without a forecast."""
-    remaining = eta.get("remaining")
+    remaining = eta.get("left")
     if ended_at:
-        remaining = {"p10": 0, "p50": 0, "p90": 0, "slower": 0, "basis": None}
+        remaining = {"seconds": 0, "runs": 0}
     elif remaining:
         since = (now - datetime.fromisoformat(eta["at"])).total_seconds()
-        passed = {name: round(max(0.0, remaining[name] - since), 1) for name in ("p10", "p50", "p90")}
-        remaining = {**remaining, **passed}
+        remaining = {**remaining, "seconds": round(max(0.0, remaining["seconds"] - since), 1)}
     waiting = eta.get("waiting") or {"approval": 0, "period": 0, "budget": 0, "cluster": 0}
     return {
         "elapsed": round(((ended_at or now) - started_at).total_seconds(), 1),
         "waiting": waiting,
         "remaining": remaining,
         "reason": None if remaining else NO_FORECAST.get(eta.get("reason", "")),
-        "calibration": eta.get("calibration") or {"right": 0, "judged": 0},
     }
 
 
 def eta_sentence(eta: Document, *, now: datetime) -> str:
     """Return the time left of a rollout in progress; empty without a forecast."""
-    if not eta.get("remaining"):
+    if not eta.get("left"):
         return ""
     left = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
-    low, high, basis = left["p10"], left["p90"], left["basis"]
-    step, unit = (60, "min") if high >= _TWO_MINUTES else (10, "s")
+    step, unit = (60, "min") if left["seconds"] >= _TWO_MINUTES else (10, "s")
     # Rounded up, so that the last step does not show that nothing is left.
-    numbers = [max(1, math.ceil(value / step)) * (1 if step == 60 else step) for value in (low, high)]
-    ends = " to ".join(dict.fromkeys(f"{number:,}" for number in numbers))
-    of_fleet = " of other placements" if basis["source"] == "fleet" else ""
+    steps = max(1, math.ceil(left["seconds"] / step))
+    number = steps if unit == "min" else steps * step
     of_work = f" of work, without {counted(eta['approvals'], 'approval')}" if eta.get("approvals") else ""
-    slower = f"; {counted(left['slower'], 'cluster')} slower than in any past run" if left["slower"] else ""
-    runs = counted(basis["runs"], "run")
-    return f"about {ends} {unit}{of_work or ' left'} (based on {runs}{of_fleet}{slower})"
+    basis = f"median of {counted(left['runs'], 'past run')}" if left["runs"] else "at the rate until now"
+    return f"about {number:,} {unit}{of_work or ' left'} ({basis})"
 
 
 def _timestamp(moment: datetime | None) -> str | None:

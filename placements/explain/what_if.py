@@ -1,9 +1,10 @@
 """Sentences about what-ifs: what was supposed, what would become of placements, why two answers differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.advice.diagnosis import pinned_groups
+from placements.engine.balance import ExceededLimit
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.explain.vocabulary import headline, verb
@@ -38,6 +39,18 @@ def stuck_words(decision: Decision) -> str:
         stays = f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'stays')}"
         sentences.append(f"{stays} at {count:,} ({cause})")
     return "; ".join(sentences) or "no other cluster passes its filters"
+
+
+def balance_sentence(exceeded: Iterable[ExceededLimit]) -> str:
+    """Return which hard limits what is placed exceeds, with the counts; empty without one."""
+    parts = []
+    for limit in exceeded:
+        emptiest = f"{limit.emptiest_domain} {limit.emptiest_count:,}"
+        if not limit.emptiest_domain:
+            emptiest = "fewer domains than minDomains"
+        counts = f"{limit.fullest_domain} {limit.fullest_count:,}, {emptiest}"
+        parts.append(f"{limit.topology_key} skew {limit.skew:,}, max skew {limit.max_skew:,} ({counts})")
+    return f"Out of balance: {'; '.join(parts)}." if parts else ""
 
 
 def difference_note(cycle: Cycle, emptied: Sequence[str]) -> str:

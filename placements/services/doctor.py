@@ -18,6 +18,7 @@ from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
 
+from clusters.drivers.readiness import is_trackable
 from clusters.fleet import Fleet
 from clusters.models import FleetState
 from clusters.queries import current_fleet
@@ -229,6 +230,14 @@ def examine(
     return DoctorReport(labels, examinations)
 
 
+def has_timed_objects(manifest: ClusterResourcePlacement) -> bool:
+    """Return whether a selector names a kind whose readiness cannot be observed."""
+    return any(
+        not is_trackable(f"{one.group}/{one.version}" if one.group else one.version, one.kind)
+        for one in manifest.spec.resource_selectors
+    )
+
+
 def examine_one(
     manifest: ClusterResourcePlacement,
     cycle: Cycle,
@@ -239,7 +248,10 @@ def examine_one(
     overlaps: Collection[Overlap] = (),
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
-    case = Case(replace(cycle, bindings=()), manifest.spec.strategy.rolling_update, clock, kept, overlaps)
+    strategy = manifest.spec.strategy.rolling_update
+    case = Case(
+        replace(cycle, bindings=()), strategy, clock, kept, overlaps, is_timed=has_timed_objects(manifest)
+    )
     return _log_errors(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
 
 

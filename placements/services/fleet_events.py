@@ -31,6 +31,12 @@ def affected_by_change(*, opens: bool, label_keys: Set[str], property_names: Set
     ]
 
 
+def reading_labels(keys: Set[str]) -> list[int]:
+    """Return the placements that read one of these labels, whether their selection may change or not."""
+    rows = Placement.objects.filter(deleting_since=None).values_list("pk", "label_keys_read") if keys else ()
+    return [pk for pk, keys_read in rows if not keys.isdisjoint(keys_read)]
+
+
 def _unchanged(affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetChange]) -> set[int]:
     """Return the placements at rest that a cycle would leave as they are; `fleet` is what changed."""
     keys = {key for change in changes for key in change.label_keys}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -150,11 +149,6 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
         return _form(request, cluster, fields, stale=stale, status=409)
     messages.success(request, f"Cluster {name} saved.")
     return redirect("web:cluster", name)
-
-
-def label_query(key: str, value: str | None) -> str:
-    """Return the query that fills this label into the form, or removes it for None."""
-    return urlencode({"without": key} if value is None else {"label": f"{key}={value}"})
 
 
 def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:

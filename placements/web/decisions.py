@@ -53,7 +53,7 @@ from placements.web.request import (
     unknown_words,
     word_from,
 )
-from placements.web.why_not import Explanation, explanation_of
+from placements.web.why_not import Explanation, explanation_of, today_words
 
 FORMATS = ("csv", "json")
 PANELS = {
@@ -277,6 +277,12 @@ class DecisionPage(DecisionView):
     def why(self) -> Explanation | None:
         is_known = self.cluster in self.value.cycle.fleet.positions
         return explanation_of(self, self.cluster) if is_known else None
+
+    @cached_property
+    def joined_since(self) -> str:
+        """The state today of the chosen cluster where it joined after the decision."""
+        words = today_words(self, self.cluster) if self.cluster and self.why is None else ""
+        return words if "after this decision" in words else ""
 
     @cached_property
     def chooser(self) -> Chooser:

@@ -15,7 +15,7 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.engine.doctor.examination import ALIASES, RULES
 from placements.engine.doctor.findings import Finding, Fix, Severity, flat
-from placements.explain.doctor import LEVELS
+from placements.explain.doctor import LEVEL
 from placements.models import Placement, RebalancePlan
 from placements.services.doctor import current_report, fixed_document
 from placements.web.badges import Badge
@@ -86,7 +86,7 @@ def doctor(request: HttpRequest) -> HttpResponse:
 def _row(placement: Placement | None, finding: Finding) -> FindingRow:
     fix = finding.fix
     manifest = dump_yaml(fixed_document(placement.document, fix)) if placement and fix and fix.edits else ""
-    badge = Badge(LEVELS[finding.severity], _WORDS[finding.severity])
+    badge = Badge(LEVEL, _WORDS[finding.severity])
     return FindingRow(placement, finding, badge, manifest, _relabels(fix) if fix else [])
 
 

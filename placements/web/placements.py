@@ -29,6 +29,7 @@ from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED
 from placements.explain.agreements import DIFFERS_SENTENCE
+from placements.explain.doctor import LEVEL
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
@@ -159,7 +160,7 @@ class PlacementListRow:
         check = doctor_check_of(self.placement)
         if check is None or not check.severe:
             return None
-        return badges.Badge("failed" if check.errors else "attention", counted(check.severe, "finding"))
+        return badges.Badge(LEVEL, counted(check.severe, "finding"))
 
     @property
     def band(self) -> list[badges.Segment]:

@@ -1,8 +1,10 @@
 """Why one cluster has its outcome in a decision, and which single changes would help or not."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.changes import ChangeKind
@@ -18,9 +20,9 @@ from placements.explain.advice import (
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.scores import build_up_chart
 from placements.explain.decisions import course_sentences
+from placements.models import ScenarioDecision
 from placements.services.decisions.records import DecisionView
-from placements.services.decisions.why_not import draft_with
-from placements.web.cluster_edit import label_query
+from placements.services.decisions.why_not import draft_with, state_today
 from placements.web.outcomes import OutcomeRow, outcome_row
 
 
@@ -38,6 +40,7 @@ class Help:
 class Explanation:
     """The outcome of one cluster, its course through the steps, and what would change that."""
 
+    today: str
     outcome: OutcomeRow
     course: list[str]
     helps: list[Help]
@@ -48,12 +51,20 @@ class Explanation:
     build_up: Chart | None
 
 
+def today_words(view: DecisionView, cluster: str) -> str:
+    """Return the state of a cluster today; empty for a hypothetical decision."""
+    if isinstance(view.row, ScenarioDecision):
+        return ""
+    return state_today(cluster, decided_at=view.row.created_at, now=datetime.now(UTC))
+
+
 def explanation_of(view: DecisionView, cluster: str) -> Explanation:
     """Return everything about one cluster of the decision's fleet. Raise KeyError for any other."""
     advice = view.advice(cluster)
     evaluated = evaluated_decision(view.value, cluster) if advice.is_rescheduled else view.value
     chart = build_up_chart(evaluated, cluster)
     return Explanation(
+        today_words(view, cluster),
         outcome_row(advice.outcome),
         course_sentences(evaluated, cluster),
         [_help(view, one) for one in plausible(advice.helps)],
@@ -69,7 +80,8 @@ def _help(view: DecisionView, one: Suggestion) -> Help:
     change, facts, address = one.change, one.change.facts, ""
     if change.kind is ChangeKind.LABEL:
         form = reverse("web:cluster-edit", args=[facts["cluster"]])
-        address = f"{form}?{label_query(facts['key'], facts['value'])}"
+        label = urlencode({"label": f"{facts['key']}={facts['value']}"})
+        address = f"{form}?{label}"
     elif change.kind is ChangeKind.LEAVE:
         address = reverse("web:cluster-leave", args=[facts["cluster"]])
     elif change.kind is ChangeKind.REPORT:

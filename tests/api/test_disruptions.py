@@ -79,6 +79,7 @@ def test_a_drain_shows_what_it_would_do_then_how_far_it_is_and_is_cancelled(api:
             "joins": [],
             "placedBefore": 2,
             "placedAfter": 1,
+            "exceededLimits": [],
         }
     ]
 

@@ -29,6 +29,7 @@ def test_bring_back_lists_and_reschedule_does(api: APIClient) -> None:
             "placedBefore": 2,
             "placedAfter": 2,
             "fulfilled": True,
+            "exceededLimits": [],
         },
     }
     uncordon(["c000"], by=None, now=world.now)

@@ -175,11 +175,6 @@ def test_a_round_without_candidates_does_not_blame_a_limit() -> None:
         (ChangeKind.LEAVE, {"cluster": "a"}, "a removed from the fleet"),
         (
             ChangeKind.LABEL,
-            {"cluster": "a", "key": "z", "value": None, "today": "x"},
-            "a without the label z (now x)",
-        ),
-        (
-            ChangeKind.LABEL,
             {"cluster": "a", "key": "z", "value": "y", "today": None},
             "a with label z=y (now none)",
         ),

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.fleet import Taint
+from clusters.fleet import Fleet, Taint
 from clusters.operations.edit import change_labels, cordon
 from clusters.operations.join import ClusterSpec, dry_run, upsert_clusters
 from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
+from placements.engine.balance import ExceededLimit
 from placements.models import Placement
 from placements.services.fleet import impact
 from placements.services.fleet.impact import Impact, ImpactRow, impact_of
@@ -176,3 +177,26 @@ def test_writes_nothing() -> None:
     _leaving("bravelion")
 
     assert list(Placement.objects.values()) == before
+
+
+def _with_labels(name: str, labels: dict[str, str]) -> Fleet:
+    fleet = current_fleet().fleet
+    return fleet.with_clusters([fleet.clusters[fleet.positions[name]]._replace(labels=labels)])
+
+
+def test_a_label_alone_exceeds_a_hard_limit_without_any_move() -> None:
+    joined("palemoth", region="east")
+    assert impact_of(current_fleet().fleet).rows == ()
+
+    [row] = impact_of(_with_labels("bravelion", {"region": "west"})).rows
+
+    assert (row.placement, row.joins, row.leaves, row.gets_worse) == ("web", (), (), False)
+    assert row.exceeded_limits == (ExceededLimit("region", 1, "west", 2, "east", 0, 2),)
+    assert row.balance == "Out of balance: region skew 2, max skew 1 (west 2, east 0)."
+
+
+def test_a_limit_that_is_exceeded_already_is_no_impact_of_another_change() -> None:
+    joined("palemoth", region="east")
+    change_labels(["bravelion"], put={"region": "west"}, by=None, now=NOW)
+
+    assert impact_of(_with_labels("palemoth", {"region": "east", "tier": "edge"})).rows == ()

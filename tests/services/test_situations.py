@@ -68,10 +68,10 @@ def settled(clusters: int = 3, **rolling: Any) -> World:
     return world
 
 
-def bindings(world: World, *names: str, **values: Any) -> None:
+def bindings(*names: str, **values: Any) -> None:
+    """Change the bindings on these clusters, or on all."""
     rows = Binding.objects.filter(cluster_name__in=names) if names else Binding.objects.all()
     rows.update(**values)
-    assert world
 
 
 def conditions(*, started: bool = True) -> dict[str, list[str]]:
@@ -129,8 +129,8 @@ def never_decided() -> None:
 
 @of("progress", "Progressing (2 of 3 started)")
 def rollout_goes_on() -> None:
-    world = settled()
-    bindings(world, "c000", conditions=conditions(started=False))
+    settled()
+    bindings("c000", conditions=conditions(started=False))
     Rollout.objects.update(state="running", ended_at=None)
 
 
@@ -158,7 +158,7 @@ def unfulfilled_and_being_deleted() -> None:
 def deletion_fails() -> None:
     world = settled()
     delete_placement("web", by=None, now=world.now)
-    bindings(world, "c000", phase=Phase.REMOVE_FAILED, message="no")
+    bindings("c000", phase=Phase.REMOVE_FAILED, message="no")
 
 
 @of("healthy", "Healthy", "rollout-held")
@@ -171,14 +171,14 @@ def paused_with_nothing_to_do() -> None:
 def paused_before_it_began() -> None:
     world = settled()
     pause("web", by=None, now=world.now)
-    bindings(world, conditions=conditions(started=False))
+    bindings(conditions=conditions(started=False))
 
 
 @of("suspended", "Stopped (0 of 3 started)", "rollout-held")
 def stopped() -> None:
-    world = settled()
+    settled()
     Placement.objects.update(is_stopped=True)
-    bindings(world, conditions=conditions(started=False))
+    bindings(conditions=conditions(started=False))
 
 
 @of("suspended", "Scheduled, not applied (2 clusters not monitored)")
@@ -296,30 +296,34 @@ def one_cluster_has_no_driver() -> None:
 
 @of("failed", "Failed (failed on 1 cluster)", "placement-degraded")
 def apply_fails() -> None:
-    bindings(settled(), "c001", phase=Phase.FAILED, message="quota exceeded")
+    settled()
+    bindings("c001", phase=Phase.FAILED, message="quota exceeded")
 
 
 @of("failed", "Failed (failed on 2 clusters)", "placement-degraded")
 def apply_fails_while_a_cluster_is_lost() -> None:
     world = settled()
     cut_off(world, "c002")
-    bindings(world, "c000", "c001", phase=Phase.FAILED, message="quota exceeded")
+    bindings("c000", "c001", phase=Phase.FAILED, message="quota exceeded")
 
 
 @of("failed", "Failed (removal failed on 1 cluster)", "placement-degraded")
 def removal_fails() -> None:
-    bindings(settled(), "c001", phase=Phase.REMOVE_FAILED, state=BindingState.UNSCHEDULED, message="no")
+    settled()
+    bindings("c001", phase=Phase.REMOVE_FAILED, state=BindingState.UNSCHEDULED, message="no")
 
 
 @of("attention", "Differs (differs on 1 cluster)", "placement-degraded")
 def report_differs() -> None:
-    bindings(settled(), "c001", failure="differs")
+    settled()
+    bindings("c001", failure="differs")
 
 
 @of("attention", "Degraded (2 of 3 available)", "placement-degraded")
 def never_available() -> None:
     long_ago = datetime.now(UTC) - timedelta(hours=1)
-    bindings(settled(), "c001", phase=Phase.APPLIED, conditions=conditions(), phase_changed_at=long_ago)
+    settled()
+    bindings("c001", phase=Phase.APPLIED, conditions=conditions(), phase_changed_at=long_ago)
 
 
 @of(
@@ -330,12 +334,13 @@ def never_available() -> None:
 def unavailable_beside_a_lost_cluster() -> None:
     world = settled()
     cut_off(world, "c002")
-    bindings(world, "c001", phase=Phase.APPLIED, conditions=conditions())
+    bindings("c001", phase=Phase.APPLIED, conditions=conditions())
 
 
 @of("healthy", "Healthy", "drift")
 def objects_have_drifted() -> None:
-    bindings(settled(), "c001", drifted_objects=[drift()])
+    settled()
+    bindings("c001", drifted_objects=[drift()])
 
 
 # --- runs ---
@@ -475,9 +480,8 @@ def lost() -> None:
 
 def changed(**values: Any) -> Situation:
     def make() -> None:
-        world = settled()
+        settled()
         MemberCluster.objects.filter(name="c001").update(**values)
-        assert world
 
     return make
 
@@ -495,7 +499,7 @@ def workloads() -> None:
     world = settled()
     world.place("db", one_at_a_time())
     world.run(until=world.is_settled)
-    bindings(world, "c001", phase=Phase.FAILED, message="quota exceeded")
+    bindings("c001", phase=Phase.FAILED, message="quota exceeded")
 
 
 AT = datetime.now(UTC)

@@ -289,3 +289,16 @@ def test_the_fleet_as_it_is_outlives_a_scenario_that_supposed_the_same(
     evaluated(names=["b"])
 
     assert decided("api", pick_n_spec(1)).is_fulfilled
+
+
+def test_a_loss_that_leaves_a_hard_limit_exceeded_says_so() -> None:
+    for name, region in {"a": "east", "b": "east", "c": "west"}.items():
+        joined(name, region=region)
+    decided("web", pick_n_spec(3, topologySpreadConstraints=[spread("region")]))
+
+    row = evaluated(names=["c"])
+
+    assert outcome(row, "web", "cordon").why == (
+        "no other cluster passes its filters. Out of balance: region skew 2, max skew 1 (east 2, west 0)."
+    )
+    assert "Out of balance" not in outcome(row, "web", "leave").why

@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
 
-from placements.models import DecisionRecord, Placement
+from clusters.models import MemberCluster
+from placements.models import Decision, DecisionRecord, Placement
 from placements.services.decisions.records import decisions_named
 from placements.services.placements import delete_placement
 from tests.builders import labelled, pick_n
-from tests.rows import NOW, decided, pick_n_spec, spec
+from tests.rows import NOW, decided, joined, pick_n_spec, spec
 
 pytestmark = pytest.mark.django_db
 
@@ -57,6 +59,26 @@ def test_advice_on_a_label_leads_to_the_form_with_it_filled_in(operator: Client,
     assert re.search(r'name="label_key"[^>]*value="region"', form)
     assert re.search(r'name="label_value"[^>]*value="east"', form)
     assert "eastern" in form
+
+
+def test_says_what_a_cluster_is_today_before_what_it_was_at_the_decision(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
+    MemberCluster.objects.filter(name="bravelion").update(
+        verdict="staleHeartbeat", verdict_since=datetime.now(UTC) - timedelta(minutes=17, seconds=5)
+    )
+    joined("zz-late", region="east")
+    MemberCluster.objects.filter(name="zz-late").update(joined_at=datetime.now(UTC) - timedelta(minutes=5))
+    Decision.objects.update(created_at=datetime.now(UTC) - timedelta(minutes=30))
+
+    page = text_of(viewer, f"/decisions/{decision_id}/?cluster=bravelion")
+    late = text_of(viewer, f"/decisions/{decision_id}/?cluster=zz-late")
+    advice = viewer.get(f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice").json()
+
+    today, then = page.index("Today: not ready for 17"), page.index("At decision 1, ")
+    assert today < then < page.index("lost to jumpingcat")
+    assert "Today: ready; joined 5m ago, after this decision: it was not evaluated." in late
+    assert advice["today"].startswith("Today: not ready for 17")
 
 
 def test_says_that_a_cluster_is_not_in_its_fleet(operator: Client, text_of: Fetch, decision_id: str) -> None:

@@ -126,19 +126,16 @@ def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
 def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
     viewer: Client, text_of: Fetch
 ) -> None:
-    basis = {"runs": 3, "clusters": 96, "source": "placement"}
-    remaining = {"p10": 130.0, "p50": 200.0, "p90": 290.0, "slower": 0, "basis": basis}
     run, now = Rollout.objects.filter(state="running"), datetime.now(UTC).isoformat()
-    assert "No forecast for fewer than 10 clusters." in text_of(viewer, RUN)
+    run.update(eta={"at": now, "left": None, "reason": "no-rate"}, progress_version=76)
+    assert "No forecast before the first wave is done." in text_of(viewer, RUN)
 
-    calibration = {"right": 1, "judged": 2}
-    eta = {"at": now, "remaining": remaining, "calibration": calibration}
-    run.update(eta=eta, progress_version=77)
-    words = "About 3 to 5 min left (based on 3 runs)"
+    run.update(eta={"at": now, "left": {"seconds": 290.0, "runs": 3}}, progress_version=77)
+    words = "About 5 min left (median of 3 past runs)"
 
-    assert f"{words}. 1 of the last 2 forecasts were right" in text_of(viewer, RUN)
+    assert words in text_of(viewer, RUN)
     assert words in text_of(viewer, "/rollouts/")
-    assert viewer.get("/api/v1" + RUN.rstrip("/")).json()["eta"]["remaining"]["basis"] == basis
+    assert viewer.get("/api/v1" + RUN.rstrip("/")).json()["eta"]["remaining"]["runs"] == 3
 
 
 @pytest.mark.nightly

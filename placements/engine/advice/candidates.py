@@ -37,7 +37,9 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY = ("affinity", "clusterAffinity")
 _TERMS = (*_AFFINITY, _REQUIRED, "clusterSelectorTerms")
+_PREFERENCES = (*_AFFINITY, _PREFERRED)
 _WEIGHTS = range(-100, 101)
+_LABELS_TRIED = 5
 
 
 def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
@@ -51,6 +53,8 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
     else:
         yield from _reports(decision, cluster)
         yield from _tolerations(decision, cluster)
+        if profile_of(decision.cycle).has_new_terms:
+            yield from _new_terms(decision, cluster)
         yield from _terms(decision)
     if placement_type is PlacementType.PICK_N:
         yield from _numbers(decision, cluster)
@@ -74,14 +78,10 @@ def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]
     yield from _constraints(decision)
     yield from _options(decision)
     yield from _terms(decision)
-    keys = {one.topology_key for one in decision.cycle.policy.topology_spread_constraints}
     for cluster in pinned:
         yield from _reports(decision, cluster)
         yield from _tolerations(decision, cluster)
         yield [_departure(decision, cluster)]
-        for key in sorted(keys):
-            if decision.cycle.fleet.label(key).value_at(decision.cycle.fleet.positions[cluster]) is not None:
-                yield [_label(decision, cluster, key, None)]
 
 
 def _edit(decision: Decision, kind: ChangeKind, facts: dict[str, Any], edit: Edit) -> Change:
@@ -98,6 +98,14 @@ def _set_field(
 
 def _append(plain: dict[str, Any], *, field: str, item: object) -> None:
     plain[field] = [*plain.get(field, []), item]
+
+
+def _append_at(plain: dict[str, Any], *, path: tuple[str, ...], item: object) -> None:
+    """Append to the list at a path of fields, which are made where they are missing."""
+    holder = plain
+    for key in path[:-1]:
+        holder = holder.setdefault(key, {})
+    _append(holder, field=path[-1], item=item)
 
 
 def _value_at(plain: Any, path: Keys) -> Any:
@@ -134,6 +142,37 @@ def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
         edit = partial(_append, field="tolerations", item=toleration)
         facts = {"cluster": cluster, "key": taint.key, "value": taint.value}
         yield [_edit(decision, ChangeKind.TOLERATION, facts, edit)]
+
+
+def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
+    """Prefer the labels of a cluster, the rarest first; accept them where the affinity rules it out."""
+    cycle, fleet = decision.cycle, decision.cycle.fleet
+    labels = fleet.clusters[fleet.positions[cluster]].labels
+    columns = {key: fleet.label(key) for key in labels}
+    share = {
+        key: int((column.codes == column.codes[fleet.positions[cluster]]).sum())
+        for key, column in columns.items()
+    }
+    rarest = sorted((count, key) for key, count in share.items() if count < len(fleet))[:_LABELS_TRIED]
+    terms = [
+        ({"key": key, "value": labels[key]}, {"labelSelector": {"matchLabels": {key: labels[key]}}})
+        for _, key in rarest
+    ]
+    if cycle.policy.placement_type is PlacementType.PICK_N:
+        yield [
+            _edit(
+                decision,
+                ChangeKind.PREFERENCE,
+                {**facts, "weight": _WEIGHTS[-1]},
+                partial(_append_at, path=_PREFERENCES, item={"weight": _WEIGHTS[-1], "preference": term}),
+            )
+            for facts, term in terms
+        ]
+    if cycle.policy.required_terms:
+        yield [
+            _edit(decision, ChangeKind.TERM, facts, partial(_append_at, path=_TERMS, item=term))
+            for facts, term in terms
+        ]
 
 
 def _terms(decision: Decision) -> Iterator[Axis]:
@@ -246,16 +285,11 @@ def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
     for key in labels_read(decision.cycle):
         column = fleet.label(key)
         today = column.value_at(position)
-        values: list[str | None] = [value for value in column.values if value != today]
-        for value in values + ([None] if today is not None else []):
-            yield [_label(decision, cluster, key, value)]
-
-
-def _label(decision: Decision, cluster: str, key: str, value: str | None) -> Change:
-    fleet = decision.cycle.fleet
-    today = fleet.clusters[fleet.positions[cluster]].labels.get(key)
-    facts = {"cluster": cluster, "key": key, "value": value, "today": today}
-    return Change(ChangeKind.LABEL, facts, partial(with_label, decision.cycle, cluster, key, value))
+        for value in column.values:
+            if value != today:
+                facts = {"cluster": cluster, "key": key, "value": value, "today": today}
+                changed = partial(with_label, decision.cycle, cluster, key, value)
+                yield [Change(ChangeKind.LABEL, facts, changed)]
 
 
 def _departure(decision: Decision, name: str) -> Change:

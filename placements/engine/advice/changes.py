@@ -20,7 +20,8 @@ Edit = Callable[[dict[str, Any]], None]
 class ChangeKind(StrEnum):
     """The fixed menu of `design/ui.md` 6.2, and what only some rules read; combinations are not tried.
 
-    COUNTED is what counts for a constraint, OPTION one of the options of the semantics.
+    COUNTED is what counts for a constraint, OPTION one of the options of the semantics, PREFERENCE a new
+    preferred term and TERM a new required one.
     """
 
     NUMBER = "number"
@@ -35,6 +36,8 @@ class ChangeKind(StrEnum):
     DROP_REQUIREMENT = "drop-requirement"
     LABEL = "label"
     WEIGHT = "weight"
+    PREFERENCE = "preference"
+    TERM = "term"
     LEAVE = "leave"
     REPORT = "report"
     NAME = "name"
@@ -42,6 +45,27 @@ class ChangeKind(StrEnum):
 
 _OTHER_CHANGES = {ChangeKind.NUMBER, ChangeKind.LABEL, ChangeKind.LEAVE, ChangeKind.REPORT}
 POLICY_CHANGES = frozenset(ChangeKind) - _OTHER_CHANGES
+
+
+_ACCEPTANCE = (
+    ChangeKind.WEIGHT,
+    ChangeKind.PREFERENCE,
+    ChangeKind.TERM,
+    ChangeKind.NAME,
+    ChangeKind.TOLERATION,
+    ChangeKind.REPORT,
+    ChangeKind.NUMBER,
+    ChangeKind.COUNTED,
+    ChangeKind.OPTION,
+    ChangeKind.MAX_SKEW,
+    ChangeKind.MIN_DOMAINS,
+    ChangeKind.WHEN_UNSATISFIABLE,
+    ChangeKind.DROP_REQUIREMENT,
+    ChangeKind.DROP_TERM,
+    ChangeKind.DROP_CONSTRAINT,
+    ChangeKind.LABEL,
+    ChangeKind.LEAVE,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +77,18 @@ class Change:
     changed: Callable[[], Cycle] = field(repr=False, compare=False)
     edit: Edit | None = field(default=None, repr=False, compare=False)
     option: tuple[str, object] | None = None
+
+    @property
+    def acceptance(self) -> int:
+        """Return the place among the changes that an operator would accept, 0 for the most acceptable.
+
+        What adds comes first, then what weakens a limit, then what changes a cluster. A missing label is
+        more likely to be forgotten than another one is to be wrong.
+        """
+        kind = self.kind
+        if kind is ChangeKind.LABEL and self.facts["today"] is None:
+            return _ACCEPTANCE.index(ChangeKind.NUMBER)
+        return _ACCEPTANCE.index(kind)
 
 
 def with_policy(cycle: Cycle, policy: PlacementPolicy) -> Cycle:
@@ -85,12 +121,10 @@ def without_cluster(cycle: Cycle, name: str) -> Cycle:
     return replace(cycle, fleet=cycle.fleet.without(name))
 
 
-def with_label(cycle: Cycle, name: str, key: str, value: str | None) -> Cycle:
-    """Return the cycle with one label of a cluster set, or removed when the value is None."""
+def with_label(cycle: Cycle, name: str, key: str, value: str) -> Cycle:
+    """Return the cycle with one label of a cluster set."""
     cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
-    labels = {other: text for other, text in cluster.labels.items() if other != key}
-    if value is not None:
-        labels[key] = value
+    labels = {**cluster.labels, key: value}
     return replace(cycle, fleet=cycle.fleet.with_cluster(cluster._replace(labels=labels)))
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from clusters.columns import ABSENT
+from placements.engine.balance import exceeded_limits
+from placements.engine.resilience import active, without
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
@@ -93,7 +95,19 @@ def stale_picks(decision: Decision) -> tuple[str, ...]:
     """Return the clusters that stay placed although rescheduling would not select them."""
     if decision.is_failed or decision.kind is CycleKind.NO_NAMES:
         return ()
-    return not_selected(schedule(decision.cycle.rescheduled()), decision.kept)
+    return outdated(decision.cycle, schedule(decision.cycle.rescheduled()), decision.kept)
+
+
+def outdated(cycle: Cycle, fresh: Decision, placed: Iterable[str]) -> tuple[str, ...]:
+    """Return the placed clusters that rescheduling, decided as `fresh`, would not select.
+
+    While a hard limit is exceeded, rules that allow what does not make it worse select other clusters than
+    rescheduling does: one that the scheduler would select again in its own place is not outdated.
+    """
+    names = not_selected(fresh, placed)
+    if names and exceeded_limits(cycle, active(cycle.live_bindings)):
+        return tuple(name for name in names if name not in schedule(without(cycle, name)).picked_names)
+    return names
 
 
 def not_selected(fresh: Decision, placed: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Each answer is verified by a run of `schedule()` as if the change were saved. *M
 value of the same kind nearer to the current one, in the same direction, succeeds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from fleetui.apimachinery.errors import InvalidManifest
@@ -72,7 +72,7 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
     budget = _Budget(_affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs)
     for axis in candidate_changes(decision, cluster):
         _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed_names(each))
-    suggestions = (tuple(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
+    suggestions = (_in_order(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
     return Advice(outcome, *suggestions, is_rescheduled=evaluated is not decision)
 
 
@@ -98,7 +98,14 @@ def how_to_fulfil(decision: Decision) -> tuple[Suggestion, ...]:
     for axis in fulfilment_axes(decision, in_pinned_domains):
         _try_axis(decision, axis, budget, lambda changed: changed.is_fulfilled)
 
-    return tuple(budget.helps)
+    return _in_order(budget.helps)
+
+
+def _in_order(suggestions: Iterable[Suggestion]) -> tuple[Suggestion, ...]:
+    """Return the changes that an operator would accept first, of one kind those that move the fewest."""
+    return tuple(
+        sorted(suggestions, key=lambda one: (one.change.acceptance, len(one.gains) + len(one.losses)))
+    )
 
 
 def _affordable_runs(decision: Decision, evaluations: int) -> int:

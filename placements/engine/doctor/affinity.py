@@ -63,8 +63,7 @@ def term_without_effect(case: Case) -> Iterator[Finding]:
     for index in range(len(terms) if len(terms) > 1 else 0):
         if case.has_no_effect(set_at(*_REQUIRED, index, value=None)):
             message = "The term changes nothing today: another term covers it."
-            fix = Fix("Remove the term.", edits=((("policy", *_REQUIRED, index), None),))
-            yield A02.finding(_path(*_REQUIRED, index), message, ("required", str(index)), fix=fix)
+            yield A02.finding(_path(*_REQUIRED, index), message, ("required", str(index)))
 
 
 def preference_without_effect(case: Case) -> Iterator[Finding]:
@@ -73,25 +72,19 @@ def preference_without_effect(case: Case) -> Iterator[Finding]:
             message = "The preference changes nothing today."
             if case.policy.topology_spread_constraints:
                 message = "The preference changes nothing today: the topology score ranks first."
-            fix = Fix("Remove the preference.", edits=((("policy", *_PREFERRED, index), None),))
-            yield A04.finding(_path(*_PREFERRED, index), message, ("preferred", str(index)), fix=fix)
+            yield A04.finding(_path(*_PREFERRED, index), message, ("preferred", str(index)))
 
 
 def _taints(case: Case) -> list[Taint]:
     return list(dict.fromkeys(one for taints in case.fleet.taint_sets for one in taints))
 
 
-def _removal(index: int) -> Fix:
-    return Fix("Remove the toleration.", edits=((("policy", "tolerations", index), None),))
-
-
 def without_taint(case: Case) -> Iterator[Finding]:
     taints = _taints(case)
     for index, one in enumerate(case.policy.tolerations):
         if len(untolerated(tuple(taints), (one,))) == len(taints):
-            evidence = ("toleration", str(index))
             message = f"No cluster has a taint that the toleration of {one.key or 'every key'} matches."
-            yield T01.finding(_path("tolerations", index), message, evidence, fix=_removal(index))
+            yield T01.finding(_path("tolerations", index), message, ("toleration", str(index)))
 
 
 def tolerates_everything(case: Case) -> Iterator[Finding]:
@@ -119,7 +112,7 @@ def toleration_without_effect(case: Case) -> Iterator[Finding]:
         if case.has_no_effect(set_at("tolerations", index, value=None)):
             message = "Without this toleration the same clusters are selected today."
             evidence = ("toleration", str(index))
-            yield T03.finding(_path("tolerations", index), message, evidence, fix=_removal(index))
+            yield T03.finding(_path("tolerations", index), message, evidence)
 
 
 A01 = Rule("A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", unknown_names)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clusters.fleet import Fleet
+from clusters.fleet import EligibilityKind, Fleet
 from placements.engine.doctor.affinity import AFFINITY
 from placements.engine.doctor.findings import (
     OF_FLEET,
@@ -35,6 +35,7 @@ ALIASES = {
     "malformed-property": ("H07",),
 }
 """The rules for each code of a warning."""
+_DOWN = frozenset(EligibilityKind) - {EligibilityKind.LEAVING}
 _FAMILIES = "HASTNRFO"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -86,7 +87,8 @@ def examine_placement(
     """Check a placement; findings about the fleet that are the cause of others come with them.
 
     Without clusters only the rules that read the policy alone are checked, and what they find is information.
-    `needs` limits the rules to those that read no more.
+    `needs` limits the rules to those that read no more. While a cluster is down, no change of the policy is
+    proposed.
     """
     rules = [one for one in RULES.values() if one.needs not in OF_FLEET and one.needs in needs]
     if not len(case.fleet):
@@ -99,7 +101,18 @@ def examine_placement(
     kept = (one for one in roots if one.rule in own or one.caused)
     order = list(Severity)
     worst_first = sorted(kept, key=lambda one: (order.index(one.severity), rank(one.rule), one.path))
+    if any(cluster.eligibility.kind in _DOWN for cluster in case.fleet):
+        worst_first = [_without_policy_change(finding) for finding in worst_first]
     return replace(examination, findings=tuple(worst_first))
+
+
+def _without_policy_change(finding: Finding) -> Finding:
+    """Remove the fixes that edit the policy: what is missing while a cluster is down may be back soon."""
+    fix = finding.fix
+    if fix and any(path[0] == "policy" for path, _ in fix.edits):
+        fix = None
+    caused = tuple(_without_policy_change(other) for other in finding.caused)
+    return replace(finding, fix=fix, caused=caused)
 
 
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:

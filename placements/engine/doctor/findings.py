@@ -94,6 +94,7 @@ class Case:
 
     `kept` are the positions of clusters that stay selected, whether they pass the filters or not.
     `overlaps`: what other placements apply to the same clusters, too.
+    `is_timed`: it selects objects whose readiness cannot be observed, so that each update lasts the period.
     `clock` returns seconds; without one the number of runs is the only limit.
     """
 
@@ -102,6 +103,7 @@ class Case:
     clock: Callable[[], float] = float
     kept: Collection[int] = ()
     overlaps: Collection[Overlap] = ()
+    is_timed: bool = False
     runs: int = 0
     until: float = field(init=False)
 

@@ -103,14 +103,14 @@ def all_at_once(case: Case) -> Iterator[Finding]:
 
 
 def least_seconds(strategy: RollingUpdate, *, placed: int, updated: int) -> int:
-    """Return how long a rollout to some of the clusters takes at least."""
+    """Return how long a rollout of objects whose readiness cannot be observed takes at least."""
     most = strategy.max_unavailable
     at_once = max(1, ceil(placed * most.number / 100) if most.is_percent else most.number)
     return ceil(updated / at_once) * strategy.unavailable_period_seconds
 
 
 def slow_rollout(case: Case) -> Iterator[Finding]:
-    if not case.strategy:
+    if not case.strategy or not case.is_timed:
         return
     placed = len(case.decision.picked_names)
     seconds = least_seconds(case.strategy, placed=placed, updated=placed)

@@ -36,10 +36,6 @@ def _constraints(case: Case) -> Iterator[tuple[int, TopologySpreadConstraint, st
             yield index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index))
 
 
-def _removal(index: int) -> Fix:
-    return Fix("Remove the constraint.", edits=((("policy", _FIELD, index), None),))
-
-
 def unknown_key(case: Case) -> Iterator[Finding]:
     for index, one, path, same in _constraints(case):
         if not case.fleet.label(one.topology_key).values:
@@ -53,18 +49,18 @@ def unknown_key(case: Case) -> Iterator[Finding]:
 
 
 def one_value(case: Case) -> Iterator[Finding]:
-    for index, one, path, same in _constraints(case):
+    for _, one, path, same in _constraints(case):
         if len(values := case.fleet.label(one.topology_key).values) == 1:
             message = f"{one.topology_key} has the value {values[0]} only: the constraint has no effect."
-            yield S02.finding(f"{path}.topologyKey", message, same, fix=_removal(index))
+            yield S02.finding(f"{path}.topologyKey", message, same)
 
 
 def nearly_unique(case: Case) -> Iterator[Finding]:
-    for index, one, path, same in _constraints(case):
+    for _, one, path, same in _constraints(case):
         values = case.fleet.label(one.topology_key).values
         if len(case.fleet) > 5 and len(values) >= len(case.fleet) / 2:
             message = f"{one.topology_key} is nearly unique: nearly every cluster is its own domain."
-            yield S03.finding(f"{path}.topologyKey", message, same, fix=_removal(index))
+            yield S03.finding(f"{path}.topologyKey", message, same)
 
 
 def blocking_domain(case: Case) -> Iterator[Finding]:
@@ -179,7 +175,7 @@ def no_effect_today(case: Case) -> Iterator[Finding]:
             continue
         if case.has_no_effect(set_at(_FIELD, index, value=None)):
             message = "Without this constraint the same clusters are selected today."
-            yield S07.finding(path, message, same, fix=_removal(index))
+            yield S07.finding(path, message, same)
 
 
 def _exact(case: Case) -> ExactRecord | None:

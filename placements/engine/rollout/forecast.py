@@ -1,129 +1,44 @@
-"""How long the rest of a rollout takes: list scheduling of the remaining clusters over the free slots.
+"""How long the rest of a run takes at the rate of its clusters that are done. All times are in seconds."""
 
-The duration of each is drawn from past runs (`spec/foresight.md` 7). All times are in seconds.
-"""
-
-import heapq
-import random
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-
-DRAWS = 200
-_MOST_STEPS = 250_000
-"""Of all draws together; a rollout over thousands of clusters gets fewer draws."""
-_FEWEST_DRAWS = 50
-FEWEST_CLUSTERS = 10
-"""Smaller rollouts have no forecast."""
-ENOUGH_RUNS = 3
-"""With fewer past runs the durations vary less than the next run will; their weights are drawn as well."""
+from collections.abc import Sequence
+from typing import NamedTuple
 
 
-class StepKind(StrEnum):
-    """What is done on a cluster; additions have separate slots."""
+class WorkSpan(NamedTuple):
+    """Work on one cluster: when it started, when it ended (None while in progress), and whether it is done.
 
-    ADDITION = "addition"
-    UPDATE = "update"
-    REMOVAL = "removal"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One remaining cluster.
-
-    `elapsed` is how long its step has been in progress, None if it has not started. `left` is the exact rest
-    where time alone ends it. `wait` is added to the drawn duration: a fixed wait after the work.
+    What failed has ended without being done.
     """
 
-    kind: StepKind
-    elapsed: float | None = None
-    left: float | None = None
-    wait: float = 0
+    start: float
+    end: float | None = None
+    is_done: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Percentiles of the time until all steps have ended; `slower` of these take longer than any past one."""
+def seconds_left(spans: Sequence[WorkSpan], *, waiting: int, now: float) -> float | None:
+    """Return the time left of a run in which `waiting` clusters have not started, None in its first wave.
 
-    p10: float
-    p50: float
-    p90: float
-    slower: int
-
-
-def forecast(
-    stages: Sequence["WorkStage"], durations: Mapping[StepKind, Sequence[float]], *, runs: int, seed: int
-) -> Forecast:
-    """Return the forecast; every kind of a remaining step has a past duration."""
-    rng = random.Random(seed)  # noqa: S311 -- reproducible, not secret
-    past = {kind: sorted(values) for kind, values in durations.items()}
-    steps = [step for stage in stages for step in stage.steps]
-    draws = min(DRAWS, max(_FEWEST_DRAWS, _MOST_STEPS // max(1, len(steps))))
-    ends = []
-    for _ in range(draws):
-        times = {kind: _weighted(values, runs, rng) for kind, values in past.items()}
-        ends.append(sum(_stage_seconds(stage, times, rng) for stage in stages))
-    ends.sort()
-    slower = sum(
-        step.elapsed is not None and step.left is None and step.elapsed >= past[step.kind][-1]
-        for step in steps
-    )
-    p10, p50, p90 = (ends[round(share * (draws - 1))] for share in (0.1, 0.5, 0.9))
-    return Forecast(p10, p50, p90, slower)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkStage:
-    """Steps that share slots, and the fixed waits before and after them.
-
-    A rolling update is one stage. `slots` are the numbers that may be in progress at once: of additions, and
-    of updates and removals.
+    Time in which no cluster was in progress does not count: approvals, timed waits and pauses. While nothing
+    ends for longer than the clusters in progress should take, the time left grows.
     """
-
-    steps: Sequence[Step]
-    additions: int
-    others: int
-    wait: float = 0
-
-
-def _weighted(values: Sequence[float], runs: int, rng: random.Random) -> Sequence[float]:
-    """Return the durations to draw from; with few runs a Bayesian bootstrap of them."""
-    if runs >= ENOUGH_RUNS:
-        return values
-    weights = [rng.expovariate(1) for _ in values]  # normalized, these are a draw of a Dirichlet distribution
-    return sorted(rng.choices(values, weights, k=len(values)))
+    ends = sorted(span.end for span in spans if span.end is not None and span.is_done)
+    if not ends or len(ends) < sum(span.start < ends[0] for span in spans):
+        return None
+    worked = _worked(spans, until=ends[-1])
+    since = _worked(spans, until=now) - worked
+    running = sum(span.end is None for span in spans)
+    a_cluster = worked / len(ends)
+    due = a_cluster * running
+    return max(0.0, a_cluster * (running + waiting) - due + abs(due - since))
 
 
-def _stage_seconds(stage: WorkStage, times: Mapping[StepKind, Sequence[float]], rng: random.Random) -> float:
-    last = 0.0
-    for is_addition, slots in ((True, stage.additions), (False, stage.others)):
-        steps = [step for step in stage.steps if (step.kind is StepKind.ADDITION) is is_addition]
-        if not steps:
-            continue
-        running = [_rest(step, times[step.kind], rng) for step in steps if step.elapsed is not None]
-        busy = [0.0] * max(1 - len(running), slots - len(running)) + running
-        heapq.heapify(busy)
-        last = max([last, *running])
-        waiting = [step for step in steps if step.elapsed is None]
-        # All at once for each kind: a draw on its own costs more than everything else here.
-        choices = {
-            kind: iter(rng.choices(times[kind], k=sum(step.kind is kind for step in waiting)))
-            for kind in dict.fromkeys(step.kind for step in waiting)
-        }
-        for step in waiting:
-            end = busy[0] + next(choices[step.kind]) + step.wait
-            heapq.heapreplace(busy, end)
-            last = max(last, end)
-    return last + stage.wait
-
-
-def _rest(step: Step, values: Sequence[float], rng: random.Random) -> float:
-    """Return the rest of a step in progress: drawn from the past ones that took longer, else from all."""
-    if step.left is not None:
-        return step.left
-    elapsed = step.elapsed or 0.0
-    first = bisect_right(values, elapsed)
-    if first == len(values):
-        return rng.choice(values) + step.wait
-    return values[rng.randrange(first, len(values))] - elapsed + step.wait
+def _worked(spans: Sequence[WorkSpan], *, until: float) -> float:
+    """Return for how long at least one cluster was in progress."""
+    total, reached = 0.0, float("-inf")
+    for span in sorted(spans):
+        end = until if span.end is None else min(span.end, until)
+        start = max(span.start, reached)
+        if end > start:
+            total += end - start
+            reached = end
+    return total

@@ -82,6 +82,7 @@ class Profile:
     chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
     on each cluster. `domains_depend_on_filters`: which clusters count in a domain depends on more than
     labels. `has_exact_search`: a set is judged by its final skews, so that exact search applies;
+    `has_new_terms`: every document of a placement can express another term;
     `is_blocked_over_limit`: a skew above its limit forbids every pick that leaves it there. `refuse` raises
     InvalidManifest for a policy that is invalid with these options. Under `options_without_failure` a cycle
     that would fail without enough candidates keeps what it had picked. `options_to_try` are those that may
@@ -97,6 +98,7 @@ class Profile:
     domains_depend_on_filters: bool = False
     has_exact_search: bool = False
     is_blocked_over_limit: bool = False
+    has_new_terms: bool = True
     refuse: Callable[[PlacementPolicy], None] = lambda _policy: None
     options_without_failure: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
     options_to_try: Callable[[Cycle], Iterable[Choice]] = lambda _cycle: ()
@@ -111,6 +113,7 @@ def _ocm(cycle: Cycle) -> Profile:
         filters,
         WeightedScore(options),
         chooses_again=True,
+        has_new_terms=False,
         reads_other_placements=options.balance_weight != 0 and not options.balance,
         refuse=partial(refuse_weighted_limits, options=options),
         options_without_failure={"unsatisfiable": str(Unsatisfiable.FEWER)},

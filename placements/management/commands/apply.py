@@ -10,6 +10,7 @@ from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.yaml import Document
 from fleetui.errors import UNCONFIRMED
 from fleetui.remote import RemoteClient, RemoteError
+from placements.engine.balance import ExceededLimit
 from placements.explain.terminal import next_decision_line
 from placements.management.manifest_command import ManifestCommand
 from placements.services.apply import PartlyApplied, Result, apply_documents, preview_documents
@@ -18,6 +19,16 @@ from placements.services.placements import UnschedulesEverything
 from placements.services.results import CONFIRMATION
 
 DRY_RUN = " (dry run)"
+_LIMIT = (
+    "topologyKey",
+    "maxSkew",
+    "fullestDomain",
+    "fullestCount",
+    "emptiestDomain",
+    "emptiestCount",
+    "skew",
+)
+"""The fields of an exceeded limit that a console sends."""
 
 
 def _result(plain: Mapping[str, Any]) -> Result:
@@ -107,6 +118,7 @@ class Command(ManifestCommand):
                 one["placedAfter"],
                 one["wasFulfilled"],
                 one["isFulfilled"],
+                tuple(ExceededLimit(*(limit[name] for name in _LIMIT)) for limit in one["exceededLimits"]),
             )
             for one in answer.get("decisions", ())
         ]
@@ -121,7 +133,7 @@ class Command(ManifestCommand):
                 count=row.placed_after,
                 is_fulfilled=row.is_fulfilled,
             )
-            self.stdout.write(line)
+            self.stdout.write(" ".join(filter(None, [line, row.balance])))
         if not_evaluated:
             self.stdout.write(f"{not_evaluated} more placements not evaluated")
 

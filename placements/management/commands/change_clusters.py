@@ -58,7 +58,8 @@ class Command(HubCommand):
                 words = f" ({one.conflict})" if one.conflict else ""
                 self.stdout.write(f"{one.name}: {one.change or 'unchanged'}{words}")
             for each in preview.impact.rows:
-                self.stdout.write(f"placement {each.placement}: {each.placed_before} -> {each.placed_after}")
+                counts = f"placement {each.placement}: {each.placed_before} -> {each.placed_after}"
+                self.stdout.write(" ".join(filter(None, [counts, each.balance])))
             return
         row: BulkChange = start_change(bulk_action, parameters, clusters, by=None, now=now)
         while row.ended_at is None:

@@ -1,14 +1,19 @@
-"""A suggested change as a manifest: what the editor opens as a draft."""
+"""What a cluster is today, and a suggested change as a manifest: what the editor opens as a draft."""
 
 import copy
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
+from clusters.fleet import EligibilityKind
+from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
 from placements.engine.scheduling.profile import profile_of
+from placements.explain.staged_updates import duration_words
+from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests import ocm_placement
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import is_ocm_placement, parse_placement
@@ -18,6 +23,26 @@ from placements.services.decisions.records import DecisionView
 
 Document = dict[str, Any]
 Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
+
+
+def state_today(name: str, *, decided_at: datetime, now: datetime) -> str:
+    """Return whether a cluster can be selected today and since when, which a decision does not know."""
+    cluster = MemberCluster.objects.filter(name=name).first()
+    if cluster is None:
+        return "Today: not in the fleet"
+    words = "ready"
+    if cluster.verdict:
+        since = _age_words(cluster.verdict_since, now=now)
+        words = f"not ready for {since} ({ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)]})"
+    if cluster.joined_at > decided_at:
+        words += f"; joined {_age_words(cluster.joined_at, now=now)} ago, after this decision"
+    return f"Today: {words}"
+
+
+def _age_words(moment: datetime, *, now: datetime) -> str:
+    """Return an age without its seconds, once it has minutes."""
+    age = now - moment
+    return duration_words(age - age % timedelta(minutes=1) if age >= timedelta(minutes=1) else age)
 
 
 def draft_with(view: DecisionView, change: Change) -> Document | None:

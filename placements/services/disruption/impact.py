@@ -7,13 +7,14 @@ from enum import StrEnum
 
 from clusters.queries import current_fleet
 from fleetui.apimachinery.words import first_names
+from placements.engine.balance import ExceededLimit, exceeded_limits
 from placements.engine.disruption import EvictionReason, Executed, KeptReason, judge_eviction
-from placements.engine.resilience import cordoned, why_stays, without
+from placements.engine.resilience import cordoned, placed_after, why_stays, without
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Picked
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
-from placements.explain.what_if import stuck_words
+from placements.explain.what_if import balance_sentence, stuck_words
 from placements.manifests.binding import PlacedBinding as BindingValue
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
@@ -45,7 +46,8 @@ class EvictionImpact(StrEnum):
 class DrainRow:
     """Impact on one placement; `message` is its message.
 
-    `scores` are the replacement clusters with their scores.
+    `scores` are the replacement clusters with their scores; `exceeded_limits` the hard limits that what is
+    placed after the eviction exceeds.
     """
 
     placement: str
@@ -55,10 +57,12 @@ class DrainRow:
     placed_after: int
     message: str
     scores: tuple[Picked, ...] = ()
+    exceeded_limits: tuple[ExceededLimit, ...] = ()
 
     @property
     def gets_worse(self) -> bool:
-        return self.impact in (EvictionImpact.STUCK, EvictionImpact.BLOCKED, EvictionImpact.STAYS)
+        is_stuck = self.impact in (EvictionImpact.STUCK, EvictionImpact.BLOCKED, EvictionImpact.STAYS)
+        return is_stuck or bool(self.exceeded_limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +155,18 @@ def _evicted(context: RolloutContext, cycle: Cycle, cluster: str) -> DrainRow:
     else:
         is_all = decision.cycle.policy.placement_type is PlacementType.PICK_ALL
         impact, message = EvictionImpact.SHRINKS, f"No replacement needed{' (PickAll)' if is_all else ''}."
-    scores = tuple(one for one in decision.picked if one.cluster not in there)
-    return DrainRow(context.placement.full_name, impact, joins, before, after, f"{message}{staged}", scores)
+    exceeded = tuple(exceeded_limits(cycle, placed_after(decision)))
+    sentences = [f"{message}{staged}", balance_sentence(exceeded)]
+    return DrainRow(
+        context.placement.full_name,
+        impact,
+        joins,
+        before,
+        after,
+        " ".join(filter(None, sentences)),
+        scores=tuple(one for one in decision.picked if one.cluster not in there),
+        exceeded_limits=exceeded,
+    )
 
 
 def _placed_count(bindings: Iterable[BindingValue]) -> int:

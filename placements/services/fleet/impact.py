@@ -7,16 +7,18 @@ A page or an admin action changes a fleet value and calls:
     impact_of(fleet, gone=["nimblefox"])               clusters that leave
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from clusters.fleet import Fleet
 from clusters.queries import current_fleet
+from placements.engine.balance import ExceededLimit, exceeded_limits
 from placements.engine.resilience import active, placed_after
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
+from placements.explain.what_if import balance_sentence
 from placements.models import Placement
-from placements.services.fleet_events import affected_by_change, losing_a_cluster
+from placements.services.fleet_events import affected_by_change, losing_a_cluster, reading_labels
 from placements.services.snapshots import cycles_of
 
 MOST_EVALUATED = 200
@@ -24,7 +26,10 @@ MOST_EVALUATED = 200
 
 @dataclass(frozen=True, slots=True)
 class ImpactRow:
-    """One placement that would change: selected and deselected clusters, counts before and after."""
+    """One placement that would change: selected and deselected clusters, counts before and after.
+
+    `exceeded_limits` are the hard limits that what is placed after the change exceeds.
+    """
 
     placement: str
     joins: tuple[str, ...]
@@ -33,6 +38,11 @@ class ImpactRow:
     placed_after: int
     was_fulfilled: bool | None
     is_fulfilled: bool
+    exceeded_limits: tuple[ExceededLimit, ...] = ()
+
+    @property
+    def balance(self) -> str:
+        return balance_sentence(self.exceeded_limits)
 
     @property
     def gets_worse(self) -> bool:
@@ -56,7 +66,8 @@ class Impact:
 def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
     """Return the impact of this fleet without the clusters `gone`, on at most 200 placements by name."""
     left = fleet.with_clusters((), gone) if gone else fleet
-    before = {cluster.name: cluster for cluster in current_fleet().fleet}
+    current = current_fleet().fleet
+    before = {cluster.name: cluster for cluster in current}
     after = {cluster.name: cluster for cluster in left}
     opens, keys = bool(gone) or before.keys() != after.keys(), set[str]()
     changed = [(old, after[name]) for name, old in before.items() if after.get(name, old) is not old]
@@ -67,29 +78,33 @@ def impact_of(fleet: Fleet, *, gone: Collection[str] = ()) -> Impact:
         if (old.properties, old.usage) != (new.properties, new.usage):
             opens = True  # which properties a policy reads is not known here, so all placements are affected
     affected = affected_by_change(opens=opens, label_keys=keys, property_names=frozenset())
-    return impact_on({*affected, *losing_a_cluster({*gone, *(before.keys() - after.keys())})}, left)
+    losing = losing_a_cluster({*gone, *(before.keys() - after.keys())})
+    # A label moves clusters between domains, also of placements that no fleet change reschedules.
+    return impact_on({*affected, *losing, *reading_labels(keys)}, left, before=current)
 
 
-def impact_on(placements: Collection[int], fleet: Fleet, *, named: Collection[str] = ()) -> Impact:
+def impact_on(
+    placements: Collection[int], fleet: Fleet, *, named: Collection[str] = (), before: Fleet | None = None
+) -> Impact:
     """Return the impact of the next scheduling cycle of these placements on a fleet.
 
     At most 200 are evaluated, by name. Those in `named` are included although nothing would change.
+    `before` is the fleet as it is, where it is another one: a label alone can exceed a limit.
     """
     rows = Placement.objects.filter(pk__in=sorted(placements), deleting_since=None, selection_faults=[])
     evaluated = list(rows.order_by("name")[:MOST_EVALUATED])
     not_evaluated = rows.count() - len(evaluated) if len(evaluated) == MOST_EVALUATED else 0
-    changed = [
-        row
-        for row in impact_rows(evaluated, fleet)
-        if row.joins or row.leaves or row.gets_worse or row.placement in named
-    ]
-    changed.sort(key=lambda row: (not row.gets_worse, row.placement))
+    changed = []
+    for placement, cycle in cycles_of(evaluated, fleet):
+        row = impact_row(placement, cycle)
+        today = replace(cycle, fleet=before or fleet)
+        exceeds_more = bool(row.exceeded_limits) and list(row.exceeded_limits) != exceeded_limits(
+            today, active(cycle.live_bindings)
+        )
+        if row.joins or row.leaves or row.gets_worse or exceeds_more or row.placement in named:
+            changed.append(row)
+    changed.sort(key=lambda row: (not row.gets_worse, not row.exceeded_limits, row.placement))
     return Impact(tuple(changed), len(evaluated), not_evaluated)
-
-
-def impact_rows(placements: Collection[Placement], fleet: Fleet) -> Iterable[ImpactRow]:
-    for placement, cycle in cycles_of(placements, fleet):
-        yield impact_row(placement, cycle)
 
 
 def impact_row(placement: Placement, cycle: Cycle) -> ImpactRow:
@@ -105,4 +120,5 @@ def impact_row(placement: Placement, cycle: Cycle) -> ImpactRow:
         placed_after=len(after),
         was_fulfilled=placement.is_fulfilled,
         is_fulfilled=decision.is_fulfilled,
+        exceeded_limits=tuple(exceeded_limits(cycle, after)),
     )

@@ -24,7 +24,7 @@ from django.db.models.functions import Coalesce, RowNumber
 
 from clusters.filters import ClusterListState, cordoned_names, label_of, list_state
 from clusters.models import MemberCluster
-from placements.engine.advice.diagnosis import not_selected
+from placements.engine.advice.diagnosis import outdated
 from placements.engine.balance import ExceededLimit, exceeded_limits
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
@@ -123,7 +123,7 @@ def headroom_of(cycle: Cycle) -> Headroom:
     fresh = schedule(cycle.rescheduled())
     if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
         return Headroom((), (), exceeded)
-    stale = not_selected(fresh, names)
+    stale = outdated(cycle, fresh, names)
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
         return Headroom((), stale, exceeded)

@@ -29,7 +29,12 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import Assertion
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import ClusterResourcePlacement
-from placements.services.doctor import examine_one, fleet_examination, introduced
+from placements.services.doctor import (
+    examine_one,
+    fleet_examination,
+    has_timed_objects,
+    introduced,
+)
 from placements.services.impact.sources import DiffSide, SourceNote, WrittenPlacement
 from placements.services.simulate.translate import placement_input
 
@@ -120,8 +125,9 @@ class DiffRow:
         changing = len(self.joins) + len(self.leaves)
         if self.head is None or not changing:
             return 0
-        strategy = self.head.manifest.spec.strategy.rolling_update
-        seconds = least_seconds(strategy, placed=len(self.placed_now), updated=changing) if strategy else 0
+        strategy, seconds = self.head.manifest.spec.strategy.rolling_update, 0
+        if strategy and has_timed_objects(self.head.manifest):
+            seconds = least_seconds(strategy, placed=len(self.placed_now), updated=changing)
         return seconds + int(self.waits.total_seconds())
 
     @property

@@ -155,7 +155,7 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
     run.ended_at = result.run.ended_at
     run.eta = staged_eta(run, result, now=now)
     has_moved = before != (run.plan, run.sync_result, run.status)
-    run.progress_version += has_moved or run.eta.get("remaining") != eta.get("remaining")
+    run.progress_version += has_moved or run.eta.get("left") != eta.get("left")
     rows = StagedRun.objects.filter(pk=run.pk, progress_version=expected)
     columns = {name: getattr(run, name) for name in _STORED} if run.progress_version != expected else {}
     if not rows.update(progress_version=run.progress_version, **columns):

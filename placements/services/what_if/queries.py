@@ -16,6 +16,7 @@ from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.bulk import batched
 from fleetui.errors import UnknownObject
+from placements.engine.balance import exceeded_limits
 from placements.engine.disruption import KeptReason
 from placements.engine.resilience import (
     active,
@@ -28,7 +29,7 @@ from placements.engine.resilience import (
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, Picked
 from placements.explain.staged_updates import STAYS_SENTENCES
-from placements.explain.what_if import difference_note, stuck_words
+from placements.explain.what_if import balance_sentence, difference_note, stuck_words
 from placements.models import Placement, Scenario, ScenarioDecision
 from placements.services.decisions.records import records_named
 
@@ -141,6 +142,8 @@ def evaluate(
         impact = PlacementImpact.MOVES
     elif leaves:
         impact = PlacementImpact.SHRINKS
+    if is_touched and (balance := balance_sentence(exceeded_limits(cycle, after))):
+        why = f"{why}. {balance}" if why else balance
     return ScenarioResult(decision, impact, joins, leaves, len(before), len(after), why)
 
 

@@ -176,7 +176,7 @@ def test_what_the_budget_leaves_out_is_reported_as_not_tried() -> None:
     advice = why_not(decide(NINE, pick_n(1)), "bravelion", runs=0)
 
     assert advice.helps == advice.fails == ()
-    assert advice.not_tried[0].kind is ChangeKind.NUMBER
+    assert advice.not_tried[0].kind is ChangeKind.PREFERENCE
 
 
 def test_changing_only_the_number_keeps_the_bindings_current() -> None:
@@ -202,7 +202,7 @@ def test_a_pinned_placement_gets_every_way_out() -> None:
     skew = {"constraint": 0, "topologyKey": "region", "maxSkew": 2, "today": 1}
     assert (ChangeKind.MAX_SKEW, skew) in ways
     assert (ChangeKind.LEAVE, {"cluster": "s1"}) in ways
-    assert (ChangeKind.LABEL, {"cluster": "s1", "key": "region", "value": None, "today": "south"}) in ways
+    assert ChangeKind.LABEL not in {kind for kind, _ in ways}
     assert {kind for kind, _ in ways} >= {ChangeKind.WHEN_UNSATISFIABLE, ChangeKind.DROP_CONSTRAINT}
 
 
@@ -277,6 +277,52 @@ def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataO
             assert not any(
                 _is_placed(between, name) for between in _nearer(decision, replace(one, change=one.furthest))
             )
+
+
+ADDS = ("weight", "preference", "term", "name", "toleration", "report", "number")
+WEAKENS = ("counted", "option", "max-skew", "min-domains", "when-unsatisfiable")
+REMOVES = ("drop-requirement", "drop-term", "drop-constraint", "leave")
+
+
+@examples(60)
+@given(decision=decisions(), data=st.data())
+def test_what_adds_comes_before_what_weakens_and_no_label_is_removed(
+    decision: Decision, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(decision.cycle.fleet.names))
+
+    for suggestions in (why_not(decision, name).helps, how_to_fulfil(decision)):
+        kinds = [str(one.change.kind) for one in suggestions if one.change.kind is not ChangeKind.LABEL]
+        places = [(*ADDS, *WEAKENS, *REMOVES).index(kind) for kind in kinds]
+        assert places == sorted(places)
+        labels = [one.change.facts for one in suggestions if one.change.kind is ChangeKind.LABEL]
+        assert all(facts["value"] for facts in labels)
+        # A value that a cluster has is not called wrong before anything else was proposed.
+        if suggestions[:1] and suggestions[0].change.kind is ChangeKind.LABEL and kinds:
+            assert suggestions[0].change.facts["today"] is None
+    tried = why_not(decision, name)
+    assert all(
+        one.change.facts["value"]
+        for one in (*tried.helps, *tried.fails)
+        if one.change.kind is ChangeKind.LABEL
+    )
+
+
+def test_a_preferred_term_for_a_label_that_few_have_is_proposed_first() -> None:
+    pair = fleet(cluster("a", disk="fast", env="prod"), cluster("b", env="prod"))
+
+    [first, *_] = why_not(decide(pair, pick_n(1)), "a").helps
+
+    assert first.change.kind is ChangeKind.PREFERENCE
+    assert dict(first.change.facts) == {"key": "disk", "value": "fast", "weight": 100}
+
+
+def test_a_required_term_is_added_before_another_is_dropped() -> None:
+    pair = fleet(cluster("a", disk="fast"), cluster("b", env="prod"))
+
+    helps = why_not(decide(pair, pick_all(required=[labelled(env="prod")])), "a").helps
+
+    assert [one.change.kind for one in helps] == [ChangeKind.TERM, ChangeKind.LABEL, ChangeKind.DROP_TERM]
 
 
 @examples(40)

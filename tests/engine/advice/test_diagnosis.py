@@ -1,5 +1,6 @@
 """Pinned groups, dead ends, limits broken before the first pick, stale picks (`spec/scheduler.md` 6)."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -10,12 +11,17 @@ from placements.engine.advice.diagnosis import (
     PinnedDomain,
     favoured_without_key,
     feasibility_bound,
+    outdated,
     over_limits,
     pinned_groups,
     stale_picks,
 )
+from placements.engine.balance import exceeded_limits
+from placements.engine.resilience import active, without
 from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
+from placements.explain.advice import over_limit_sentences
 from tests.builders import binding, cluster, cycle, decide, fleet, grouped, labelled, pick_all, pick_n, spread
 from tests.effort import examples
 from tests.engine.advice.test_advice import decisions
@@ -110,3 +116,46 @@ def test_the_bound_is_exact_for_one_hard_constraint(decision: Decision) -> None:
 
     hard = [one for one in decision.cycle.policy.topology_spread_constraints if is_hard(one)]
     assert bound == (_largest_valid_set(decision) if len(hard) <= 1 else None)
+
+
+def _exceeded() -> Decision:
+    """Decide for a third cluster while two are in one region and a third region has none left."""
+    regions = fleet(
+        *grouped("region", east="e1 e2", north="n1"), cluster("w1", region="west", not_eligible="noAgent")
+    )
+    return decide(regions, pick_n(3, spread=[spread("region")]), binding("e1"), binding("e2"))
+
+
+def test_a_cluster_that_is_selected_over_the_limit_is_not_called_outdated_afterwards() -> None:
+    decision = _exceeded()
+    assert decision.picked_names == ("n1",)
+
+    after = replace(decision.cycle, bindings=decision.bindings_after)
+    fresh = schedule(after.rescheduled())
+
+    assert exceeded_limits(after, ["e1", "e2", "n1"])
+    assert "n1" not in outdated(after, fresh, ["e1", "e2", "n1"])
+
+
+def test_the_header_says_why_a_pick_over_the_limit_is_allowed() -> None:
+    [sentence] = over_limit_sentences(_exceeded())
+
+    assert sentence == (
+        "region: the skew was 2 before the first step (maxSkew 1);"
+        " a selection is allowed unless it increases the skew"
+    )
+
+
+@examples(100)
+@given(decision=decisions())
+def test_no_pick_of_a_decision_is_outdated_right_after_it_while_a_limit_is_exceeded(
+    decision: Decision,
+) -> None:
+    if decision.is_failed or not decision.picked_names:
+        return
+    after = replace(decision.cycle, bindings=decision.bindings_after)
+    placed = active(after.live_bindings)
+    last = decision.picked_names[-1]
+
+    if exceeded_limits(after, placed) and last in schedule(without(after, last)).picked_names:
+        assert last not in outdated(after, schedule(after.rescheduled()), placed)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.model import Semantics, parse_manifest
@@ -21,6 +22,7 @@ from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.manifests.strategy import RollingUpdate
 from tests.builders import (
     cluster,
+    cycle_of,
     expression,
     fleet,
     labelled,
@@ -32,7 +34,9 @@ from tests.builders import (
     taint,
     tolerate,
 )
+from tests.effort import examples
 from tests.engine.exact.random_problems import dead_end
+from tests.engine.scheduling.random_cases import cases
 
 
 def _many(count: int, prefix: str = "c", **labels: str) -> list[Cluster]:
@@ -118,10 +122,12 @@ EXAMPLES = {
     "S02": Example(
         (_regions(3), pick_n(2, spread=[spread("region")])),
         (_regions(3, 3), pick_n(2, spread=[spread("region")])),
+        has_fix=False,
     ),
     "S03": Example(
         ([cluster(f"c{at}", host=f"h{at}") for at in range(8)], pick_n(2, spread=[spread("host")])),
         (_regions(4, 4), pick_n(2, spread=[spread("region")])),
+        has_fix=False,
     ),
     "S04": Example(
         (
@@ -141,6 +147,7 @@ EXAMPLES = {
     "S07": Example(
         (_regions(1, 1), pick_n(2, spread=[spread("region")])),
         (_regions(3, 3), pick_n(2, spread=[spread("region")])),
+        has_fix=False,
     ),
     "S08": Example(
         (dead_end().cycle.fleet, dead_end().cycle.policy),
@@ -157,14 +164,17 @@ EXAMPLES = {
     "A02": Example(
         (_regions(3, 3), pick_n(2, required=[EAST, labelled(region="east")])),
         (_regions(1, 1), pick_n(2, required=[EAST, labelled(region="west")])),
+        has_fix=False,
     ),
     "A04": Example(
         (_regions(3, 3), pick_n(2, prefer=[prefer(10, labelled(region="west"))])),
         (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST)])),
+        has_fix=False,
     ),
     "T01": Example(
         (_regions(3), pick_n(2, tolerations=[tolerate(key="gpu", operator="Exists")])),
         (TAINTED, pick_n(2, tolerations=[tolerate(key="gpu", operator="Exists")])),
+        has_fix=False,
     ),
     "T02": Example(
         (CORDON, pick_n(2, tolerations=[tolerate(operator="Exists")])),
@@ -178,6 +188,7 @@ EXAMPLES = {
             ),
         ),
         (TAINTED, pick_n(3, required=[EAST], tolerations=[tolerate(key="gpu", operator="Exists")])),
+        has_fix=False,
     ),
     "N01": Example((_regions(3), pick_n(5)), (_regions(3), pick_n(2))),
     "N02": Example((_regions(3), pick_n(3)), (_regions(4), pick_n(3))),
@@ -208,7 +219,7 @@ EXAMPLES = {
 
 
 def _case(clusters: Iterable[Cluster], policy: PlacementPolicy, strategy: dict[str, Any]) -> Case:
-    return Case(Cycle(fleet(*clusters), policy), _rolling(strategy))
+    return Case(Cycle(fleet(*clusters), policy), _rolling(strategy), is_timed=True)
 
 
 def _rolling(plain: dict[str, Any]) -> RollingUpdate:
@@ -249,6 +260,7 @@ def _fixed(case: Case, fix: Fix) -> Case:
     return Case(
         replace(case.cycle, fleet=Fleet(clusters), policy=policy),
         _rolling(plain["strategy"]["rollingUpdate"]),
+        is_timed=case.is_timed,
     )
 
 
@@ -277,6 +289,14 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     elif fixes:
         left = _check(rule, _fixed(case, fixes[0]))
         assert len(left) < len(found), fixes[0]
+
+
+def test_a_rollout_of_objects_that_report_their_readiness_has_no_lower_bound() -> None:
+    example = EXAMPLES["R03"]
+    timed = _case(*example.found, example.strategy)
+
+    assert _check("R03", timed)
+    assert _check("R03", replace(timed, is_timed=False)) == []
 
 
 def test_leaving_a_part_out_equals_two_runs() -> None:
@@ -380,6 +400,43 @@ def test_without_a_fleet_the_rules_about_the_policy_alone_inform() -> None:
         ("T02", "info"),
         ("R01", "info"),
     ]
+
+
+GUARDS = {
+    "clusterSelectorTerms",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+    "tolerations",
+    "topologySpreadConstraints",
+}
+
+
+def _edits(findings: Iterable[Finding]) -> list[tuple[Any, Any]]:
+    return [edit for finding in flat(findings) if finding.fix for edit in finding.fix.edits]
+
+
+@examples(200)
+@given(cases(types=("PickN", "PickAll"), malformed=False))
+def test_no_fix_removes_a_guard_and_none_edits_the_policy_while_a_cluster_is_down(case: Any) -> None:
+    cycle = replace(cycle_of(case), bindings=())
+    down = any(one["eligible"]["kind"] not in (None, "leaving") for one in case["clusters"])
+
+    edits = _edits(examine_placement(Case(cycle, RollingUpdate())).findings)
+
+    assert not any(value is None and path[-2] in GUARDS for path, value in edits)
+    assert not (down and any(path[0] == "policy" for path, _ in edits))
+
+
+def test_a_cluster_that_is_down_takes_the_policy_out_of_the_fixes_and_leaves_the_others() -> None:
+    policy = pick_n(2, spread=[spread("regoin")])
+    strategy = _rolling({"maxUnavailable": 0})
+
+    def fixes(*more: Cluster) -> set[str]:
+        found = examine_placement(Case(Cycle(fleet(*_regions(3, 3), *more), policy), strategy)).findings
+        return {one.fix.words for one in flat(found) if one.fix}
+
+    assert {"Use the key region.", "Set maxUnavailable to 25%."} <= fixes()
+    assert fixes(cluster("x", region="west", not_eligible="staleHeartbeat")) == {"Set maxUnavailable to 25%."}
+    assert "Use the key region." in fixes(cluster("x", region="west", not_eligible="leaving"))
 
 
 def test_ranks_put_the_cause_first() -> None:

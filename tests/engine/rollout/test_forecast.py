@@ -1,80 +1,59 @@
-"""Forecasts of the time left, on synthetic rollouts and on simple ones."""
-
-import heapq
-import random
+"""The time left of a run, from the clusters of the same run."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from placements.engine.rollout.forecast import Step, StepKind, WorkStage, forecast
-
-UPDATE, ADDITION, REMOVAL = StepKind.UPDATE, StepKind.ADDITION, StepKind.REMOVAL
-
-
-def _run(rng: random.Random, clusters: int, slots: int) -> list[tuple[float, float]]:
-    """Roll out over four families of clusters; 3 % stall for 10 to 15 minutes. Return starts and ends."""
-    busy, times = [0.0] * slots, []
-    for number in range(clusters):
-        start = heapq.heappop(busy)
-        end = start + rng.lognormvariate((3.0, 3.6, 4.2, 3.3)[number % 4], 0.35)
-        end += rng.uniform(600, 900) if rng.random() < 0.03 else 0
-        heapq.heappush(busy, end)
-        times.append((start, end))
-    return times
+from placements.engine.rollout.forecast import WorkSpan, seconds_left
+from tests.effort import examples
 
 
-@pytest.mark.parametrize(
-    ("clusters", "slots", "rollouts"),
-    [
-        (100, 10, 60),
-        pytest.param(100, 10, 300, marks=pytest.mark.nightly),
-        pytest.param(500, 25, 120, marks=pytest.mark.nightly),
-    ],
+def test_nothing_is_known_before_the_first_wave_is_done() -> None:
+    assert seconds_left([], waiting=4, now=10.0) is None
+    assert seconds_left([WorkSpan(0.0), WorkSpan(0.0)], waiting=4, now=10.0) is None
+    assert seconds_left([WorkSpan(0.0, 9.0), WorkSpan(0.0)], waiting=4, now=10.0) is None
+    assert seconds_left([WorkSpan(0.0, 9.0, is_done=False), WorkSpan(0.0)], waiting=4, now=10.0) is None
+
+
+def test_the_rest_takes_as_long_a_cluster_as_those_that_are_done() -> None:
+    first = [WorkSpan(0.0, 10.0), WorkSpan(0.0, 10.0)]
+
+    assert seconds_left(first, waiting=4, now=10.0) == 20.0
+    assert seconds_left([*first, WorkSpan(10.0), WorkSpan(10.0)], waiting=2, now=14.0) == 16.0
+    assert seconds_left([*first, WorkSpan(10.0, 20.0), WorkSpan(10.0, 20.0)], waiting=0, now=20.0) == 0.0
+
+
+def test_time_without_a_cluster_in_progress_does_not_count() -> None:
+    canary = [WorkSpan(0.0, 10.0)]
+
+    assert seconds_left(canary, waiting=2, now=10_000.0) == 20.0
+    assert seconds_left([*canary, WorkSpan(10_000.0)], waiting=1, now=10_004.0) == 16.0
+
+
+def test_the_time_left_grows_while_nothing_ends() -> None:
+    spans = [WorkSpan(0.0, 10.0), WorkSpan(10.0)]
+
+    found = [seconds_left(spans, waiting=1, now=now) for now in (15.0, 20.0, 260.0)]
+
+    assert found == [15.0, 10.0, 250.0]
+
+
+@examples(100)
+@given(
+    st.integers(1, 20),
+    st.integers(2, 12),
+    st.floats(0.5, 600),
+    st.floats(0, 0.99),
+    st.data(),
 )
-def test_the_interval_holds_for_70_to_90_percent_with_three_past_runs(
-    clusters: int, slots: int, rollouts: int
+def test_equal_waves_are_exact_at_every_moment_after_the_first(
+    at_once: int, waves: int, seconds: float, share: float, data: st.DataObject
 ) -> None:
-    rng, right = random.Random(1), 0
-    for seed in range(rollouts):
-        past = [end - start for _ in range(3) for start, end in _run(rng, clusters, slots)]
-        times = _run(rng, clusters, slots)
-        ends = sorted(end for _, end in times)
-        now = ends[int(0.3 * clusters)]
-        steps = [Step(UPDATE, now - start if start <= now else None) for start, end in times if end > now]
-        found = forecast([WorkStage(steps, 0, slots)], {UPDATE: past}, runs=3, seed=seed)
-        right += found.p10 <= ends[-1] - now <= found.p90
+    done = data.draw(st.integers(1, waves - 1))
+    now = (done + share) * seconds
+    spans = [WorkSpan(wave * seconds, (wave + 1) * seconds) for wave in range(done) for _ in range(at_once)]
+    spans += [WorkSpan(done * seconds) for _ in range(at_once)]
 
-    assert 0.7 <= right / rollouts <= 0.9
+    found = seconds_left(spans, waiting=at_once * (waves - done - 1), now=now)
 
-
-def test_equal_durations_and_fixed_waits_are_added_to_the_second() -> None:
-    steps = [Step(UPDATE, elapsed=4.0, wait=60)] + [Step(UPDATE, wait=60)] * 5
-    stages = [WorkStage(steps, 0, 2, wait=300), WorkStage([Step(ADDITION)] * 3, 3, 0)]
-
-    found = forecast(stages, {UPDATE: [10.0], ADDITION: [7.0]}, runs=3, seed=0)
-
-    # The first slot: 6 s and 60 s left of its step, then two steps of 70 s; the second: three of 70 s.
-    assert (found.p10, found.p50, found.p90) == (210 + 300 + 7, 210 + 300 + 7, 210 + 300 + 7)
-
-
-def test_a_step_that_time_alone_ends_and_one_slower_than_all_past_ones() -> None:
-    steps = [Step(UPDATE, elapsed=50.0, left=12.0), Step(UPDATE, elapsed=50.0)]
-
-    found = forecast([WorkStage(steps, 0, 2)], {UPDATE: [10.0]}, runs=3, seed=0)
-
-    assert (found.p50, found.slower) == (12, 1)
-
-
-def test_additions_have_slots_of_their_own() -> None:
-    steps = [Step(ADDITION)] * 4 + [Step(REMOVAL)] * 2
-
-    found = forecast([WorkStage(steps, 2, 1)], {ADDITION: [10.0], REMOVAL: [30.0]}, runs=5, seed=0)
-
-    assert found.p50 == 60
-
-
-def test_few_past_runs_widen_the_interval() -> None:
-    steps, past = [Step(UPDATE)] * 40, [float(number % 17) for number in range(40)]
-
-    few, many = (forecast([WorkStage(steps, 0, 4)], {UPDATE: past}, runs=runs, seed=3) for runs in (1, 3))
-
-    assert few.p90 - few.p10 > 1.2 * (many.p90 - many.p10)
+    assert found == pytest.approx(waves * seconds - now)

@@ -7,6 +7,7 @@ import pytest
 from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import UnknownClusterError, uncordon
 from clusters.operations.leave import forget, leave
+from placements.engine.balance import ExceededLimit
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.services.disruption import drains
@@ -342,3 +343,20 @@ def test_an_unfulfilled_placement_with_a_replacement_is_rescheduled() -> None:
     [row] = drain_impact(here, now=NOW).rows
 
     assert (row.impact, row.joins, row.message) == ("moves", (other,), f"Replacement: {other}.")
+
+
+def test_a_drain_that_leaves_a_hard_limit_exceeded_says_so_before_it_starts() -> None:
+    even = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    for name, place in (("a", "east"), ("b", "east"), ("c", "west")):
+        joined(name, region=place)
+    decided("web", pick_n_spec(3, topologySpreadConstraints=[even]))
+    sync_due_rollouts(now=NOW)
+
+    [row] = drain_impact("c", now=NOW).rows
+
+    assert row.exceeded_limits == (ExceededLimit("region", 1, "east", 2, "west", 0, 2),)
+    assert row.gets_worse
+    assert row.message == (
+        "No replacement: no other cluster passes its filters."
+        " Out of balance: region skew 2, max skew 1 (east 2, west 0)."
+    )

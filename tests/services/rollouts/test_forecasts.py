@@ -1,16 +1,15 @@
-"""The forecast of a rollout: from which runs, why there is none, how often it is computed and was right."""
+"""The time left of a rollout: its own rate, before that past runs, and how often it is computed."""
 
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from placements.engine.rollout.forecast import forecast
+from placements.engine.rollout.forecast import seconds_left
 from placements.explain.rollouts import eta_document, eta_sentence
 from placements.models import Placement, Rollout
 from placements.services.rollouts import forecasts
-from placements.services.rollouts.forecasts import calibration_of
-from tests.rows import pick_n_spec, spec
+from tests.rows import spec
 from tests.services.rollouts.world import World, world_once
 
 pytestmark = pytest.mark.django_db
@@ -39,28 +38,36 @@ def _eta() -> Any:
     return Rollout.objects.latest("number").eta
 
 
-@pytest.mark.nightly
-def test_the_first_update_has_no_forecast_and_the_next_one_is_based_on_it(world: World) -> None:
-    first = Rollout.objects.get(number=2).eta
-    assert (first["remaining"], first["reason"]) == (None, "no-history")
-
+def test_the_first_update_has_no_forecast_until_its_first_wave_is_done(world: World) -> None:
     world.change()
+    Rollout.objects.filter(number__lt=3).delete()
     world.work()
-    at_start = _eta()["remaining"]
-    assert at_start["basis"] == {"runs": 1, "clusters": CLUSTERS, "source": "placement"}
-    begun_at = world.now
+    first = _eta()
+    assert (first["left"], first["reason"]) == (None, "no-rate")
+
+    world.run(until=lambda: bool(_eta()["left"]))
+    found, at = _eta()["left"], world.now
+    assert found["runs"] == 0
     world.run(until=world.is_settled)
 
     run = Rollout.objects.latest("number")
     assert run.ended_at is not None
-    took = (run.ended_at - begun_at).total_seconds()
-    assert at_start["p10"] <= took <= at_start["p90"]
-    kept = [one["progress"] for one in _eta()["kept"]]
-    assert kept[0] == 0
-    assert kept[-1] in (30, 60)
-    calibration = calibration_of(Placement.objects.get().rollouts.filter(state="finished"))
-    assert calibration["judged"] == len(kept)
-    assert calibration["right"] >= 1
+    left = (run.ended_at - at).total_seconds()
+    assert found["seconds"] == pytest.approx(left, rel=0.5)
+
+
+def test_before_its_first_wave_it_is_the_median_of_the_runs_of_the_same_placement(world: World) -> None:
+    past = Rollout.objects.filter(state="finished")
+    seconds = sorted((one.ended_at - one.started_at).total_seconds() for one in past if one.ended_at)
+    world.place("other", spec())
+
+    world.change()
+    world.work()
+
+    [eta] = Rollout.objects.filter(placement_name="web", state="running").values_list("eta", flat=True)
+    assert eta["left"] == {"seconds": pytest.approx(sum(seconds) / 2), "runs": 2}
+    other = Rollout.objects.filter(placement_name="other").earliest("number").eta
+    assert (other["left"], other["reason"]) == (None, "no-rate")
 
 
 @pytest.mark.nightly
@@ -69,9 +76,9 @@ def test_it_is_computed_every_15_seconds_at_most(world: World, monkeypatch: pyte
 
     def counted(*args: Any, **more: Any) -> Any:
         computed.append(1)
-        return forecast(*args, **more)
+        return seconds_left(*args, **more)
 
-    monkeypatch.setattr(forecasts, "forecast", counted)
+    monkeypatch.setattr(forecasts, "seconds_left", counted)
     world.change()
     world.work()
     took = world.run(until=world.is_settled)
@@ -81,34 +88,28 @@ def test_it_is_computed_every_15_seconds_at_most(world: World, monkeypatch: pyte
 
 @pytest.mark.nightly
 def test_edits_in_quick_succession_cost_one_forecast(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
+    computed: list[int] = []
 
-    def counted(*args: Any) -> Any:
-        read.append(1)
-        return history(*args)
+    def counted(*args: Any, **more: Any) -> Any:
+        computed.append(1)
+        return seconds_left(*args, **more)
 
-    history = forecasts.history_of
-    monkeypatch.setattr(forecasts, "history_of", counted)
+    monkeypatch.setattr(forecasts, "seconds_left", counted)
     for _ in range(10):
         world.change()
         world.pass_time()
 
-    assert len(read) == 1
-    assert _eta()["remaining"] is None
-    world.pass_time(10)
-    assert len(read) == 2
+    assert len(computed) == 1
+    assert _eta()["left"] is None
 
 
 @pytest.mark.nightly
-def test_a_pause_and_a_small_rollout_say_why_there_is_none(world: World) -> None:
+def test_a_pause_says_why_there_is_none(world: World) -> None:
     world.change()
     world.work()
     Placement.objects.update(paused_since=world.now, paused_by="ana", rollout_generation=99)
     world.pass_time(6)
-    assert _eta()["reason"] == "paused"
-
-    world.place("few", pick_n_spec(3))
-    assert Rollout.objects.get(placement_name="few").eta["reason"] == "small"
+    assert (_eta()["left"], _eta()["reason"]) == (None, "paused")
 
 
 @pytest.mark.nightly
@@ -124,24 +125,12 @@ def test_seconds_in_which_nothing_could_start_are_counted_under_one_cause(world:
     assert sum(waiting.values()) <= (run.ended_at - run.started_at).total_seconds()
 
 
-@pytest.mark.nightly
 def test_the_document_and_the_sentence_pass_with_time(world: World) -> None:
     at = world.now
-    remaining = {
-        "p10": 110,
-        "p50": 300,
-        "p90": 700,
-        "slower": 1,
-        "basis": {"runs": 3, "clusters": 96, "source": "placement"},
-    }
-    eta = {"at": at.isoformat(), "remaining": remaining, "reason": "", "waiting": WAITS}
+    eta = {"at": at.isoformat(), "left": {"seconds": 700.0, "runs": 0}, "reason": "", "waiting": WAITS}
 
-    assert eta_sentence(eta, now=at) == (
-        "about 2 to 12 min left (based on 3 runs; 1 cluster slower than in any past run)"
-    )
+    assert eta_sentence(eta, now=at) == "about 12 min left (at the rate until now)"
     later = at + timedelta(seconds=620)
-    assert eta_sentence(eta, now=later) == (
-        "about 10 to 80 s left (based on 3 runs; 1 cluster slower than in any past run)"
-    )
+    assert eta_sentence(eta, now=later) == "about 80 s left (at the rate until now)"
     ended = eta_document(eta, started_at=at, ended_at=later, now=later + timedelta(hours=1))
-    assert (ended["elapsed"], ended["remaining"]["p90"]) == (620, 0)
+    assert (ended["elapsed"], ended["remaining"]["seconds"]) == (620, 0)

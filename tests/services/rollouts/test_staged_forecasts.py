@@ -6,8 +6,6 @@ import pytest
 
 from placements.explain.rollouts import eta_sentence
 from placements.models import StagedRun
-from placements.services.rollouts import forecasts
-from placements.services.rollouts.forecasts import calibration_of
 from placements.services.rollouts.staged_queries import progress_of
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 
@@ -37,61 +35,34 @@ def _world() -> StagedWorld:
 
 
 @pytest.mark.nightly
-def test_the_next_run_is_forecast_with_its_timed_wait_and_without_its_approval() -> None:
+def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without_its_approval() -> None:
     world = _world()
-    assert _eta("first")["reason"] in ("no-history", "")
-
     world.begin("second")
     world.work()
     eta = _eta("second")
-    begun_at = world.now
-
-    remaining = eta["remaining"]
-    assert remaining["basis"] == {"runs": 1, "clusters": 12, "source": "placement"}
-    assert remaining["p10"] > WAIT
+    assert eta["left"]["runs"] == 1
+    assert eta["left"]["seconds"] > WAIT
     assert eta["approvals"] == 1
-    assert " of work, without 1 approval (based on 1 run)" in eta_sentence(eta, now=world.now)
-    assert progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"]["basis"]["runs"] == 1
-    world.run(until=lambda: "approval-after" in world.waits("second"))
-    world.approve("second", "canary")
-    world.run(until=lambda: world.status("second") == "succeeded")
-    took = (world.now - begun_at).total_seconds()
-    assert remaining["p10"] <= took <= remaining["p90"] + 60  # a sync may come later than the end of a wait
-    assert progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"]["p90"] == 0
+    assert " of work, without 1 approval (median of 1 past run)" in eta_sentence(eta, now=world.now)
+    assert progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"]["runs"] == 1
 
-    kept = _eta("second")["kept"]
-    assert kept[0]["progress"] == 0
-    world.change()
-    world.begin("third")
-    world.work()
-    calibration = progress_of(StagedRun.objects.get(full_name="third"))["eta"]["calibration"]
-    assert calibration["judged"] == len(kept)
-
-
-@pytest.mark.nightly
-def test_the_seconds_until_an_approval_are_no_part_of_the_judgement() -> None:
-    world = _world()
-    world.begin("second")
     world.run(until=lambda: "approval-after" in world.waits("second"))
     world.pass_time(1_800, step=60)
     world.approve("second", "canary")
+    world.run(until=lambda: _eta("second")["left"]["runs"] == 0)
+    found, at = _eta("second")["left"]["seconds"], world.now
     world.run(until=lambda: world.status("second") == "succeeded")
-
+    assert found == pytest.approx((world.now - at).total_seconds(), abs=60)
+    assert progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"]["seconds"] == 0
     assert _eta("second")["waiting"]["approval"] >= 1_700
-    assert calibration_of(StagedRun.objects.filter(full_name="second"))["right"]
 
 
 @pytest.mark.nightly
-def test_a_stopped_run_and_a_small_one_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_has_none() -> None:
     world = StagedWorld(BY_STAGE, stage("canary", after=True), stage("prod"))
     world.place("web", staged_spec())
     world.begin("second")
     world.work()
     world.set("second", "Stop")
     world.go_on(40)
-    assert (_eta("second")["remaining"], _eta("second")["reason"]) == (None, "stopped")
-
-    monkeypatch.setattr(forecasts, "FEWEST_CLUSTERS", 99)
-    world.set("second", "Run")
-    world.go_on(40)
-    assert _eta("second")["reason"] == "small"
+    assert (_eta("second")["left"], _eta("second")["reason"]) == (None, "stopped")
