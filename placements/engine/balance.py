@@ -68,3 +68,12 @@ def exceeded_limits(cycle: Cycle, placed: Iterable[str]) -> list[ExceededLimit]:
             )
         )
     return exceeded
+
+
+def limit_words(limit: ExceededLimit) -> str:
+    """Return which limit is exceeded by what: "region skew 3, max skew 1 (east 4, west 1)"."""
+    emptiest = f"{limit.emptiest_domain} {limit.emptiest_count:,}"
+    if not limit.emptiest_domain:
+        emptiest = "fewer domains than minDomains"
+    counts = f"{limit.fullest_domain} {limit.fullest_count:,}, {emptiest}"
+    return f"{limit.topology_key} skew {limit.skew:,}, max skew {limit.max_skew:,} ({counts})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleetui.apimachinery.words import counted
-from placements.engine.balance import ExceededLimit
+from placements.engine.balance import ExceededLimit, limit_words
 from placements.engine.rollout.staged_run import WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.manifests.policy import PlacementType
@@ -221,14 +221,7 @@ def _out_of_balance(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if not facts.exceeded or facts.awaits_decision or not counts.scheduled:
         return None
     words = [limit_words(one) for one in facts.exceeded]
-    return HealthLevel.ATTENTION, "Out of balance", ", ".join(words)
-
-
-def limit_words(limit: ExceededLimit) -> str:
-    """Return which limit is exceeded by what: "region: 4 in east against 1 in west, max skew 1"."""
-    emptiest = f" in {limit.emptiest_domain}" if limit.emptiest_domain else ""
-    counts = f"{limit.fullest_count:,} in {limit.fullest_domain} against {limit.emptiest_count:,}{emptiest}"
-    return f"{limit.topology_key}: {counts}, max skew {limit.max_skew:,}"
+    return HealthLevel.ATTENTION, "Out of balance", "; ".join(words)
 
 
 def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:

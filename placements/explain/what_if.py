@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.advice.diagnosis import pinned_groups
-from placements.engine.balance import ExceededLimit
+from placements.engine.balance import ExceededLimit, limit_words
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.explain.vocabulary import headline, verb
@@ -43,13 +43,7 @@ def stuck_words(decision: Decision) -> str:
 
 def balance_sentence(exceeded: Iterable[ExceededLimit]) -> str:
     """Return which hard limits what is placed exceeds, with the counts; empty without one."""
-    parts = []
-    for limit in exceeded:
-        emptiest = f"{limit.emptiest_domain} {limit.emptiest_count:,}"
-        if not limit.emptiest_domain:
-            emptiest = "fewer domains than minDomains"
-        counts = f"{limit.fullest_domain} {limit.fullest_count:,}, {emptiest}"
-        parts.append(f"{limit.topology_key} skew {limit.skew:,}, max skew {limit.max_skew:,} ({counts})")
+    parts = [limit_words(limit) for limit in exceeded]
     return f"Out of balance: {'; '.join(parts)}." if parts else ""
 
 

@@ -116,13 +116,8 @@ def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int,
 
 
 _NO_ROLLOUT = SimpleNamespace(
-    is_rolling=False,
-    is_stalled=False,
-    awaits_run=False,
-    gate="",
-    gate_stage="",
+    **dict.fromkeys(("is_rolling", "is_stalled", "awaits_run", "gate", "gate_stage", "exceeded"), ""),
     applied_older=0,
-    exceeded=None,
 )
 
 

@@ -104,7 +104,7 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
         (
             {},
             {"exceeded": (EXCEEDED,)},
-            ("attention", "Out of balance (region: 4 in east against 1 in west, max skew 1)"),
+            ("attention", "Out of balance (region skew 3, max skew 1 (east 4, west 1))"),
         ),
         ({}, {"exceeded": (EXCEEDED,), "awaits_decision": True}, ("progress", "Scheduling")),
         (

@@ -235,7 +235,7 @@ def selectors_match_nothing() -> None:
     world.pass_time(5)
 
 
-@of("attention", "Out of balance (region: 2 in east against 0 in west, max skew 1)", "placement-degraded")
+@of("attention", "Out of balance (region skew 2, max skew 1 (east 2, west 0))", "placement-degraded")
 def hard_limit_is_exceeded() -> None:
     world = World(3)
     for name, region in (("c000", "east"), ("c001", "west"), ("c002", "west")):
@@ -497,7 +497,7 @@ def leaving() -> None:
 
 def workloads() -> None:
     world = settled()
-    world.place("db", one_at_a_time())
+    world.place_apart("db")
     world.run(until=world.is_settled)
     bindings("c001", phase=Phase.FAILED, message="quota exceeded")
 

@@ -462,7 +462,7 @@ def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again(
     refresh_staleness(now=world.now + STALENESS_EVERY)
     status = health(world)
     assert (status.level, status.word) == (HealthLevel.ATTENTION, "Out of balance")
-    assert status.detail == "region: 3 in east against 1 in west, max skew 1"
+    assert status.detail == "region skew 2, max skew 1 (east 3, west 1)"
     assert sentences("placement-degraded", now=world.now) == {"web": f"Out of balance: {status.detail}."}
 
     change_labels(["c002"], put={"region": "west"}, by=None, now=world.now)
@@ -475,7 +475,7 @@ def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again(
 def test_a_cluster_on_which_several_placements_fail_is_one_problem(client: Client) -> None:
     world = World(3)
     for name in ("web", "db", "api"):
-        world.place(name, one_at_a_time())
+        world.place_apart(name)
     world.run(until=world.is_settled)
     Binding.objects.filter(cluster_name="c001").exclude(placement__name="api").update(
         phase="failed", message="quota exceeded"

@@ -62,6 +62,12 @@ class World:
         self.work()
         return Placement.objects.get(name=name)
 
+    def place_apart(self, name: str) -> Placement:
+        """Save a placement of a namespace of its own: two placements do not share an object."""
+        self.apply(namespace(name))
+        selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
+        return self.place(name, {**one_at_a_time(), "resourceSelectors": [selector]})
+
     def work(self) -> None:
         """Do everything that is due at this moment."""
         enqueue_affected_placements()
