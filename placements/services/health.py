@@ -299,11 +299,7 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     )
 
 
-_UNKNOWN_MEMBERS = (
-    MemberCondition.UNREACHABLE,
-    MemberCondition.NOT_OBSERVED,
-    MemberCondition.NOT_MONITORED,
-)
+_UNKNOWN_MEMBERS = [MemberCondition(one) for one in ("unreachable", "not observed", "not monitored")]
 _MOST_NAMES = 3
 _LEVELS = list(HealthLevel)
 

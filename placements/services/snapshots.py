@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from django.core.cache import caches
 from django.db.models import Count, QuerySet, TextField
 from django.db.models.functions import Cast
 
@@ -161,6 +162,15 @@ def placed_objects(*, of: Collection[ObjectKey] | None = None) -> list[Placed]:
         for pk, cluster in rows.values_list("placement_id", "cluster_name"):
             clusters[pk].add(cluster)
     return [one._replace(clusters=frozenset(clusters[pk])) for pk, one in found]
+
+
+_PLACED_SECONDS = 5.0
+
+
+def placed_lately() -> list[Placed]:
+    """Return what all placements apply and where, a few seconds old: an editor asks with each change."""
+    key = f"placed-objects/{current_hub_id()}"
+    return caches["process"].get_or_set(key, placed_objects, _PLACED_SECONDS) or []
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:

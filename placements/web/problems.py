@@ -1,5 +1,7 @@
 """What a person has changed may end a problem, or be one."""
 
+from http import HTTPStatus
+
 from django.http import HttpRequest, HttpResponse
 
 from fleetui.hub_scope import current_hub_id
@@ -15,6 +17,6 @@ class ProblemsMiddleware(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer, and leave the hint."""
         response = self._get_response(request)
-        if request.method not in _READING:
+        if request.method not in _READING and response.status_code < HTTPStatus.BAD_REQUEST:
             outdate(current_hub_id())
         return response

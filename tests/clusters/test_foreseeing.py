@@ -64,5 +64,6 @@ def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQu
         ClusterFilterState.HEARTBEAT_LATE: 0,
         ClusterFilterState.NOT_OBSERVED: 0,
         ClusterFilterState.UNHEALTHY: 0,
+        ClusterFilterState.WORKLOADS_FAILING: 0,
         ClusterFilterState.NOT_MONITORED: 3,
     }

@@ -183,7 +183,7 @@ def test_a_rollout_that_a_short_silence_stalls_is_sent_after_two_minutes() -> No
 def test_what_follows_from_a_cluster_is_no_message_of_its_own() -> None:
     world = World(3)
     for name in ("web", "db"):
-        world.place(name, one_at_a_time(maxUnavailable=2))
+        world.place(name, one_at_a_time())
     world.run(until=world.is_settled)
     MemberCluster.objects.filter(name="c001").update(verdict="unhealthy", verdict_since=world.now)
     rule("all")

@@ -497,7 +497,7 @@ def leaving() -> None:
 
 def workloads() -> None:
     world = settled()
-    world.place_apart("db")
+    world.place("db", one_at_a_time())
     world.run(until=world.is_settled)
     bindings("c001", phase=Phase.FAILED, message="quota exceeded")
 

@@ -35,7 +35,7 @@ def placed(**more: Any) -> World:
     """Place the namespace shop on two clusters as web, and then as api."""
     world = World(2)
     for name in ("web", "api"):
-        world.place(name, {**spec(), **more})
+        world.place(name, {**spec(), **more}, shares=True)
         world.pass_time(6)
     return world
 
@@ -84,7 +84,7 @@ def test_previews_and_the_doctor_warn_of_an_overlap() -> None:
     results = preview_documents(read_documents(dump_yaml(document)), by=None, now=world.now).results
     assert warning in results[0].warnings
 
-    world.place("api", spec())
+    world.place("api", spec(), shares=True)
     world.pass_time(2)
     messages = [one.message for _, one in current_report().findings_of("", "N05")]
     assert sorted(messages) == [sentence.replace("web", "api", 1), sentence]

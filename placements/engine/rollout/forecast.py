@@ -1,6 +1,7 @@
 """How long the rest of a run takes at the rate of its clusters that are done. All times are in seconds."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -35,7 +36,7 @@ def seconds_left(spans: Sequence[WorkSpan], *, waiting: int, now: float) -> floa
 def _worked(spans: Sequence[WorkSpan], *, until: float) -> float:
     """Return for how long at least one cluster was in progress."""
     total, reached = 0.0, float("-inf")
-    for span in sorted(spans):
+    for span in sorted(spans, key=attrgetter("start")):
         end = until if span.end is None else min(span.end, until)
         start = max(span.start, reached)
         if end > start:

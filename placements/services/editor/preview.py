@@ -52,7 +52,7 @@ from placements.services.resources.queries import (
 )
 from placements.services.results import name_on_hub
 from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
-from placements.services.snapshots import content_hash, draft_cycle, placed_objects
+from placements.services.snapshots import content_hash, draft_cycle, placed_lately
 from placements.services.teams import placement_refusal
 
 _MOST_CLUSTERS_FOR_BOUND = 1_000
@@ -112,7 +112,7 @@ class SchedulePreview:
         mine = to_place(self.manifest, name, self.selection, self.placed_after)
         if self.snapshot:
             mine = mine._replace(objects=keys_of(self.snapshot.applied_identities))
-        return overlaps_of(mine, placed_objects(of=mine.objects)) if mine.objects else ()
+        return overlaps_of(mine, placed_lately()) if mine.objects else ()
 
     @cached_property
     def unlikely_results(self) -> tuple[str, ...]:

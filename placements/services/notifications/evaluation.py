@@ -19,7 +19,7 @@ from fleetui.apimachinery.words import counted
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.problems import NOUNS, Noun
 from placements.models import NotificationDelivery, NotificationRule, Problem, ProblemKind
-from placements.services.problems.book import compare_all
+from placements.services.problems.book import compare_due
 from placements.services.problems.sources import LATE, NOT_OBSERVED
 
 Kind, State = NotificationDelivery.Kind, NotificationDelivery.State
@@ -42,7 +42,7 @@ class _Message:
 
 def evaluate(*, now: datetime) -> int:
     """Bring the known problems up to date, and make messages; return how many are to be sent."""
-    compare_all(now=now)
+    compare_due(now=now)
     return make_messages(now=now)
 
 

@@ -16,7 +16,8 @@ from placements.models import Problem, ProblemBook, ProblemKind
 from placements.services.problems.parts import MOST
 from placements.services.problems.sources import SOURCES
 
-OLDEST = timedelta(seconds=20)
+SWEPT_AFTER = timedelta(seconds=15)
+OLDEST = timedelta(seconds=30)
 """A reader compares what was not compared for longer: without beat nothing else does."""
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 _COLUMNS = ("level", "message", "path", "reason", "placement", "causes", "labels")
@@ -54,6 +55,11 @@ def compare_all(*, now: datetime) -> None:
             compare(now=now)
 
 
+def compare_due(*, now: datetime) -> None:
+    """Compare the hubs in which something may have changed, and those not compared for 15 seconds."""
+    compare_old((LOCAL_HUB, *live_hubs().values_list("pk", flat=True)), now=now, oldest=SWEPT_AFTER)
+
+
 def outdate(hub: int) -> None:
     """Have the next reader, or the sweep, compare the problems of a hub: something has changed.
 
@@ -62,9 +68,9 @@ def outdate(hub: int) -> None:
     ProblemBook.objects.filter(hub=hub).update(compared_at=_LONG_AGO)
 
 
-def compare_old(hubs: Iterable[int], *, now: datetime) -> None:
+def compare_old(hubs: Iterable[int], *, now: datetime, oldest: timedelta = OLDEST) -> None:
     """Compare those of these hubs that were not compared for too long."""
-    current = ProblemBook.objects.filter(compared_at__gt=now - OLDEST).values_list("pk", flat=True)
+    current = ProblemBook.objects.filter(compared_at__gt=now - oldest).values_list("pk", flat=True)
     for hub in set(hubs).difference(current):
         with in_hub(hub):
             compare(now=now)

@@ -475,7 +475,7 @@ def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again(
 def test_a_cluster_on_which_several_placements_fail_is_one_problem(client: Client) -> None:
     world = World(3)
     for name in ("web", "db", "api"):
-        world.place_apart(name)
+        world.place(name, one_at_a_time())
     world.run(until=world.is_settled)
     Binding.objects.filter(cluster_name="c001").exclude(placement__name="api").update(
         phase="failed", message="quota exceeded"

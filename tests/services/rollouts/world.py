@@ -23,7 +23,7 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import ManifestCache, run_cluster_calls
 from placements.services.scheduling import schedule_due
 from tests.database import load_once
-from tests.rows import NOW, deployment, member_document, namespace, placement_document, spec
+from tests.rows import NAMESPACE, NOW, deployment, member_document, namespace, placement_document, spec
 
 SECOND = timedelta(seconds=1)
 QUICK: Mapping[str, Any] = {"applyMilliseconds": 0, "readySeconds": 2}
@@ -37,6 +37,7 @@ class World:
         self.call_takes = timedelta()
         self.join(clusters, connection=connection)
         self.tag = 0
+        self.namespaces = ["shop"]
         self.apply(namespace("shop"))
         self.change()
 
@@ -52,21 +53,25 @@ class World:
         apply_resources(documents, by=None, now=self.now)
 
     def change(self) -> None:
-        """Change the image of the shop's Deployment, so that every cluster needs a new version."""
+        """Change the image of each Deployment, so that every cluster needs a new version."""
         self.tag += 1
-        self.apply(deployment("web", f"web:{self.tag}"))
+        self.apply(*(deployment("web", f"web:{self.tag}", in_=one) for one in self.namespaces))
 
-    def place(self, name: str, spec: Mapping[str, Any]) -> Placement:
-        """Save a placement and let the workers begin."""
-        save_placement(placement_document(name, spec), by=None, now=self.now)
+    def place(self, name: str, spec: Mapping[str, Any], *, shares: bool = False) -> Placement:
+        """Save a placement and let the workers begin.
+
+        One beside others has a namespace of its own, unless it `shares` theirs: clusters refuse an object of
+        another placement.
+        """
+        wanted = dict(spec)
+        is_alone = shares or not Placement.objects.exclude(name=name).exists()
+        if not is_alone and wanted["resourceSelectors"] == [NAMESPACE]:
+            self.namespaces = [*self.namespaces, name]
+            self.apply(namespace(name), deployment("web", f"web:{self.tag}", in_=name))
+            wanted["resourceSelectors"] = [{**NAMESPACE, "name": name}]
+        save_placement(placement_document(name, wanted), by=None, now=self.now)
         self.work()
         return Placement.objects.get(name=name)
-
-    def place_apart(self, name: str) -> Placement:
-        """Save a placement of a namespace of its own: two placements do not share an object."""
-        self.apply(namespace(name))
-        selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
-        return self.place(name, {**one_at_a_time(), "resourceSelectors": [selector]})
 
     def work(self) -> None:
         """Do everything that is due at this moment."""
