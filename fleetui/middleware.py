@@ -45,6 +45,7 @@ from django.utils.module_loading import import_string
 from fleetui.apimachinery.effort import EffortBounds, bounded_effort
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.errors import FleetError
+from fleetui.hub_scope import current_hub_id
 
 log = logging.getLogger(__name__)
 
@@ -418,6 +419,22 @@ def show_refusal(request: HttpRequest, error: FleetError) -> HttpResponse:
     if error.wait is not None:
         response.headers["Retry-After"] = str(ceil(error.wait))
     return response
+
+
+class ChangesMiddleware(Middleware):
+    """Reports each request that may have changed something."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        self._record_change = import_string(settings.CHANGE_RECORDER)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer, and report it."""
+        response = self._get_response(request)
+        is_read = request.method in ("GET", "HEAD", "OPTIONS")
+        if not is_read and response.status_code < HTTPStatus.BAD_REQUEST:
+            self._record_change(current_hub_id())
+        return response
 
 
 class RequestBudgetMiddleware(Middleware):

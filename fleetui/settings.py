@@ -148,11 +148,13 @@ MIDDLEWARE = [
     "fleetui.accounts.second_factor.SecondFactorMiddleware",
     "fleetui.middleware.RefusalMiddleware",
     "placements.web.record_middleware.UnreadableRecordMiddleware",
-    "placements.web.problems.ProblemsMiddleware",
+    "fleetui.middleware.ChangesMiddleware",
     # Nearest to the views: the others answer what fails twice.
     "fleetui.middleware.ReadAgainMiddleware",
 ]
 
+CHANGE_RECORDER = "placements.services.problems.book.outdate"
+"""Called with the hub of each request that may have changed something."""
 REFUSAL_RECORDER = "fleetui.access.audit.record_refusal"
 """Called with each request that was answered with the status 403."""
 

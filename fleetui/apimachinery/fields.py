@@ -20,7 +20,6 @@ from pydantic import (
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
 from fleetui.apimachinery.kinds import ALPHA_VERSION, CLUSTER_SCOPED, PLACEMENT_VERSIONS, refuse_other_kinds
-from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -34,6 +33,7 @@ from fleetui.apimachinery.model import (
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 from fleetui.apimachinery.secrets import SERVER_METADATA
+from fleetui.apimachinery.words import full_name
 
 DNS_SUBDOMAIN = 'lower-case letters, digits, "-" and ".", starting and ending with a letter or digit'
 NAME_PART = 'at most 63 letters, digits, "-", "_" and ".", starting and ending with a letter or digit'

@@ -1,4 +1,4 @@
-"""Names of objects, and the metadata that this hub sets in documents that are read, as Kubernetes does."""
+"""The metadata that this hub sets in documents that are read, as Kubernetes does."""
 
 import hashlib
 import json
@@ -8,16 +8,6 @@ from typing import Any
 
 SET_BY_HUB = ("uid", "resourceVersion", "generation", "creationTimestamp")
 """What is not stored."""
-
-
-def full_name(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
-
-
-def split_full_name(text: str) -> tuple[str, str]:
-    """Return namespace and name; the reverse of `full_name`."""
-    namespace, _, name = text.rpartition("/")
-    return namespace, name
 
 
 def without_hub_metadata(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,16 @@
-"""Counts and long lists in texts: the first names or lines, and how many more there are."""
+"""Names of objects, counts and long lists in texts."""
 
 from collections.abc import Iterable, Sequence
+
+
+def full_name(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def split_full_name(text: str) -> tuple[str, str]:
+    """Return namespace and name; the reverse of `full_name`."""
+    namespace, _, name = text.rpartition("/")
+    return namespace, name
 
 
 def counted(number: int, noun: str) -> str:

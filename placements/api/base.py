@@ -24,8 +24,8 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleetui.access.secret_values import manifest_for, plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.patches import merged
+from fleetui.apimachinery.words import split_full_name
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
 from fleetui.middleware import body_size, reserve, settle

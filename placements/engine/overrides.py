@@ -10,8 +10,8 @@ import jsonpatch
 
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.errors import InvalidManifest, ManifestWarning
-from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import HubObject, canonical_json
+from fleetui.apimachinery.words import full_name
 from placements.engine.resource_manifest import parse_hub_object
 from placements.engine.scheduling.selectors import match_labels
 from placements.manifests.override import (

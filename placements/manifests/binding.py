@@ -12,7 +12,6 @@ from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import FilledText, Moment, Text, api_version, list_of, literal, one_of
 from fleetui.apimachinery.kinds import PLACEMENT_VERSIONS, refuse_other_kinds
-from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -24,6 +23,7 @@ from fleetui.apimachinery.model import (
     parse_manifest,
     wrong_type,
 )
+from fleetui.apimachinery.words import full_name
 
 
 class BindingState(StrEnum):

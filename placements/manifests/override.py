@@ -20,7 +20,6 @@ from fleetui.apimachinery.fields import (
     parse_document,
     pattern,
 )
-from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.model import (
     ManifestModel,
     Raw,
@@ -31,6 +30,7 @@ from fleetui.apimachinery.model import (
     quote_value,
     required,
 )
+from fleetui.apimachinery.words import full_name
 from placements.manifests.affinity import LabelSelector
 from placements.manifests.placement import namespaced_kind_problems
 

@@ -4,7 +4,7 @@ from django.db import models
 
 from clusters.models import HubRow
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from fleetui.fields import ManifestField
 from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known

@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 
 from clusters.models import HubRow
 from fleetui.apimachinery.kinds import APPROVAL_KIND, NAMESPACED_APPROVAL_KIND
-from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.words import split_full_name
 from fleetui.fields import OrderedJSONField
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
 from placements.models.closed_sets import known, one_of

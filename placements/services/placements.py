@@ -17,9 +17,9 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
-from fleetui.apimachinery.metadata import next_generation, split_full_name
+from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
-from fleetui.apimachinery.words import counted, first_names
+from fleetui.apimachinery.words import counted, first_names, split_full_name
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError

@@ -23,7 +23,7 @@ from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import load_json
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.middleware import costly

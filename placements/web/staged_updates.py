@@ -19,7 +19,7 @@ from clusters.filters import ClusterFilter, clusters_matching, label_keys
 from clusters.hubs.dispatch import acts_through
 from clusters.models import Hub
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page

@@ -10,7 +10,7 @@ from clusters.hubs.mirror import HubMirror
 from clusters.hubs.stream import ObjectRemoval, StreamItem
 from clusters.hubs.trimming import record_of
 from clusters.models import Hub, MirroredObject
-from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.words import split_full_name
 from fleetui.hub_scope import in_hub
 from placements.services.hubs.projection.operations import project_changes, rejudge, reproject
 from tests.hubs.test_mirror import LEASE, stream_row

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.hubs.stream import StreamItem
 from clusters.models import ClusterLabel, MemberCluster, MirroredObject
-from fleetui.apimachinery.metadata import split_full_name
+from fleetui.apimachinery.words import split_full_name
 from placements.models import (
     ApprovalRequest,
     Binding,

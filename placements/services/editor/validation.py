@@ -15,8 +15,8 @@ from typing import Any
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path, split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
-from fleetui.apimachinery.metadata import split_full_name
 from fleetui.apimachinery.secrets import HIDDEN, without_nested_secrets
+from fleetui.apimachinery.words import split_full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
 from fleetui.permissions import AnyUser, may_view_secrets
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement

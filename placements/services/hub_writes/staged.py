@@ -10,7 +10,7 @@ from clusters.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from clusters.hubs.mirror import moment_of
 from clusters.hubs.writing.bodies import identity_of
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from placements.manifests.staged_update import RunState
 from placements.services.hub_writes.effects import stage_notes
 from placements.services.hub_writes.objects import NAMESPACED_PLACEMENT, PLACEMENT, condition_of, plan_delete

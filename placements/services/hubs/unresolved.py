@@ -8,7 +8,7 @@ from django.db.models import Count, Q, QuerySet
 
 from clusters.hubs.queries import across_hubs
 from clusters.models import MirroredObject
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from placements.services.hubs.projection.placements import NO_PLACEMENT
 from placements.services.hubs.projection.staged_runs import NO_RUN
 

@@ -36,7 +36,7 @@ from fleetui.apimachinery.kinds import (
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
 )
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
 from fleetui.errors import FleetError
 from placements.manifests.assertions import PlacementAssertion, parse_placement_assertion

@@ -13,8 +13,8 @@ from clusters.queries import load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
-from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import refuse_hidden
+from fleetui.apimachinery.words import full_name
 from fleetui.audit import SYSTEM, actor_name
 from fleetui.concurrency import retry_on_conflict
 from fleetui.errors import UnknownObject

@@ -10,8 +10,8 @@ from clusters.fleet import Cluster
 from clusters.queries import current_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND
-from fleetui.apimachinery.metadata import full_name
 from fleetui.apimachinery.secrets import HubObject
+from fleetui.apimachinery.words import full_name
 from fleetui.bulk import batched
 from placements.engine.overrides import (
     OverrideContent,

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject

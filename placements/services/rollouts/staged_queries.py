@@ -7,8 +7,7 @@ from typing import Any
 
 from django.db.models import Max, Q, QuerySet, Sum
 
-from fleetui.apimachinery.metadata import split_full_name
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, split_full_name
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,

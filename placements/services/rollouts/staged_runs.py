@@ -15,7 +15,8 @@ from fleetui.apimachinery.kinds import (
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
 )
-from fleetui.apimachinery.metadata import next_generation, split_full_name
+from fleetui.apimachinery.metadata import next_generation
+from fleetui.apimachinery.words import split_full_name
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
 from fleetui.permissions import check_change

@@ -13,7 +13,7 @@ from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.hubs.mirror import moment_of
 from clusters.hubs.trimming import short_digest
 from clusters.models import MirroredObject
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.manifests.binding import BindingState

@@ -14,7 +14,7 @@ from clusters.hubs.mirror import moment_of
 from clusters.hubs.queries import state_of
 from clusters.hubs.trimming import unpack
 from clusters.models import Hub, MirroredObject
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 
 FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
 """What an unexpected object makes a projection raise; the object is marked, and others continue."""

@@ -9,7 +9,7 @@ from clusters.hubs.kinds.base import items_at, mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
-from fleetui.apimachinery.metadata import full_name
+from fleetui.apimachinery.words import full_name
 from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.encryption import without_values
 from placements.manifests.disruption import parse_disruption_budget

@@ -11,7 +11,7 @@ from django.db.models import Q
 from clusters.hubs.kinds.base import mapping_at, text_of
 from clusters.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from clusters.models import MirroredObject
-from fleetui.apimachinery.metadata import full_name, split_full_name
+from fleetui.apimachinery.words import full_name, split_full_name
 from fleetui.audit import AuditEvent
 from fleetui.bulk import batched
 from placements.engine.rollout.staged_run import ApprovalPoint
