@@ -340,10 +340,13 @@ class FullNameViewSet(BaseViewSet):
 
     def check_document(self, document: Any) -> None:
         """Raise InvalidManifest unless the document has the name and the namespace that the path has."""
-        _, name = split_full_name(self.kwargs["name"])
         namespace = self.namespace()
-        check_names(document, {"metadata.name": name, "metadata.namespace": namespace})
+        check_names(document, {"metadata.name": self.own_name(), "metadata.namespace": namespace})
         check_namespace(document, namespace)
+
+    def own_name(self) -> str:
+        """Return the name that a document of the path has."""
+        return split_full_name(self.kwargs["name"])[1]
 
     def namespace(self) -> str:
         """Return the namespace that a document of the path has, "" for one that is cluster-scoped."""

@@ -48,7 +48,7 @@ from placements.services.filters import (
 from placements.services.health import healths_of
 from placements.services.hubs.queries import latest_agreements
 from placements.services.placements import delete_placement, save_placement
-from placements.services.results import UnknownPlacementError, get_placement
+from placements.services.results import BESIDE, UnknownPlacementError, get_placement
 from placements.services.rollouts.cluster_objects import DifferenceFilter, differences_page, objects_on
 from placements.services.rollouts.operations import reapply
 from placements.services.rollouts.read_objects import read_objects
@@ -65,6 +65,10 @@ class PlacementViewSet(FullNameViewSet):
     model = Placement
     not_found = UnknownPlacementError
     is_written_on_hub = True
+
+    def own_name(self) -> str:
+        """Return the name of the path without what distinguishes an OCM Placement beside another one."""
+        return super().own_name().removesuffix(BESIDE)
 
     def namespace(self) -> str:
         """Return the namespace of the path, or of an OCM Placement that was saved under its name alone."""
@@ -114,7 +118,8 @@ class PlacementViewSet(FullNameViewSet):
         A change that would unschedule everything is refused (409) without `confirm`.
         """
         confirmed = "confirm" in query_params(request, PutPlacementQuery)
-        return self.put_manifest(save_placement, query=PutPlacementQuery, confirmed=confirmed)
+        options = {"confirmed": confirmed, "address": name}
+        return self.put_manifest(save_placement, query=PutPlacementQuery, **options)
 
     @documented_patch("patch_placement", PLACEMENT_MANIFEST, query=PutPlacementQuery)
     def partial_update(self, request: Request, name: str) -> Response:

@@ -122,8 +122,8 @@ class ApplyViewSet(BaseViewSet):
     def create(self, request: Request) -> Response:
         """Apply documents of every kind: documents, a List, or an array of them, at most 50,000.
 
-        Up to 500 are applied all or none. More are checked first and written in batches; a problem that
-        occurs in between has what was written before as `applied`.
+        Up to 500 are applied all or none. More, and what takes longer than others may wait, are checked first
+        and written in batches; a problem that occurs in between has what was written before as `applied`.
 
         A change that would unschedule a placement everywhere is refused (409) without `confirm`. With
         `dryRun=All` nothing is written: `changes` has the differences, `decisions` the next decisions of the

@@ -1,10 +1,9 @@
 """Applying manifests of all supported kinds: the operation behind `apply`.
 
-Up to 500 documents are applied in one transaction, all or none. More are checked first and then written in
-batches, so that others can write meanwhile.
+Up to 500 documents are applied in one transaction, all or none, if that takes a short time. What takes longer
+is checked first and then written in batches, so that others can write meanwhile.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,14 +12,14 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection
 from django.db.models import Model, QuerySet
 
 from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
-from clusters.queries import load_fleet
+from clusters.queries import current_fleet, load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
@@ -49,6 +48,7 @@ from fleetui.bulk import batched
 from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change
+from fleetui.transactions import try_out, write_in_parts
 from placements.engine.doctor.findings import Finding
 from placements.engine.overrides import idle_rule_warnings
 from placements.engine.resource_manifest import parse_hub_object
@@ -115,10 +115,6 @@ BATCH = 250
 """Resources or clusters of a batch."""
 OTHERS_AT_ONCE = 10
 """Documents of other kinds in a batch: each is saved on its own, and checked against the whole fleet."""
-PAUSE = 0.15
-"""Seconds between two batches on SQLite, where a writer that waits looks every 0.1 s whether it may write."""
-
-
 _STOPS = (
     DatabaseError,
     InvalidManifest,
@@ -155,8 +151,10 @@ def apply_documents(
 
     `confirmed`: the user confirmed which placements are unscheduled everywhere. `strict`: policies and
     clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
-    its line, or UnschedulesEverything; nothing is changed then. With more than 500 documents to write, and
-    outside of a transaction, raise PartlyApplied for what occurs after a batch was written.
+    its line, or UnschedulesEverything; nothing is changed then.
+
+    With more than 500 documents to write, or where that takes longer than others may wait, and outside of a
+    transaction, raise PartlyApplied for what occurs after a batch was written.
     """
     if len(documents) > MOST_APPLIED:
         message = f"Too many: {len(documents):,} documents"
@@ -166,25 +164,31 @@ def apply_documents(
     # Reading takes no lock: where thousands of documents are unchanged, the others hold it for a moment.
     results, as_of = _unchanged(documents, now=now)
     in_order = [one for one in in_order if id(one) not in results]
-    parts = [in_order] if in_order else []
-    if len(in_order) > MOST_AT_ONCE and not connection.in_atomic_block:
+    unchanged = frozenset(results)
+    _keep_fleet()
+
+    def write(part: Sequence[Document]) -> None:
+        several = len(documents) > 1
+        results.update(_apply(part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several))
+
+    def divide() -> Iterator[list[Document]]:
         _check_before_batches(in_order, by=by, confirmed=confirmed)
-        parts = list(_batches(in_order))
-    is_written = False
-    for part in parts:
-        if is_written and connection.vendor == "sqlite":
-            time.sleep(PAUSE)
-        try:
-            with transaction.atomic():
-                several = len(documents) > 1
-                results |= _apply(part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several)
-        except _STOPS as error:
-            if not is_written:
-                raise
-            written = [results[id(one)] for one in documents if id(one) in results]
-            raise PartlyApplied(error, written, total=len(documents)) from error
-        is_written = True
+        return _batches(in_order)
+
+    try:
+        write_in_parts(in_order, write, most=MOST_AT_ONCE, divide=divide)
+    except _STOPS as error:
+        if results.keys() == unchanged:
+            raise
+        written = [results[id(one)] for one in documents if id(one) in results]
+        raise PartlyApplied(error, written, total=len(documents)) from error
     return [results[id(one)] for one in documents]
+
+
+def _keep_fleet() -> None:
+    """Read the fleet before a transaction, in which each document would read it again."""
+    if not connection.in_atomic_block:
+        current_fleet()
 
 
 def _check_before_batches(in_order: Sequence[Document], *, by: User | None, confirmed: bool) -> None:
@@ -342,9 +346,10 @@ def preview_documents(
     """Return what `apply_documents` would do. Raise what it raises.
 
     The documents are applied and the placements scheduled in a transaction that is rolled back: every check
-    is that of the real operation, and nothing is written.
+    is that of the real operation, and nothing is written. Others wait for it no longer than for an apply.
     """
-    with transaction.atomic():
+
+    def preview() -> ApplyPreview:
         before = dict(Placement.objects.values_list("pk", "generation"))
         results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
         enqueue_affected_placements()
@@ -359,14 +364,15 @@ def preview_documents(
         examined = examine(
             fleet, ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)
         )
-        preview = ApplyPreview(
+        return ApplyPreview(
             tuple(results),
             tuple(Event.objects.filter(at=now).order_by("pk")),
             impact_on(due, fleet, named=named),
             tuple(each for name in examined.placements for each in examined.findings_of(name)),
         )
-        transaction.set_rollback(True)
-    return preview
+
+    _keep_fleet()
+    return try_out(preview)
 
 
 def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool) -> None:
@@ -444,7 +450,7 @@ def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Resu
     name = name_on_hub(manifest) if kind is _PLACEMENT else manifest.full_name
     if kind.save is None:  # a request for approval
         return Result(APPROVAL, name, apply_approval(data, by=by, now=now))
-    options = {"confirmed": confirmed} if kind is _PLACEMENT else {}
+    options = {"confirmed": confirmed, "manifest": manifest} if kind is _PLACEMENT else {}
     saved = kind.save(data, by=by, now=now, **options)
     return Result(kind.noun, name, saved.result, saved.warnings)
 

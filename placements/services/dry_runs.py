@@ -28,6 +28,7 @@ from fleetui.audit import SYSTEM, actor_name
 from fleetui.permissions import may_change
 from fleetui.task_queue import enqueue
 from fleetui.threads import close_connections
+from fleetui.transactions import try_out
 from placements.engine.envelopes import unwrapped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.scheduling.scheduler import schedule
@@ -73,10 +74,8 @@ def start_dry_run(
     documents = read_documents(manifests) if manifests else []
     if documents and not may_change(by):
         # Whether the user may apply them; what is invalid is reported by the worker.
-        with transaction.atomic():
-            with suppress(InvalidManifest):
-                apply_documents(documents, by=by, now=now, confirmed=True)
-            transaction.set_rollback(True)
+        with suppress(InvalidManifest):
+            try_out(partial(apply_documents, documents, by=by, now=now, confirmed=True))
     if placement or not documents:
         check_placement(by, placement)
     names = list(dict.fromkeys(clusters))
@@ -169,12 +168,14 @@ class Plan:
 
 def plan_dry_run(row: DryRun, *, now: datetime) -> Plan:
     """Render an edit for its clusters; nothing of it is saved. Raise InvalidManifest."""
-    plan = Plan()
-    with transaction.atomic():
+
+    def planned() -> Plan:
+        plan = Plan()
         for placement, names in _placed_by(row, now=now):
             _add_calls(plan, row, placement, row.clusters or names, now=now)
-        transaction.set_rollback(True)
-    return plan
+        return plan
+
+    return try_out(planned)
 
 
 def _placed_by(row: DryRun, *, now: datetime) -> Iterator[tuple[Placement, list[str]]]:

@@ -17,12 +17,13 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
-from fleetui.apimachinery.metadata import next_generation
+from fleetui.apimachinery.metadata import next_generation, split_full_name
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.apimachinery.words import counted, first_names
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
+from fleetui.task_queue import enqueue
 from placements.engine.rollout.staged_run import StageReason
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_again
@@ -42,11 +43,12 @@ from placements.manifests.placement import (
 )
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
-from placements.models import Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import LONGEST_NAME, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.assertions import check_assertions_before_save, written_assertions
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
 from placements.services.results import (
+    BESIDE,
     CONFIRMATION,
     PLACEMENT,
     OperationResult,
@@ -59,7 +61,13 @@ from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
 from placements.services.teams import check_placement_change, locked_placement
-from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
+from placements.services.workqueue import (
+    DUE,
+    LONGEST_TRIGGER,
+    SCHEDULE_DUE,
+    enqueue_rollout,
+    enqueue_scheduling,
+)
 
 RESERVED_NAMES = ("new", "preview")
 """Names whose addresses belong to a page or to another REST path."""
@@ -109,17 +117,18 @@ def save_placement(
     is_demo: bool = False,
     confirmed: bool = False,
     manifest: ClusterResourcePlacement | None = None,
+    address: str = "",
 ) -> SaveResult[Placement]:
     """Create a placement or change it, by its whole manifest; the same manifest again changes nothing.
 
     `expected` is the revision that the edit started from, 0 for a placement that must be new; `trigger` is
     the trigger of the scheduling cycle that follows. `confirmed`: it may leave all of its clusters.
-    `manifest` is the document, where it is parsed already. Raise InvalidManifest, RevisionConflict and
-    UnschedulesEverything; then nothing has changed.
+    `manifest` is the document, where it is parsed already; `address` is the full name that it must have.
+    Raise InvalidManifest, RevisionConflict and UnschedulesEverything; then nothing has changed.
     """
     manifest = manifest or parse_placement(dict(document))
     name = name_on_hub(manifest)
-    if errors := reserved_name_errors(manifest):
+    if errors := reserved_name_errors(manifest) or address_errors(manifest, name, address):
         raise InvalidManifest(errors)
     content = stored_document(document)
     warnings = warnings_of(manifest)
@@ -129,42 +138,31 @@ def save_placement(
     check_placement_change(by, manifest, before=current.document if current else None, after=content)
     check_revision(PLACEMENT, name, expected=expected, revision=revision)
     if current is None:
-        created = Placement(
-            namespace=manifest.namespace,
-            name=manifest.metadata.name,
-            document=content,
-            created_at=now,
-            updated_at=now,
-            is_demo=is_demo,
-            scheduled="Unknown",
-            scheduled_since=now,
-            **{**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))},
-        )
-        warnings += check_assertions_before_save(manifest, saved=None, now=now)
-        created.save(force_insert=True)
-        _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
-        record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
-        enqueue_scheduling([created.pk], trigger=trigger or "created", by=actor_name(by), resources=True)
-        return SaveResult(created, OperationResult.CREATED, warnings)
+        cause = trigger or "created"
+        created, broken = _create(name, manifest, content, cause, is_demo=is_demo, by=by, now=now)
+        return SaveResult(created, OperationResult.CREATED, (*warnings, *broken))
 
     if errors := unchangeable_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
-    warnings += check_assertions_before_save(manifest, saved=current, now=now)
+    columns = _columns_of(manifest)
+    if columns["has_assertions"]:
+        warnings += check_assertions_before_save(manifest, saved=current, now=now)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
-    _update(current, manifest, content, trigger or cause_words(current.document, content), by=by, now=now)
+    cause = trigger or cause_words(current.document, content)
+    _update(current, manifest, content, columns, cause, by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, warnings)
 
 
 def check_placement_to_save(document: Mapping[str, Any], *, by: User | None, confirmed: bool) -> None:
     """Raise what `save_placement` would, as far as the hub is now. Nothing is locked or written."""
     manifest = parse_placement(dict(document))
-    content = stored_document(document)
-    if errors := reserved_name_errors(manifest):
+    content, name = stored_document(document), name_on_hub(manifest)
+    if errors := reserved_name_errors(manifest) or address_errors(manifest, name, name):
         raise InvalidManifest(errors)
-    current = Placement.objects.filter(full_name=name_on_hub(manifest)).first()
+    current = Placement.objects.filter(full_name=name).first()
     check_placement_change(by, manifest, before=current.document if current else None, after=content)
     if current is None:
         return
@@ -209,17 +207,56 @@ def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarni
     return tuple(one for one in warnings if not one.path.endswith(APPLY_STRATEGY))
 
 
+def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
+    return {**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))}
+
+
+def _create(
+    name: str,
+    manifest: ClusterResourcePlacement,
+    content: dict[str, Any],
+    trigger: str,
+    *,
+    is_demo: bool,
+    by: User | None,
+    now: datetime,
+) -> tuple[Placement, tuple[ManifestWarning, ...]]:
+    """Create a placement that is due; return it with the warnings of its assertions."""
+    columns = _columns_of(manifest)
+    warnings: tuple[ManifestWarning, ...] = ()
+    if columns["has_assertions"]:
+        warnings = check_assertions_before_save(manifest, saved=None, now=now)
+    created = Placement.objects.create(
+        namespace=manifest.namespace,
+        name=split_full_name(name)[1],
+        document=content,
+        created_at=now,
+        updated_at=now,
+        is_demo=is_demo,
+        scheduled="Unknown",
+        scheduled_since=now,
+        **DUE,
+        trigger=trigger[:LONGEST_TRIGGER],
+        triggered_by=actor_name(by),
+        **columns,
+    )
+    _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
+    record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
+    enqueue(SCHEDULE_DUE)
+    return created, warnings
+
+
 def _update(
     placement: Placement,
     manifest: ClusterResourcePlacement,
     content: dict[str, Any],
+    columns: dict[str, Any],
     trigger: str,
     *,
     by: User | None,
     now: datetime,
 ) -> None:
     before, has_same_cycle = placement.document, not changes_scheduling(placement, manifest)
-    columns = {**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))}
     if has_same_cycle:
         del columns["reschedules_on_fleet_change"]  # that of the decision, which stays
     if not has_same_cycle or selects_other_resources(before, content):
@@ -242,8 +279,7 @@ def _update(
         "changed", PLACEMENT, placement.full_name, placement.revision, before=before, after=content
     )
     record(event, by=by, now=now)
-    enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True)
-    enqueue_rollout([placement.pk])
+    enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True, rollouts=True)
 
 
 def _take_policy_snapshot(
@@ -301,6 +337,18 @@ def reserved_name_errors(manifest: ClusterResourcePlacement) -> list[FieldError]
     return [FieldError("metadata.name", "reserved-name", message, "another name")]
 
 
+def address_errors(manifest: ClusterResourcePlacement, name: str, address: str) -> list[FieldError]:
+    """Return what is wrong with the full name of a placement, which is saved under an address."""
+    own = split_full_name(name)[1]
+    if len(own) > LONGEST_NAME:
+        message = f"is too long beside a placement of the same name: the full name would end in {own[-8:]}"
+        return [FieldError("metadata.name", "too-long", message, f"{LONGEST_NAME - len(BESIDE)} characters")]
+    if address in ("", name):
+        return []
+    message = f"this {manifest.kind} has the full name {name}, and the address that of {address}"
+    return [FieldError("kind", "conflict", message, f"the address of {name}")]
+
+
 def has_policy(document: Mapping[str, Any]) -> bool:
     """Return whether a manifest has a policy; a Placement of OCM always does."""
     return is_ocm_placement(document) or document["spec"].get("policy") is not None
@@ -325,8 +373,10 @@ def immutable_field_errors(
     """
     saved, name = before.document, before.full_name
     if saved["kind"] != after.kind:
-        message = f"{name} is a {saved['kind']} already; names are unique across both kinds"
+        message = f"{name} is a {saved['kind']} already and cannot become a {after.kind}"
         allowed = f"{saved['kind']}, or another name than {name}"
+        if is_ocm_placement(saved):
+            allowed += f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
         return [FieldError("kind", "immutable", message, allowed)]
     errors: list[FieldError] = []
     is_ocm = isinstance(after, OcmPlacement)

@@ -19,6 +19,7 @@ from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject
+from placements.manifests.ocm import OCM_KIND
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.models import Placement
 
@@ -45,18 +46,28 @@ def get_placement(name: str) -> Placement:
     return row
 
 
+BESIDE = "~ocm"
+"""Ends the full name of an OCM Placement beside a placement of KubeFleet; no name of Kubernetes has a `~`."""
+
+
 def name_on_hub(manifest: ClusterResourcePlacement) -> str:
     """Return the full name under which a placement is saved, or would be.
 
     An OCM Placement that was saved before namespaces were a part of its name keeps the name that it had: what
-    it has on clusters is marked with it, and would be removed as that of another placement.
+    it has on clusters is marked with it, and would be removed as that of another placement. One whose name is
+    that of a placement of KubeFleet has a full name of its own, and keeps that as well.
     """
-    if manifest.namespace and not manifest.resource_namespace:
-        name = manifest.metadata.name
-        for document in Placement.objects.filter(full_name=name).values_list("document", flat=True):
-            if document["metadata"].get("namespace") == manifest.namespace:
-                return name
-    return manifest.full_name
+    name = manifest.full_name
+    if manifest.kind != OCM_KIND:
+        return name
+    beside, earlier = f"{name}{BESIDE}", manifest.metadata.name
+    rows = Placement.objects.filter(full_name__in=(name, beside, earlier))
+    documents = dict(rows.values_list("full_name", "document"))
+    metadata = documents[earlier]["metadata"] if earlier in documents else {}
+    if manifest.namespace and metadata.get("namespace") == manifest.namespace:
+        return earlier
+    is_taken = name in documents and documents[name]["kind"] != OCM_KIND
+    return beside if is_taken or beside in documents else name
 
 
 class OperationResult(StrEnum):

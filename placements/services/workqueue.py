@@ -4,7 +4,7 @@ Enqueueing is a mark on the placement, and a hint to the workers. Without work t
 heartbeat does not matter.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,21 +18,39 @@ from fleetui.task_queue import enqueue
 from placements.models import Binding, NotificationDelivery, Placement
 
 SCHEDULE_DUE = "placements.tasks.schedule_due"
-_LONGEST_TRIGGER = 200
+ADVANCE_DUE = "placements.tasks.sync_due_rollouts"
+RUN_CLUSTER_CALLS = "placements.tasks.run_cluster_calls"
+LONGEST_TRIGGER = 200
+
+
+DUE: Mapping[str, int] = {"generation": 1, "selection_generation": 1}
+"""The columns of a new placement that is due."""
 
 
 def enqueue_scheduling(
-    placements: Iterable[int], *, trigger: str, by: str = SYSTEM, resources: bool = False
+    placements: Iterable[int],
+    *,
+    trigger: str,
+    by: str = SYSTEM,
+    resources: bool = False,
+    rollouts: bool = False,
 ) -> int:
-    """Mark placements as due, with `resources` for selection too, and enqueue them; return how many."""
+    """Mark placements as due, and enqueue them; return how many.
+
+    With `resources` what they select is due, too; with `rollouts` their rollouts are.
+    """
     ids = list(placements)
     columns: dict[str, Any] = {"generation": F("generation") + 1, **_cause(trigger, by)}
     if resources:
         columns["selection_generation"] = F("selection_generation") + 1
+    if rollouts:
+        columns["rollout_generation"] = F("rollout_generation") + 1
     for part in batched(ids):
         Placement.objects.filter(pk__in=part).update(**columns)
     if ids:
         enqueue(SCHEDULE_DUE)
+    if ids and rollouts:
+        enqueue(ADVANCE_DUE)
     return len(ids)
 
 
@@ -42,18 +60,14 @@ def _cause(trigger: str, by: str) -> dict[str, Any]:
     The cause of the first cycle is that the placement was created, whatever else changes until then.
     """
     is_due = Q(observed_generation__lt=F("generation")) & ~Q(trigger="")
-    both = Left(Concat("trigger", Value("; "), Value(trigger)), _LONGEST_TRIGGER)
+    both = Left(Concat("trigger", Value("; "), Value(trigger)), LONGEST_TRIGGER)
     several = Case(
         When(is_due & (Q(decisions_made=0) | Q(trigger__contains=trigger)), then=F("trigger")),
         When(is_due, then=both),
-        default=Value(trigger[:_LONGEST_TRIGGER]),
+        default=Value(trigger[:LONGEST_TRIGGER]),
     )
     user = Case(When(is_due & ~Q(triggered_by=SYSTEM), then=F("triggered_by")), default=Value(by))
     return {"trigger": several, "triggered_by": user if by == SYSTEM else by}
-
-
-ADVANCE_DUE = "placements.tasks.sync_due_rollouts"
-RUN_CLUSTER_CALLS = "placements.tasks.run_cluster_calls"
 
 
 def enqueue_rollout(placements: Iterable[int], *, trigger: str = "", by: str = SYSTEM) -> None:

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.test import Client
 from rest_framework.test import APIClient
 
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Placement, Resource
 from placements.services.results import stored_document
 from tests.ocm_documents import (
@@ -17,7 +19,16 @@ from tests.ocm_documents import (
     proposed_document,
     with_resources,
 )
-from tests.rows import all_joined, joined, namespace, pick_n_spec, placement_document, run_due
+from tests.rows import (
+    all_joined,
+    joined,
+    namespace,
+    person,
+    pick_n_spec,
+    placed,
+    placement_document,
+    run_due,
+)
 
 PLACEMENTS = "/api/v1/placements"
 SHOP = f"{PLACEMENTS}/shop"
@@ -64,6 +75,53 @@ def test_one_that_was_saved_before_namespaces_counted_keeps_its_name(api: APICli
     assert [(one["name"], one["did"]) for one in applied.json()["items"]] == [("shop", "unchanged")]
     rows = Placement.objects.order_by("pk").values_list("full_name", "number_of_clusters")
     assert list(rows) == [("shop", 2), ("ops/shop", None)]
+
+
+def test_one_beside_a_placement_of_its_name_is_reached_by_every_door(
+    api: APIClient, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.force_login(person("ada", "operator"))
+    joined("a")
+    other = placement_document("shop", pick_n_spec(1))
+    own = with_resources(ocm_document(numberOfClusters=1), NAMESPACE)
+    # In this order: the kind of KubeFleet is saved first, and has the plain name.
+    answer = post_yaml(api, "/api/v1/apply", "---\n".join(map(dump_yaml, [own, other, namespace("shop")])))
+    run_due()
+
+    assert [one["name"] for one in answer.json()["items"][:2]] == ["shop~ocm", "shop"]
+    rows = api.get(PLACEMENTS).json()["items"]
+    assert [one["name"] for one in rows] == ["shop", "shop~ocm"]
+    assert all(map(placed, Placement.objects.all()))
+    got = api.get(f"{SHOP}~ocm").json()
+    assert stored_document(got) == own
+    again = api.put(f"{SHOP}~ocm", {**got, "metadata": {**got["metadata"], "labels": {"a": "b"}}})
+    assert (again.status_code, Placement.objects.get(name="shop~ocm").revision) == (200, 2)
+    decision = api.get(f"{SHOP}~ocm/decisions").json()["items"][0]["id"]
+    assert api.get(f"/api/v1/decisions/{decision}").status_code == 200
+
+    for address in ("/placements/", "/placements/shop~ocm/", "/placements/shop~ocm/edit/"):
+        assert "shop~ocm" in client.get(address).content.decode()
+    assert "shop~ocm" in client.get(f"/decisions/{decision}/").content.decode()
+    capsys.readouterr()
+    call_command("export", "placements", "shop~ocm", "shop")
+    exported = [one.data["kind"] for one in load_documents(capsys.readouterr().out)]
+    assert sorted(exported) == ["ClusterResourcePlacement", "Placement"]
+
+    assert api.delete(f"{SHOP}~ocm").status_code in (202, 204)
+    assert Placement.objects.get(full_name="shop").deleting_since is None
+
+
+def test_no_address_saves_a_placement_of_another_one(api: APIClient) -> None:
+    api.put(SHOP, placement_document("shop", pick_n_spec(1)))
+
+    wrong = api.put(SHOP, ocm_document())
+    early = api.put(f"{PLACEMENTS}/ops~ocm", ocm_document("ops"))
+
+    assert (wrong.status_code, early.status_code) == (422, 422)
+    assert wrong.json()["faults"][0]["message"] == (
+        "this Placement has the full name shop~ocm, and the address that of shop"
+    )
+    assert list(Placement.objects.values_list("full_name", "revision")) == [("shop", 1)]
 
 
 def test_an_edit_that_is_behind_is_refused(api: APIClient) -> None:

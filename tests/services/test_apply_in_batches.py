@@ -5,18 +5,21 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, connections
 from django.test import Client
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
+from fleetui import transactions
 from fleetui.access.models import TeamGrant
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import Document, dump_yaml
@@ -79,7 +82,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
         others = Override.objects.count() + Placement.objects.count()
         seen.append((Resource.objects.count(), MemberCluster.objects.count(), others))
 
-    monkeypatch.setattr(apply.time, "sleep", note)
+    monkeypatch.setattr(transactions.time, "sleep", note)
     return seen
 
 
@@ -87,7 +90,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "MOST_AT_ONCE", 20)
     monkeypatch.setattr(apply, "BATCH", 10)
-    monkeypatch.setattr(apply, "PAUSE", 0)
+    monkeypatch.setattr(transactions, "PAUSE", 0)
 
 
 def test_no_transaction_writes_more_than_a_batch(pauses: list[tuple[int, int, int]]) -> None:
@@ -261,6 +264,124 @@ def test_a_dry_run_is_one_transaction_that_writes_nothing() -> None:
 
     assert len(preview.results) == 31
     assert Resource.objects.count() == 0
+
+
+class Statements:
+    """Counts the statements of transactions; each takes 0.01 s of a clock that the transactions look at."""
+
+    def __init__(self) -> None:
+        self.original = connections["default"]
+        self.now = 0.0
+        self.held: list[int] = []
+        """Statements of each transaction of the database, which is the only one that writes meanwhile."""
+        self.elsewhere = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, _seconds: float) -> None:
+        assert not self.original.in_atomic_block
+
+    def execute(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        self.now += 0.01
+        if context["connection"] is not self.original:
+            self.elsewhere += 1
+        elif str(sql).startswith("BEGIN"):
+            self.held.append(0)
+        elif self.original.in_atomic_block:
+            self.held[-1] += 1
+        return execute(sql, params, many, context)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[Statements]:
+    if connection.vendor != "sqlite":
+        pytest.skip("one writer at a time is a matter of SQLite")
+    counted = Statements()
+    monkeypatch.setattr(transactions, "time", counted)
+    with connection.execute_wrapper(counted.execute):
+        yield counted
+
+
+MOST_STATEMENTS = 155
+"""In 1.5 s of that clock, with the one that is refused and those that end savepoints."""
+
+
+def many_placements(number: int, clusters: int = 1) -> list[dict[str, Any]]:
+    return [placement_document(f"p{at:03}", pick_n_spec(clusters)) for at in range(number)]
+
+
+def test_placements_that_take_long_are_written_in_parts_of_bounded_length(statements: Statements) -> None:
+    joined("a")
+    apply_all(namespace("shop"))
+    statements.held.clear()
+
+    results = apply_all(*many_placements(60))
+
+    assert {one.did for one in results} == {"created"}
+    assert Placement.objects.count() == 60
+    assert len(statements.held) > 3
+    assert max(statements.held) <= MOST_STATEMENTS
+
+    statements.held.clear()
+    apply_all(*many_placements(60, clusters=2))
+
+    assert set(Placement.objects.values_list("revision", flat=True)) == {2}
+    assert len(statements.held) > 3
+    assert max(statements.held) <= MOST_STATEMENTS
+
+
+def test_documents_that_are_written_quickly_are_all_or_none(statements: Statements) -> None:
+    taken = override("one")
+    apply_all(namespace("shop"), taken)
+    statements.held.clear()
+
+    with pytest.raises(InvalidManifest, match="is selected by one already"):
+        apply_all(*many_placements(5), {**taken, "metadata": {"name": "two"}})
+
+    assert len(statements.held) == 1
+    assert Placement.objects.count() == 0
+
+
+def test_a_part_that_takes_too_long_is_halved(
+    statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply, "OTHERS_AT_ONCE", 40)
+
+    apply_all(*many_placements(40))
+
+    assert Placement.objects.count() == 40
+    assert max(statements.held) <= MOST_STATEMENTS
+
+
+def test_a_long_dry_run_goes_on_in_a_copy_of_the_database(
+    statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined("a")
+    apply_all(namespace("shop"))
+    statements.held.clear()
+    documents = [Document(one, at) for at, one in enumerate(many_placements(60))]
+    connection_of_impact = []
+    impact_on = apply.impact_on
+
+    def impact(*arguments: Any, **options: Any) -> Any:
+        connection_of_impact.append(connections["default"])
+        assert not statements.original.in_atomic_block
+        return impact_on(*arguments, **options)
+
+    monkeypatch.setattr(apply, "impact_on", impact)
+    long = preview_documents(documents, by=None, now=NOW)
+
+    assert statements.held == [pytest.approx(MOST_STATEMENTS, abs=5)]
+    assert statements.elsewhere > 3 * MOST_STATEMENTS
+    assert connection_of_impact != [statements.original]
+    assert connections["default"] is statements.original
+    assert list(settings.VAR_DIR.glob("tried-*")) == []
+    assert Placement.objects.count() == 0
+    monkeypatch.setattr(apply, "impact_on", impact_on)
+    monkeypatch.setattr(transactions, "MOST_HELD", 1e6)
+    assert long == preview_documents(documents, by=None, now=NOW)
+    assert len(long.impact.rows) == 60
 
 
 @pytest.mark.parametrize("run", [apply_documents, preview_documents])

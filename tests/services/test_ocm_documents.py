@@ -1,6 +1,7 @@
 """Placements of Open Cluster Management are saved as written, decided, and come back as they were."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from clusters.drivers.kubernetes.targets import inventory_name
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import Semantics
@@ -18,9 +20,9 @@ from placements.services.decisions.compare_semantics import side_by_side
 from placements.services.decisions.records import decision_of
 from placements.services.editor.preview import preview
 from placements.services.editor.validation import PlacementDraft
-from placements.services.placements import save_placement
+from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources
-from placements.services.results import OperationResult
+from placements.services.results import OperationResult, stored_document
 from placements.services.status import manifest_of
 from tests.ocm_documents import (
     NAMESPACE,
@@ -332,26 +334,64 @@ def test_a_namespace_must_be_a_dns_label() -> None:
     assert (error.path, error.code) == ("metadata.namespace", "bad-format")
 
 
-def test_of_one_namespace_a_name_is_of_one_kind() -> None:
-    save(ocm_document("web", namespace="blue"))
+def store(document: dict[str, Any]) -> None:
+    save_placement(document, by=None, now=NOW)
 
+
+def inside(name: str, *, namespace: str) -> dict[str, Any]:
     selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
-    inside = placement_document("web", {"resourceSelectors": [selector]})
-    inside = {**inside, "kind": "ResourcePlacement", "metadata": {"name": "web", "namespace": "blue"}}
-    (error,) = faults_of(inside)
-
-    assert (error.path, error.code) == ("kind", "immutable")
+    document = placement_document(name, {"resourceSelectors": [selector]})
+    return {**document, "kind": "ResourcePlacement", "metadata": {"name": name, "namespace": namespace}}
 
 
-def test_names_are_unique_across_kinds_and_neither_replaces_the_other() -> None:
-    save(ocm_document())
-    save(placement_document("web", spec()))
+def test_one_beside_a_placement_of_its_name_has_a_full_name_of_its_own() -> None:
+    documents = [
+        placement_document("web", spec()),
+        inside("web", namespace="blue"),
+        ocm_document("web", namespace="blue"),
+        ocm_document("web", namespace="green"),
+        ocm_document("web"),
+    ]
+    for document in documents:
+        store(document)
 
-    (by_fleet,) = faults_of(placement_document("shop", spec()))
-    (by_ocm,) = faults_of(ocm_document("web"))
+    names = ["web", "blue/web", "blue/web~ocm", "green/web", "web~ocm"]
+    saved = dict(Placement.objects.values_list("full_name", "document"))
+    assert saved == dict(zip(names, map(stored_document, documents), strict=True))
+    hubs_own = "0123456789"
+    assert len({inventory_name(hubs_own, one) for one in names}) == 5
+    assert all(
+        re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", inventory_name(hubs_own, one)) for one in names
+    )
 
-    assert (by_fleet.path, by_ocm.path) == ("kind", "kind")
-    assert by_ocm.message == "web is a ClusterResourcePlacement already; names are unique across both kinds"
+    store(ocm_document("web", namespace="blue", numberOfClusters=3))
+    delete_placement("blue/web", by=None, now=NOW)
+    store(ocm_document("web", namespace="blue", numberOfClusters=4))
+    store(ocm_document("web", namespace="blue", numberOfClusters=4))
+
+    assert Placement.objects.get(full_name="blue/web~ocm").revision == 3
+    assert not Placement.objects.filter(full_name="blue/web").exists()
+
+
+def test_the_name_of_one_beside_another_placement_must_fit() -> None:
+    store(placement_document("a" * 60, spec()))
+
+    (error,) = faults_of(ocm_document("a" * 60))
+
+    assert (error.path, error.code, error.allowed) == ("metadata.name", "too-long", "59 characters")
+
+
+def test_no_placement_of_kubefleet_replaces_one() -> None:
+    store(ocm_document())
+    store(ocm_document("web", namespace="blue"))
+
+    (error,) = faults_of(placement_document("shop", spec()))
+    (error_inside,) = faults_of(inside("web", namespace="blue"))
+
+    assert (error.path, error_inside.path) == ("kind", "kind")
+    assert error.message == "shop is a Placement already and cannot become a ClusterResourcePlacement"
+    assert error_inside.message == "blue/web is a Placement already and cannot become a ResourcePlacement"
+    assert "delete the Placement and apply both: it is blue/web~ocm then" in error_inside.allowed
 
 
 def test_a_staged_one_stays_staged() -> None:

@@ -110,10 +110,15 @@ def owner_value(hub_id: str, placement: str) -> str:
 
 
 def inventory_name(hub_id: str, placement: str) -> str:
-    """Return the name of the ConfigMap for a placement, which is named with its namespace if it has one."""
-    namespace, _, name = placement.rpartition("/")
-    own = f".{namespace}.{name}" if namespace else f"-{name}"  # no name starts with a dot
-    return f"fleetui-{hub_id[:8]}{own}"
+    """Return the name of the ConfigMap for a placement, which is named with its namespace if it has one.
+
+    What distinguishes two placements of one name follows a `~`, which no name of Kubernetes has.
+    """
+    named, _, mark = placement.partition("~")
+    namespace, _, name = named.rpartition("/")
+    own = f".{namespace}.{name}" if namespace else f"-{name}"  # no name starts with a dot or a dash
+    prefix = f"fleetui-{hub_id[:8]}--{mark}" if mark else f"fleetui-{hub_id[:8]}"
+    return f"{prefix}{own}"
 
 
 def applyset_id(name: str) -> str:

@@ -144,7 +144,13 @@ def confirm_draft(
     expected = row.revision if row.placement else 0
     try:
         result = save_placement(
-            draft.data, manifest=draft.manifest, by=by, now=now, expected=expected, confirmed=True
+            draft.data,
+            manifest=draft.manifest,
+            by=by,
+            now=now,
+            expected=expected,
+            confirmed=True,
+            address=name,
         )
     except InvalidManifest as invalid:
         raise InvalidManifest(draft.with_lines(invalid.errors)) from invalid

@@ -3,11 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from django.db.models import Q
+
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.secrets import HubObject, sanitised
 from fleetui.bulk import batched
-from placements.engine.selection import Selection, concerns, select
+from placements.engine.selection import Selection, concerns, is_namespace_selector, select
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     OcmPlacement,
@@ -29,11 +31,28 @@ def hub_objects() -> Iterator[HubObject]:
 def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] | None = None) -> Selection:
     """Return the selection of a placement among these objects or all of the hub. Raise InvalidManifest."""
     path, selectors = draft.selectors_path, draft.spec.resource_selectors
-    hub = hub_objects() if objects is None and selectors else objects or ()
+    hub = _objects_in_reach(draft) if objects is None and selectors else objects or ()
     selection = select(selectors, hub, namespace=draft.resource_namespace, path=path)
     if selectors or not isinstance(draft, OcmPlacement):
         return selection
     return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *selection.warnings))
+
+
+def _objects_in_reach(draft: ClusterResourcePlacement) -> Iterator[HubObject]:
+    """Yield the objects on the hub that can matter to the selectors of a placement, and few others."""
+    reach = Q(pk__in=())
+    for selector in draft.spec.resource_selectors:
+        of_kind = Q(group=selector.group, kind=selector.kind)
+        if not is_namespace_selector(selector):
+            reach |= of_kind
+        elif selector.name:
+            reach |= Q(namespace=selector.name) | (of_kind & Q(name=selector.name))
+        else:
+            reach |= of_kind | ~Q(namespace="")
+        if selector.kind == "Endpoints":  # those of a Service are not placed
+            reach |= Q(group="", kind="Service")
+    for content in Resource.objects.filter(reach).values_list("content", flat=True).iterator():
+        yield HubObject.of(content)
 
 
 _NO_RESOURCES = (
