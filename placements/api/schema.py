@@ -32,8 +32,7 @@ _DESCRIPTIONS = {
     404: "The object does not exist.",
     406: "The requested format is not available.",
     409: "The request conflicts with the state of the object.",
-    410: "The record was written by another version of the engine and cannot be replayed; "
-    "of a watch: the changes since `resourceVersion` are not kept, list again.",
+    410: "The record was written by another version of the engine and cannot be replayed.",
     412: "The object has changed; `changes` lists who saved what.",
     413: "The body is too large.",
     415: "The type of the body is not supported.",

@@ -106,11 +106,6 @@ AREAS = {
     ),
     "Foresight: assertions and doctor": ("*/assertions.py", "*/doctor*"),
     "Foresight: forecast": ("*/forecast*.py",),
-    "Foresight: change feed": (
-        "*/watches*",
-        "placements/api/watching.py",
-        "placements/management/commands/wait.py",
-    ),
 }
 
 
